@@ -18,10 +18,10 @@ SOAK_MINUTES ?= 10
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
-# Unit tests run in as many processes as there are cores. Integration tests of one file share servers, and up to four files
-# run at the same time; the longest files come first (tests/conftest.py).
+# Unit tests run in as many processes as there are cores. Integration tests mostly wait, so four files run at the same
+# time on two cores as well. Files that share servers run one after another, and the longest come first (tests/conftest.py).
 SIDE_BY_SIDE := -n auto --dist worksteal
-BY_FILE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+BY_FILE := -n 4 --dist loadfile --no-loadscope-reorder
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
@@ -49,6 +49,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
 	$(BIN)/python -m tailrace.services.reference.events --check
+	$(BIN)/python -m tailrace.services.reference.limits --check
 	$(BIN)/yamllint --strict $(YAML)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
@@ -67,10 +68,18 @@ coverage: .make/venv  ## Which lines and branches the unit tests run: a summary 
 	echo "build/coverage/html/index.html has all files"
 
 .PHONY: test
+# Unit tests take what the integration tests leave of the processor; what they print comes when those have ended. A shell
+# lets its background processes ignore SIGINT, and so their children, which tests interrupt: env undoes that.
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
-	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
-	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
-	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
+	@mkdir -p build; log=build/unit-tests.log; \
+	nice -n 10 env --default-signal=INT $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) >$$log 2>&1 & unit=$$!; \
+	trap 'kill $$unit 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T); integration=$$?; \
+	echo "unit tests, which ran meanwhile ($$log):"; wait $$unit; unit=$$?; trap - EXIT; \
+	if [ $$unit = 0 ]; then grep '^=.* in .*=$$' $$log | tail -n 1; else cat $$log; fi; \
+	[ $$unit$$integration != $(NONE_SELECTED)$(NONE_SELECTED) ] && \
+	{ [ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ]; } && \
+	{ [ $$integration = 0 ] || [ $$integration = $(NONE_SELECTED) ]; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of clusters and of programs, the integration tests, and every process killed under a job, for SOAK_MINUTES (10)
@@ -79,6 +88,8 @@ soak: setup  ## Thousands of random histories of clusters and of programs, the i
 		round=$$((round + 1)); seed=$$(date +%s); echo "soak: round $$round, seeds from $${seed}000"; \
 		$(BIN)/pytest tests/services/simulated_cluster/test_chaos.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
 		EXAMPLES=300 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
+		YEARS=5 $(BIN)/pytest tests/services/simulation/test_year.py -q --timeout 1800 || exit 1; \
+		EXAMPLES=100 $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" -q --timeout 1800 || exit 1; \
 		EXAMPLES=1500 $(BIN)/pytest tests/pipelines/model -q --timeout 1800 || exit 1; \
 		EXAMPLES=100 $(BIN)/pytest tests/pipelines/runtime -k checkpoints -q --timeout 1800 || exit 1; \
 		KILLS=5 $(BIN)/pytest -m integration -q --deselect tests/integration/test_torture.py $(T) || exit 1; \
@@ -106,6 +117,10 @@ api-docs: .make/venv  ## The API reference of the public package, from its docst
 .PHONY: events
 events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
 	$(BIN)/python -m tailrace.services.reference.events
+
+.PHONY: limits
+limits: .make/venv  ## docs/limits.md, from the constants in the code
+	$(BIN)/python -m tailrace.services.reference.limits
 
 ##@ To measure it
 

@@ -1,6 +1,7 @@
-"""Spark's part of a task's start, by itself: a real-time query from `start` to its Python workers being up.
+"""The start of Spark's part of a task alone: a real-time query from `start` until its Python workers are up.
 
-A SparkSession set up as a TaskExecutor's, a Kafka topic, no StreamTask and no control plane: what no job can beat.
+A SparkSession with the settings of a TaskExecutor, a Kafka topic, no StreamTask and no control plane: the lower bound
+for every job.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ PATIENCE_S = 60.0
 
 
 def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[float]:
-    """Milliseconds from the call that builds the query to the last worker's greeting, a figure a round."""
+    """Returns the milliseconds from the call that builds the query to the first message of the last worker, one
+    figure per round."""
     create_topics(admin_client(bootstrap_servers), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)])
     with tempfile.TemporaryDirectory(prefix="tailrace-bare-") as folder:
         scratch = Path(folder)

@@ -1,4 +1,4 @@
-"""A cluster as `make demo` has it (one jobmanager, two TaskExecutors of two slots), and text for its jobs."""
+"""A cluster as in `make demo` (one jobmanager, two TaskExecutors of two slots), and text for its jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOTS = 2
 
 @contextmanager
 def running_cluster() -> Iterator[LocalCluster]:
-    """Started and registered; stopped at the end, whatever happens."""
+    """Yields a cluster that is started and registered; stops it at the end."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
         values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": str(SLOTS)}
         cluster = LocalCluster(Configuration(values))
@@ -32,7 +32,7 @@ def running_cluster() -> Iterator[LocalCluster]:
 
 
 class TextServer:
-    """Serves the same line to whoever connects, about a hundred times a second, until closed."""
+    """Sends the same line to each connection, about a hundred times a second, until closed."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ class TextServer:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         self._closed.set()
         self._server.close()
 
@@ -63,6 +63,6 @@ class TextServer:
 
 
 def word_count(port: int, parallelism: int) -> JobGraph:
-    """WindowWordCount, reading from the port."""
+    """Returns WindowWordCount, reading from the port."""
     entry_point = "tailrace.pipelines.examples.window_word_count:main"
     return build(entry_point, ["--hostname", "127.0.0.1", "--port", str(port)], parallelism)

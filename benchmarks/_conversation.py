@@ -1,8 +1,8 @@
-"""A cluster's log of any length, made once by the real roles and kept in the temporary directory.
+"""A cluster's log of any length, created once by the real roles and stored in the temporary directory.
 
-Jobs of four subtasks a vertex come, run on three TaskExecutors, and end, two at a time. Of twenty, one is cancelled,
-two have a task that fails and is started again, and four take a checkpoint; all else finishes. The file holds each
-event as the log does, behind its length.
+Jobs of four subtasks per vertex come, run on three TaskExecutors, and end, two at a time. Of twenty, one is cancelled,
+two have a task that fails and restarts, and four take a checkpoint; the others finish. The file has each event as in
+the log, after its length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tailrace.schemas import avro, dispatcher
 from tailrace.schemas.catalog import EVENTS
-from tailrace.schemas.event import Event, Record
+from tailrace.schemas.event import Event
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.log import Codec
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
@@ -34,12 +34,12 @@ _CODEC = Codec("conversation.log")
 
 
 def conversation(events: int) -> Path:
-    """The file of a log of so many events; made if it is not there."""
+    """Returns the file of a log of so many events; creates it if it does not exist."""
     path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{_fingerprint()}.bin"
     if not path.exists():
         half = path.with_suffix(f".{id(path)}.part")
         with half.open("wb") as file:
-            for number, event in enumerate(_told(events)):
+            for number, event in enumerate(_generate(events)):
                 if number == events:
                     break
                 value = _CODEC.encode(event)
@@ -49,7 +49,7 @@ def conversation(events: int) -> Path:
 
 
 def _fingerprint() -> str:
-    """Of all that the roles say, and keep: another release has another conversation."""
+    """Returns a hash of the code of the roles: another release has another log."""
     digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
     for name in sorted(EVENTS):
         digest.update(avro.fingerprint(name))
@@ -57,35 +57,17 @@ def _fingerprint() -> str:
 
 
 def read(path: Path) -> Iterator[tuple[Event, int]]:
-    """The events, each with its size in bytes."""
+    """Yields the events, each with its size in bytes."""
     with path.open("rb") as file:
         while head := file.read(_LENGTH.size):
             (length,) = _LENGTH.unpack(head)
             yield _CODEC.decode(file.read(length)), length
 
 
-class _Log(list[Record]):
-    """What was said since it was looked at last; its length is that of all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._gone = 0
-
-    def __len__(self) -> int:
-        return self._gone + super().__len__()
-
-    def taken(self) -> list[Event]:
-        """What is new."""
-        new = [Event(each.header, each.body) for each in self]
-        self._gone += len(new)
-        self.clear()
-        return new
-
-
-def _told(events: int) -> Iterator[Event]:
-    log = _Log()
+def _generate(events: int) -> Iterator[Event]:
+    cluster = Cluster(configuration={"state.checkpoints.dir": "/checkpoints"})
     # Times of this century take eight bytes, and are read otherwise than shorter ones.
-    cluster = Cluster(log=log, now=_BEGIN, configuration={"state.checkpoints.dir": "/checkpoints"})
+    cluster.now = _BEGIN
     cluster.start_master()
     for number in range(3):
         cluster.start_task_executor(f"te-{number}", 3)
@@ -97,7 +79,7 @@ def _told(events: int) -> Iterator[Event]:
         cluster.settle()
         match number // 2 % 10:
             case 0:
-                cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id=f"job-{number:07}"))
+                cluster.send("client/test", "dispatcher", dispatcher.CancelJob(job_id=f"job-{number:07}"))
             case 1 | 2:
                 _fail_one(cluster)
             case 3 | 4:
@@ -111,7 +93,9 @@ def _told(events: int) -> Iterator[Event]:
         cluster.settle()
         cluster.tick(0.1)
         number += 2
-        yield from log.taken()
+        yield from [Event(record.header, record.body) for record in cluster.log]
+        # The log takes much memory, and the cluster does not need it.
+        cluster.log.clear()
 
 
 def _fail_one(cluster: Cluster) -> None:
@@ -125,4 +109,4 @@ def _fail_one(cluster: Cluster) -> None:
 
 def _checkpoint(cluster: Cluster, job: str) -> None:
     body = dispatcher.TriggerCheckpoint(job_id=job)
-    cluster.say("client/test", "dispatcher", body)
+    cluster.send("client/test", "dispatcher", body)

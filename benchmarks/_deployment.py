@@ -1,8 +1,8 @@
-"""A whole control plane without tasks: real roles on real hosts over a real Kafka log, only the world is simulated.
+"""A whole control plane without tasks: real roles on real hosts over a real Kafka log; only shells are simulated.
 
-The jobmanager's roles run in one process, any number of TaskExecutors in another, as they would on other machines: all
-that passes between them passes through the log. Channels exist at once, and a task is RUNNING as soon as it is asked
-for; nothing else is left out. `_processes` is what the two processes run.
+The jobmanager's roles run in one process, any number of TaskExecutors in another, as on different machines: all
+messages between them pass through the log. Channels exist at once, and a task is RUNNING as soon as it is submitted;
+everything else is real. `_processes` has the code of the two processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROCESSES = Path(__file__).with_name("_processes.py")
 class Deployment:
     """A jobmanager and `task_executors` TaskExecutors of `slots` slots each, all of them registered.
 
-    With `heartbeats`, they send each other heartbeats as often as by default, and wait for them as long.
+    With `heartbeats`, they send heartbeats at the default interval, with the default timeout.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Deployment:
                 _PROCESSES, "task_executors", bootstrap_servers, cluster, heartbeats, task_executors, slots
             )
             starting.callback(self.workers.close)
-            self.master.hear()
-            self.workers.hear()
+            self.master.receive()
+            self.workers.receive()
             self.master.ask(wait="registered", count=task_executors)
             self._members = starting.pop_all()
 
@@ -63,9 +63,9 @@ class Deployment:
     def run(
         self, parallelism: int, *, shared: bool, configuration: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Submits a job of two vertices, with settings of its own; returns when all of its subtasks are RUNNING.
+        """Submits a job of two vertices, with its own settings; returns when all its subtasks are RUNNING.
 
-        `running_s` from SubmitJob; `slots_s` from the first RequestSlot to the last of `offered` slots; `events` said;
+        `running_s` from SubmitJob; `slots_s` from the first RequestSlot to the last of `offered` slots; `events` sent;
         `master_mib` resident; seconds of CPU of each process.
         """
         before = self.master.cpu_s(), self.workers.cpu_s()

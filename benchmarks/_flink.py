@@ -1,6 +1,6 @@
-"""PyFlink, in a virtual environment of its own in the cache directory: a peer, and no dependency of tailrace.
+"""PyFlink in a virtual environment of its own in the cache directory: a peer, not a dependency of tailrace.
 
-Installed when it is first asked for (some 850 MB); where it cannot be had, the reason is told instead of figures.
+It is installed on first use (about 850 MB); if that fails, the reason is reported instead of figures.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _PEER = Path(__file__).with_name("_peer_flink.py")
 
 
 class FlinkUnavailable(Exception):
-    """Why there is no PyFlink here."""
+    """PyFlink is not available; the message says why."""
 
 
 def installed() -> Path:
-    """Its interpreter. Raises FlinkUnavailable."""
+    """Returns its interpreter. Raises FlinkUnavailable."""
     folder = cache_dir() / f"pyflink-{VERSION}"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder, with_pip=True)
         command = [str(python), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
             shutil.rmtree(folder, ignore_errors=True)
-            raise FlinkUnavailable(done.stderr.strip().splitlines()[-1])
+            raise FlinkUnavailable(result.stderr.strip().splitlines()[-1])
         (folder / "complete").touch()
     return python
 
 
 def counting_s(servers: str, source: str, sink: str, parallelism: int) -> float:
-    """Net run time of its word count, in seconds. Raises FlinkUnavailable."""
+    """Returns the net run time of its word count, in seconds. Raises FlinkUnavailable."""
     python = installed()
     try:
         (jar,) = resolve(CONNECTOR)
@@ -58,17 +58,17 @@ def counting_s(servers: str, source: str, sink: str, parallelism: int) -> float:
         raise FlinkUnavailable(str(error)) from error
     # The embedded interpreter does not look into the virtual environment by itself.
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
-    done = subprocess.run(
+    result = subprocess.run(
         [str(python), str(_PEER), servers, source, sink, str(parallelism), MODE, str(jar)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": str(packages)},
     )
-    if done.returncode:
-        causes = [line for line in done.stderr.splitlines() if "Caused by" in line or "Error" in line]
+    if result.returncode:
+        causes = [line for line in result.stderr.splitlines() if "Caused by" in line or "Error" in line]
         raise FlinkUnavailable(f"its job failed: {(causes or ['without a word'])[-1]}")
-    seconds: float = json.loads(done.stdout.splitlines()[-1])["seconds"]
+    seconds: float = json.loads(result.stdout.splitlines()[-1])["seconds"]
     return seconds
 
 

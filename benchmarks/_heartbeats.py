@@ -1,7 +1,8 @@
-"""Messages sent at a steady rate into a topic, and how long each takes until it is seen in another.
+"""Sends messages at a steady rate into a topic, and measures the time until each appears in another topic.
 
-A message is `key,time`: one of KEYS keys in turn, and when it was sent (ns). Whatever is between the topics gives one
-message for each, which begins with both. Reading is `read_committed`: what counts is when a reader may trust a record.
+A message is `key,time`: one of KEYS keys in turn, and the time of sending (ns). The job between the topics emits one
+message per input that begins with both. Readers are `read_committed`: the measured time is that at which a reader may
+trust a record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ KEYS = 10_000
 
 
 class Pulse:
-    """From one topic to another; `partitions` of the first, which are sent to in turn."""
+    """Measures from one topic to another; `partitions` of the first one get messages in turn."""
 
     def __init__(self, servers: str, source: str, sink: str, partitions: int) -> None:
         self._servers = servers
@@ -27,7 +28,8 @@ class Pulse:
         self._sent = 0
 
     def latencies_ms(self, per_s: float, seconds: float) -> list[float]:
-        """Sends for so long, and gives the latency of each message. Raises TimeoutError where some don't come."""
+        """Sends for so many seconds, and returns the latency of each message. Raises TimeoutError if some do not
+        arrive."""
         wanted = max(1, round(per_s * seconds))
         consumer = Consumer(
             {
@@ -46,18 +48,18 @@ class Pulse:
         consumer.assign(ends)
         sending = threading.Thread(target=self._send, args=(wanted, 1 / per_s), daemon=True)
         sending.start()
-        found: list[float] = []
+        results: list[float] = []
         deadline = time.monotonic() + seconds + PATIENCE_S
-        while len(found) < wanted:
+        while len(results) < wanted:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self._sink}: {len(found)} of {wanted} messages came")
+                raise TimeoutError(f"{self._sink}: {len(results)} of {wanted} messages came")
             # One by one: consume() waits for its timeout unless as many came as were asked for.
             message = consumer.poll(0.1)
             if message is not None and not message.error():
-                found.append((time.time_ns() - int((message.value() or b"").split(b",")[1])) / 1e6)
+                results.append((time.time_ns() - int((message.value() or b"").split(b",")[1])) / 1e6)
         sending.join()
         consumer.close()
-        return found
+        return results
 
     def _send(self, wanted: int, every_s: float) -> None:
         producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 0})

@@ -1,4 +1,4 @@
-"""Jobs of benchmarks on a cluster over a Kafka that peers use too: started, waited for, and timed by the log."""
+"""Jobs of benchmarks on a cluster whose Kafka the peers use too: started, waited for, and timed by the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 900.0
 
 
 class Job:
-    """One job as the log tells of it; times in seconds."""
+    """One job according to the log; times in seconds."""
 
     def __init__(self, client: Client, tail: Tail, graph: JobGraph) -> None:
         self._client = client
@@ -34,35 +34,35 @@ class Job:
 
     @property
     def start_s(self) -> float:
-        """From its submission until all tasks ran."""
+        """Returns the time from its submission until all tasks run."""
         return self._all_running - self._submitted
 
     @property
     def run_s(self) -> float:
-        """From then until it had finished."""
+        """Returns the time from then until it has finished."""
         return self._ended - self._all_running
 
     def wait_until_running(self) -> Job:
-        """Until all tasks run."""
+        """Waits until all tasks run."""
         while len(self._running) < self._tasks:
-            self._hear()
+            self._read_log()
         return self
 
     def wait(self) -> Job:
-        """Until it has finished. Raises RuntimeError where it ends otherwise."""
+        """Waits until it has finished. Raises RuntimeError if it ends otherwise."""
         while self._status is None:
-            self._hear()
+            self._read_log()
         if self._status is not JobStatus.FINISHED:
             raise RuntimeError(f"the job ended as {self._status}")
         return self
 
     def cancel(self) -> None:
-        """Ends it, and waits for that."""
+        """Cancels it, and waits for its end."""
         self._client.cancel(self.job_id)
         while self._status is None:
-            self._hear()
+            self._read_log()
 
-    def _hear(self) -> None:
+    def _read_log(self) -> None:
         if time.time() - self._submitted > PATIENCE_S:
             raise TimeoutError(f"{self.job_id} takes longer than {PATIENCE_S:.0f} s")
         for record in self._tail.poll(0.2):
@@ -73,8 +73,8 @@ class Job:
         match record.body:
             case UpdateTaskExecutionState(job_id=job_id) as state if job_id == self.job_id:
                 # A subtask without anything to read has finished before it could run.
-                begun = state.execution_state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
-                if begun and state.execution_attempt_id not in self._running:
+                start = state.execution_state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
+                if start and state.execution_attempt_id not in self._running:
                     self._running.add(state.execution_attempt_id)
                     self._all_running = at
                 if state.execution_state is ExecutionState.FAILED:
@@ -99,7 +99,7 @@ class Cluster:
         return Job(self._client, self._log.tail(self._log.end()), graph)
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         self._client.close()
         self._log.close()
 
@@ -108,7 +108,7 @@ class Cluster:
 def running_cluster(
     bootstrap_servers: str, slots: int, configuration: Mapping[str, str] | None = None
 ) -> Iterator[Cluster]:
-    """Started, registered and warm; stopped at the end, whatever happens."""
+    """Yields a cluster that is started, registered and warm; stops it at the end."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
         values = {
             "home": home,

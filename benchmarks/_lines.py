@@ -1,7 +1,7 @@
-"""Ten-word lines in a Kafka topic, and what their words come to: the material of `wordcount_throughput`.
+"""Ten-word lines in a Kafka topic, and the expected counts of their words, for `wordcount_throughput`.
 
-The words are drawn as in a text (the n-th most frequent one n times as rarely), the same ones each time. A block of
-lines is repeated as often as needed, so that what the counts must be is known without counting millions of lines.
+Words are drawn with the frequencies of a text (the n-th most frequent one n times as rarely), the same ones each time.
+A block of lines is repeated, so that the expected counts are known without counting millions of lines.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _block() -> list[str]:
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> str:
-    """An empty topic; returns its name."""
+    """Creates an empty topic; returns its name."""
     create_topics(admin_client(bootstrap_servers), [NewTopic(topic, partitions)])
     return topic
 
 
 def load(bootstrap_servers: str, topic: str, lines: int, partitions: int = PARTITIONS) -> str:
-    """A topic of that many lines, a line a message, spread evenly; returns its name."""
+    """Creates a topic of that many lines, one per message, spread evenly; returns its name."""
     create_topic(bootstrap_servers, topic, partitions)
     producer = Producer(
         {
@@ -59,9 +59,9 @@ def load(bootstrap_servers: str, topic: str, lines: int, partitions: int = PARTI
         partition = start // chunk % partitions
         while messages:
             producer.produce_batch(topic, messages, partition=partition)
-            messages = [each for each in messages if "_error" in each]
-            for each in messages:
-                del each["_error"]
+            messages = [message for message in messages if "_error" in message]
+            for message in messages:
+                del message["_error"]
             producer.poll(0.05 if messages else 0)
     if producer.flush(60):
         raise TimeoutError(f"{topic} was not loaded within a minute")
@@ -69,7 +69,7 @@ def load(bootstrap_servers: str, topic: str, lines: int, partitions: int = PARTI
 
 
 def expected(lines: int) -> Counter[str]:
-    """How often each word is in that many lines."""
+    """Returns how often each word is in that many lines."""
     whole, rest = divmod(lines, _BLOCK)
     counts = Counter(" ".join(_block()).split())
     total = Counter({word: count * whole for word, count in counts.items()})
@@ -78,7 +78,8 @@ def expected(lines: int) -> Counter[str]:
 
 
 def last_counts(bootstrap_servers: str, topic: str) -> dict[str, int]:
-    """The last count of each word in a topic of messages `word -> count`, as a reader of committed ones sees it."""
+    """Returns the last count of each word in a topic of messages `word -> count`, as a reader of committed messages
+    sees it."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -105,16 +106,16 @@ def last_counts(bootstrap_servers: str, topic: str) -> dict[str, int]:
 
 
 def _count(value: bytes) -> int:
-    """Of JSON {"word": ..., "count": n}, of `word n`, or of `n`."""
+    """Parses JSON {"word": ..., "count": n}, `word n`, or `n`."""
     return int(json.loads(value)["count"] if value[:1] == b"{" else value.rpartition(b" ")[2])
 
 
 def check(bootstrap_servers: str, topic: str, lines: int) -> None:
-    """Raises ValueError where the counts in a topic are not those of the lines."""
-    found, right = last_counts(bootstrap_servers, topic), expected(lines)
-    if found != right:
-        wrong = [word for word in right if found.get(word) != right[word]]
+    """Raises ValueError if the counts in a topic are not those of the lines."""
+    result, right = last_counts(bootstrap_servers, topic), expected(lines)
+    if result != right:
+        wrong = [word for word in right if result.get(word) != right[word]]
         raise ValueError(
             f"{topic}: {len(wrong)} of {len(right)} words are counted wrongly, "
-            f"{sum(found.values())} instead of {sum(right.values())} in all"
+            f"{sum(result.values())} instead of {sum(right.values())} in all"
         )

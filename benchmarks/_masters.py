@@ -31,7 +31,8 @@ def running_masters(
     values: Mapping[str, str],
     taskexecutors: int = 1,
 ) -> Iterator[LocalCluster]:
-    """Jobmanagers as `values` say, and TaskExecutors of SLOTS slots in one process; nothing is left at the end."""
+    """Yields jobmanagers with the configuration `values`, and TaskExecutors of SLOTS slots in one process; stops all
+    at the end."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
         own = {"home": home, "cluster.id": cluster_id, "bootstrap.servers": bootstrap_servers}
         cluster = LocalCluster(Configuration({**own, **values}))
@@ -41,7 +42,7 @@ def running_masters(
             program = Path(_processes.__file__)
             arguments = (bootstrap_servers, cluster_id, True, taskexecutors, SLOTS)
             workers = Member(program, "task_executors", *arguments)
-            workers.hear()
+            workers.receive()
             yield cluster
         finally:
             if workers is not None:
@@ -50,12 +51,12 @@ def running_masters(
 
 
 def options(masters: int) -> LocalClusterOptions:
-    """Of a cluster with so many jobmanagers, and no TaskExecutors of its own."""
+    """Returns the options of a cluster with so many jobmanagers and without TaskExecutors."""
     return LocalClusterOptions(taskexecutors=0, detached=False, masters=masters)
 
 
 def one_task() -> JobGraph:
-    """A job of one vertex, and so without channels, whose task runs until the job is cancelled."""
+    """Returns a job of one vertex, so without channels, whose task runs until the job is cancelled."""
     environment = StreamExecutionEnvironment()
     environment.set_parallelism(1)
     environment.generate(str, rate_per_second=1).print()
@@ -63,26 +64,26 @@ def one_task() -> JobGraph:
 
 
 class Follower:
-    """The log, from its present end or its start on."""
+    """Follows the log, from its present end or its start on."""
 
     def __init__(self, cluster: LocalCluster, *, from_start: bool = False) -> None:
         self._log = open_event_log(cluster.configuration)
         self._tail: Tail = self._log.tail(0 if from_start else self._log.end())
 
     def until(self, done: Callable[[Record], bool], what: str) -> Record:
-        """The next event of which that is so. Raises TimeoutError."""
+        """Returns the next event that fulfils the condition. Raises TimeoutError."""
         deadline = time.monotonic() + PATIENCE_S
-        found: Record | None = None
-        while found is None:
+        result: Record | None = None
+        while result is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no {what} after {PATIENCE_S:.0f} s")
             for record in self._tail.poll(0.1):
                 # All that was read is looked at: it will not come again.
-                if done(record) and found is None:
-                    found = record
-        return found
+                if done(record) and result is None:
+                    result = record
+        return result
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         self._tail.close()
         self._log.close()

@@ -1,4 +1,4 @@
-"""Processes that a benchmark is made of: lines of JSON on their standard input and output."""
+"""Processes of a benchmark, with lines of JSON on their standard input and output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _PATIENCE_S = 20.0
 
 
 class Member:
-    """A process that runs the file `program` with these arguments, as the benchmark sees it.
+    """The benchmark's end of a process that runs the file `program` with these arguments.
 
-    It ends when its standard input does. With PROFILE=PATH in the environment cProfile writes PATH.FIRST-ARGUMENT.
+    The process ends when its standard input does. With PROFILE=PATH in the environment cProfile writes
+    PATH.FIRST-ARGUMENT.
     """
 
     def __init__(self, program: str | Path, *arguments: object) -> None:
@@ -30,25 +31,25 @@ class Member:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """The process's answer. Raises RuntimeError where it died."""
+        """Returns the process's answer. Raises RuntimeError if it is dead."""
         stdin = self._process.stdin
         assert stdin is not None
         stdin.write(json.dumps(request) + "\n")
         stdin.flush()
-        return self.hear()
+        return self.receive()
 
-    def hear(self) -> dict[str, Any]:
-        """The next thing that the process says. Raises RuntimeError where it died."""
+    def receive(self) -> dict[str, Any]:
+        """Returns the next message of the process. Raises RuntimeError if it is dead."""
         stdout = self._process.stdout
         assert stdout is not None
         line = stdout.readline()
         if not line:
             raise RuntimeError(f"a process of the benchmark died: exit code {self._process.wait()}")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def cpu_s(self) -> float:
-        """Seconds of CPU that it has used."""
+        """Returns the seconds of CPU that it has used."""
         times = psutil.Process(self._process.pid).cpu_times()
         return times.user + times.system
 
@@ -64,12 +65,12 @@ class Member:
 
 
 def speak_in_json() -> None:
-    """In a member, first of all: what is logged goes to stderr, and no more of it than warnings."""
+    """In a member, called first: sends log lines to stderr, warnings only."""
     sys.stdout = sys.stderr
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
-def say(**said: object) -> None:
-    """In a member: what the benchmark hears next. Whatever else is printed there comes out as an error's text."""
+def say(**message: object) -> None:
+    """In a member: sends the next message to the benchmark. Other output appears in the text of an error."""
     sys.stdout = sys.stderr
-    print(json.dumps(said), flush=True, file=sys.__stdout__)
+    print(json.dumps(message), flush=True, file=sys.__stdout__)

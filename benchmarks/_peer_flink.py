@@ -1,9 +1,9 @@
-"""PyFlink counting the words of a topic, a script for an interpreter of its own that has apache-flink (see `_flink`).
+"""PyFlink counts the words of a topic: a script for an interpreter that has apache-flink (see `_flink`).
 
     python _peer_flink.py BOOTSTRAP IN OUT PARALLELISM MODE JAR
 
-Reads what the topic holds, keeps running counts, writes each count as a message `word -> count` is not needed to be
-compared: the peer's counts go to OUT as text. Prints {"seconds": ...}, the job's net run time as Flink tells it.
+Reads the content of the topic, keeps running counts, and writes the counts to OUT as text. Prints {"seconds": ...}, the
+job's net run time according to Flink.
 """
 
 from __future__ import annotations

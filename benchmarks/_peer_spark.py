@@ -26,7 +26,7 @@ FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 
 
 def session(scratch: str) -> SparkSession:
-    """With Kafka's connector, on this machine's cores."""
+    """Returns a session with Kafka's connector, on this machine's cores."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
@@ -48,7 +48,7 @@ def session(scratch: str) -> SparkSession:
 
 
 def source(spark: SparkSession, servers: str, topic: str, starting: str) -> DataFrame:
-    """The messages of a topic."""
+    """Returns the messages of a topic."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -61,27 +61,27 @@ def source(spark: SparkSession, servers: str, topic: str, starting: str) -> Data
 
 
 def counted(lines: DataFrame) -> DataFrame:
-    """Running counts of words, as messages."""
+    """Returns running counts of words, as messages."""
     words = lines.select(explode(split(col("value"), " ")).alias("key"))
     return words.groupBy("key").agg(count("*").cast("string").alias("value"))
 
 
 def keyed(records: DataFrame) -> DataFrame:
-    """Records `key,time`: each key's running count, with the last time."""
+    """Counts records `key,time` by key, with the last time."""
     fields = records.select(split(col("value"), ",").alias("f")).selectExpr("f[0] AS key", "f[1] AS sent")
     counts = fields.groupBy("key").agg(count("*").alias("n"), latest("sent").alias("sent"))
     return counts.selectExpr("concat_ws(',', key, sent, n) AS value")
 
 
 def mapped(records: DataFrame) -> DataFrame:
-    """Records `key,time`, each with something added."""
+    """Appends something to records `key,time`."""
     return records.selectExpr("concat(value, ',1') AS value")
 
 
 def start(
     rows: DataFrame, servers: str, topic: str, checkpoint: str, *, backlog: bool = False
 ) -> StreamingQuery:
-    """The query; with `backlog` it ends when it has caught up."""
+    """Starts the query; with `backlog` it ends when it has caught up."""
     writer = (
         rows.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -102,11 +102,11 @@ def main(what: str, servers: str, source_topic: str, sink_topic: str) -> None:
                 for attempt in ("warm-up", "measured"):
                     suffix = "-warm-up" if attempt == "warm-up" else ""
                     rows = counted(source(spark, servers, source_topic + suffix, "earliest"))
-                    begun = time.perf_counter()
+                    begin = time.perf_counter()
                     start(
                         rows, servers, sink_topic + suffix, f"{scratch}/{attempt}", backlog=True
                     ).awaitTermination()
-                    seconds = time.perf_counter() - begun
+                    seconds = time.perf_counter() - begin
                 print(json.dumps({"seconds": seconds}), flush=True)
             case "map" | "keyed":
                 rows = (mapped if what == "map" else keyed)(source(spark, servers, source_topic, "latest"))

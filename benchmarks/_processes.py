@@ -1,6 +1,6 @@
-"""The two processes of a `_deployment`: the masters, and all of its TaskExecutors.
+"""The two processes of a `_deployment`: the masters, and all its TaskExecutors.
 
-Each prints a line of JSON when it has something to say, obeys lines on its standard input, and ends with it.
+Each prints a line of JSON per message, obeys lines on its standard input, and ends with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Watched(Replica):
 
 
 class Tally:
-    """How many TaskExecutors have registered, slots were offered, tasks are RUNNING; and when."""
+    """Counts registered TaskExecutors, offered slots and RUNNING tasks, with times."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -112,7 +112,7 @@ class Tally:
                 self.changed.notify_all()
 
     def wait(self, name: str, count: int) -> None:
-        """Until there are so many. Raises TimeoutError; RuntimeError when the job ended."""
+        """Waits until the count is reached. Raises TimeoutError; RuntimeError if the job has ended."""
         with self.changed:
             self.wanted = (name, count)
             there = self.changed.wait_for(lambda: self.failure or getattr(self, name) >= count, PATIENCE_S)
@@ -123,7 +123,7 @@ class Tally:
 
 
 def new_log(bootstrap_servers: str, cluster: str) -> KafkaEventLog:
-    """A connection to the cluster's log."""
+    """Returns a connection to the cluster's log."""
     topic = log_topic(cluster)
     return KafkaEventLog(bootstrap_servers, topic, Codec(topic))
 
@@ -147,7 +147,7 @@ def _configuration(bootstrap_servers: str, cluster: str) -> Configuration:
 
 
 def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
-    """The process of the masters: obeys `wait`, `submit` and `count`."""
+    """Runs the process of the masters: obeys `wait`, `submit` and `count`."""
     log = new_log(bootstrap_servers, cluster)
     tally = Tally()
     host = Host(
@@ -211,7 +211,7 @@ def _submitted(log: KafkaEventLog, tally: Tally, graph: JobGraph) -> dict[str, o
 
 
 def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int, *, heartbeats: bool) -> None:
-    """The process of the TaskExecutors: registers them, and runs them."""
+    """Runs the process of the TaskExecutors: registers and runs them."""
     log = new_log(bootstrap_servers, cluster)
     own = [address(TASK_EXECUTOR, f"te-{number:04}") for number in range(count)]
     served = frozenset(own)
@@ -234,8 +234,8 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
 
     def register() -> None:
         host.leading.wait(PATIENCE_S)
-        for each in own:
-            host.emit(each, register_event(instance_of(each), slots, hardware=HARDWARE))
+        for item in own:
+            host.emit(item, register_event(instance_of(item), slots, hardware=HARDWARE))
         say(leading=True)
         try:
             sys.stdin.read()

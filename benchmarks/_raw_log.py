@@ -1,4 +1,4 @@
-"""What a log costs without roles: its messages produced once more by one process, read and decoded by others."""
+"""The cost of a log without roles: its messages are produced again by one process, and read and decoded by others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 10_000
 
 
 def messages(bootstrap_servers: str, topic: str, count: int, *, partition: int = 0) -> Iterator[Message]:
-    """The first `count` messages of the partition, as they come."""
+    """Yields the first `count` messages of the partition."""
     consumer = Consumer(
         consumer_configuration(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000)
     )
@@ -34,7 +34,8 @@ def messages(bootstrap_servers: str, topic: str, count: int, *, partition: int =
 
 
 def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, int]:
-    """Seconds for the messages of a cluster's log, and how many they are: the producer and all readers run at once."""
+    """Returns the seconds for the messages of a cluster's log, and their number: the producer and all readers run at
+    once."""
     log, again = log_topic(cluster), f"{cluster}-again"
     with ExitStack() as at_the_end:
         consumer = Consumer(consumer_configuration(bootstrap_servers))
@@ -49,7 +50,7 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
         ]
         for member in members:
             at_the_end.callback(member.close)
-            member.hear()
+            member.receive()
         producer = Producer(
             producer_configuration(bootstrap_servers) | {"queue.buffering.max.messages": end + 1}
         )
@@ -58,12 +59,12 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
             producer.produce(log_topic(again), value, partition=0, headers=headers)
         producer.flush()
         for member in members:
-            member.hear()
+            member.receive()
         return time.perf_counter() - start, end
 
 
 def read(bootstrap_servers: str, topic: str, count: int) -> None:
-    """A member: decodes the first `count` messages."""
+    """In a member: decodes the first `count` messages."""
     decode = Codec(topic).decode
     say(ready=True)
     for message in messages(bootstrap_servers, topic, count):

@@ -1,7 +1,7 @@
-"""How a benchmark says what it measured: a table for people, `out/NAME.json` for whatever compares runs.
+"""The output of a benchmark: a table, and `out/NAME.json` for comparisons of runs.
 
 `{"name", "conditions", "figures": {key: number}}`; units are in the keys (`_ms`, `_per_s`, `_mib`), and the raw limit
-or peer that was measured in the same run is among the figures.
+or peer of the same run is among the figures.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ OUT = Path(__file__).parent / "out"
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle of what was measured."""
+    """Returns the median."""
     return statistics.median(values)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that `percent` of them do not exceed."""
+    """Returns the smallest value that `percent` of them do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def conditions(**more: object) -> dict[str, object]:
-    """What the figures depend on."""
+    """Returns the conditions that the figures depend on."""
     return {
         "cpus": os.cpu_count(),
         "load_average": round(os.getloadavg()[0], 1),
@@ -52,9 +52,9 @@ def report(
     under: Mapping[str, object],
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Prints the table and, of a run in full size, writes the file.
+    """Prints the table and, for a run of full size, writes the file.
 
-    `notes` say, by figure, what it means or is held against.
+    `notes` explain figures by key, or name what they are compared with.
     """
     table = Table("figure", "value", "what it is", title=name, title_justify="left")
     table.columns[1].justify = "right"

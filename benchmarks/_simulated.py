@@ -1,6 +1,6 @@
-"""What benchmarks simulate with `tailrace.services.simulation`: a graph, a machine, and what runs on it.
+"""Simulated parts of benchmarks (`tailrace.services.simulation`): a graph, shells, and tasks.
 
-Their checkpoints' metadata is really written.
+The metadata of checkpoints is really written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ HARDWARE = HardwareDescription(
 
 
 def all_to_all(parallelism: int, *, shared: bool) -> JobGraph:
-    """A source of one subtask, then two vertices joined all to all; these in one slot sharing group or in two."""
+    """Returns a source of one subtask, then two vertices joined all to all; these in one slot sharing group or in
+    two."""
     environment = StreamExecutionEnvironment(max_parallelism=1 << 15)
     groups = ["default", "default"] if shared else ["first", "second"]
     stream = environment.socket_text_stream("localhost", 9999).slot_sharing_group(groups[0])
@@ -40,7 +41,7 @@ def _later(_one: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
 
 
 def running(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
-    """What a runtime that does all that it is asked for has."""
+    """Returns the running attempts of a runtime that obeys every instruction."""
     for attempt, task in state.tasks.items():
         if task.state not in EXECUTION_ENDS:
             yield AccumulatorSnapshot(

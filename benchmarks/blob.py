@@ -1,7 +1,8 @@
-"""Blobs: PUT to and GET from a BlobServer over loopback, beside a plain copy of the same file; 200 connections at once.
+"""Blobs: PUT to and GET from a BlobServer over loopback, compared with a plain copy of the same file; 200 concurrent
+connections.
 
-The server runs in a process of its own. A PUT is on disk by force (fsync) before it is acknowledged, and so is the copy
-that it is held against; both sides of a transfer compute SHA-256, which the copy does not, hence `sha256_mib_per_s`.
+The server runs in a process of its own. A PUT is synced to disk (fsync) before it is acknowledged, and so is the copy
+that it is compared with; both sides of a transfer compute SHA-256, which the copy does not, hence `sha256_mib_per_s`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _seconds(act: Callable[[], object]) -> float:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Through user space in pieces of a MiB, and to disk: what a server has to do at least."""
+    """Copies through user space in pieces of a MiB, and syncs to disk: the minimum that a server has to do."""
     buffer = memoryview(bytearray(MIB))
     with source.open("rb", buffering=0) as read, target.open("wb", buffering=0) as written:
         while count := read.readinto(buffer):
@@ -65,7 +66,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _round(source: Path, directory: Path, address: str, job_id: str) -> dict[str, float]:
-    """Seconds of each, for a file that the server does not have: what is there already is not sent again."""
+    """Returns the seconds of each step, for a file that the server does not have: present files are not sent again."""
     cache = BlobCache(directory / job_id, lambda: address)
     key = BlobKey(compute_file_digest(str(source))[0], job_id)
     with BlobClient(address) as client:
@@ -85,26 +86,26 @@ def _transfers(size_mib: int, directory: Path) -> dict[str, float]:
         for number in range(ROUNDS):
             source.write_bytes(os.urandom(size_mib * MIB))
             rounds.append(_round(source, directory, address, f"job-{number}"))
-    return {f"{name}_mib_per_s": size_mib / median([each[name] for each in rounds]) for name in rounds[0]}
+    return {f"{name}_mib_per_s": size_mib / median([row[name] for row in rounds]) for name in rounds[0]}
 
 
 def _crowd(directory: Path) -> dict[str, float]:
-    """All of them connect at the same moment, put something, and get it back."""
+    """All clients connect at the same time, put something, and get it back."""
     contents = [os.urandom(SMALL) for _ in range(CONNECTIONS)]
     errors = 0
     together = threading.Barrier(CONNECTIONS + 1)
 
     def one(number: int) -> bool:
         together.wait()
-        with BlobClient(address, connect_timeout=60.0) as client:
+        with BlobClient(address, connect_timeout_s=60.0) as client:
             return client.get_bytes(client.put(contents[number], "job")) == contents[number]
 
     with _server(directory / "crowd") as address, ThreadPoolExecutor(CONNECTIONS) as pool:
         running = [pool.submit(one, number) for number in range(CONNECTIONS)]
         together.wait()
         start = time.perf_counter()
-        for each in running:
-            errors += each.exception() is not None or not each.result()
+        for future in running:
+            errors += future.exception() is not None or not future.result()
         took = time.perf_counter() - start
     return {
         "connections": CONNECTIONS,

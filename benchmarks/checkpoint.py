@@ -1,9 +1,9 @@
-"""How long a checkpoint takes, from CheckpointTriggered to CheckpointCompleted in the log, and what it costs.
+"""The duration of a checkpoint, from CheckpointTriggered to CheckpointCompleted in the log, and its cost.
 
-A keyed running count at 1,000 records a second, in four subtasks, with an interval of a second: what a barrier, a cut,
-a commit, files, acknowledgements and metadata take together. The control plane's share is measured by itself, with
-simulated subtasks that acknowledge at once over a real log (see `_deployment`), and metadata that is really written.
-What checkpoints cost is seen in the vectorised word count over a backlog, with them and without, in turns.
+A keyed running count at 1,000 records a second, in four subtasks, with an interval of a second: the sum of barrier,
+cut, commit, files, acknowledgements and metadata. The control plane's share is measured separately, with simulated
+subtasks that acknowledge at once over a real log (see `_deployment`), and metadata that is really written. The cost of
+checkpoints is measured in the vectorised word count over a backlog, with them and without, in turns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def joined(count: tuple[str, str, int]) -> str:
 
 
 def keyed(source: str, sink: str, parallelism: int) -> JobGraph:
-    """Kafka -> key_by -> running count -> Kafka: two vertices of so many subtasks."""
+    """Returns Kafka -> key_by -> running count -> Kafka: two vertices of so many subtasks."""
     env = StreamExecutionEnvironment(parallelism=parallelism)
     counts = env.from_source(KafkaSource(source)).map(counted).key_by(0).reduce(added)
     counts.map(joined).sink_to(KafkaSink(sink, Formats.text()))
@@ -64,12 +64,12 @@ def keyed(source: str, sink: str, parallelism: int) -> JobGraph:
 
 
 def configured(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
-    """With these settings besides its own."""
+    """Returns the graph with additional settings."""
     return replace(graph, configuration={**graph.configuration, **configuration})
 
 
 class Checkpoints:
-    """The durations of checkpoints, as a log tells of them from where it ends now."""
+    """The durations of checkpoints in a log, from its present end on."""
 
     def __init__(self, log: EventLog) -> None:
         self._tail: Tail = log.tail(log.end())
@@ -78,7 +78,7 @@ class Checkpoints:
         self.aborted = 0
 
     def read(self, seconds: float = 0.0) -> None:
-        """What has been said since."""
+        """Reads the events since the last call."""
         for record in self._tail.poll(seconds):
             match record.body:
                 case CheckpointTriggered(job_id=job_id, checkpoint_id=number):
@@ -93,7 +93,7 @@ class Checkpoints:
                     pass
 
     def read_all(self) -> list[float]:
-        """Durations of all that are complete by now. Raises RuntimeError where there are none."""
+        """Returns the durations of all complete checkpoints. Raises RuntimeError if there are none."""
         before = -1
         while before != len(self.durations_ms):
             before = len(self.durations_ms)
@@ -103,7 +103,7 @@ class Checkpoints:
         return self.durations_ms
 
     def wait(self, count: int) -> list[float]:
-        """Durations of the next so many. Raises TimeoutError."""
+        """Returns the durations of the next so many checkpoints. Raises TimeoutError."""
         for _ in range(PATIENCE_POLLS):
             if len(self.durations_ms) >= count:
                 return self.durations_ms
@@ -112,47 +112,47 @@ class Checkpoints:
 
 
 class Bench:
-    """Figures as they come."""
+    """Collects figures."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.figures: dict[str, float] = {}
 
     def control(self, subtasks: int, cluster: str, checkpoints: int) -> None:
-        """The control plane alone."""
+        """Measures the control plane alone."""
         log = new_log(self.servers, cluster)
         with (
             tempfile.TemporaryDirectory(prefix="tailrace-bench-") as directory,
             Deployment(self.servers, cluster, -(-subtasks // SLOTS)) as deployment,
         ):
-            told = Checkpoints(log)
+            checkpoint_log = Checkpoints(log)
             configuration = {**INTERVAL, "state.checkpoints.dir": f"file://{directory}"}
             deployment.run(subtasks // 2, shared=False, configuration=configuration)
             # The first one is written by threads and a producer that begin with it.
-            durations = told.wait(checkpoints + 1)[1:]
+            durations = checkpoint_log.wait(checkpoints + 1)[1:]
         log.close()
         self.figures[f"control_{subtasks}_p50_ms"] = median(durations)
         self.figures[f"control_{subtasks}_p99_ms"] = percentile(durations, 99)
 
     def real(self, cluster: Cluster, log: EventLog, seconds: float) -> None:
-        """Four subtasks at a steady rate."""
+        """Measures four subtasks at a steady rate."""
         source, sink = (create_topic(self.servers, f"pulse-{end}", 2) for end in ("in", "out"))
         job = cluster.start(keyed(source, sink, 2)).wait_until_running()
         pulse = Pulse(self.servers, source, sink, 2)
         pulse.latencies_ms(RATE, WARM_UP_S)
-        told = Checkpoints(log)
+        checkpoints = Checkpoints(log)
         latencies = pulse.latencies_ms(RATE, seconds)
-        durations = told.read_all()
+        durations = checkpoints.read_all()
         job.cancel()
         self.figures["p50_ms"] = median(durations)
         self.figures["p99_ms"] = percentile(durations, 99)
         self.figures["checkpoints"] = len(durations)
-        self.figures["aborted"] = told.aborted
+        self.figures["aborted"] = checkpoints.aborted
         self.figures["record_p50_ms"] = median(latencies)
         self.figures["record_p99_ms"] = percentile(latencies, 99)
 
     def loss(self, cluster: Cluster, log: EventLog, lines: int, rounds: int) -> None:
-        """Full load, with checkpoints and without, in turns; counts are checked."""
+        """Measures full load, with checkpoints and without, in turns; checks the counts."""
         rates: dict[bool, list[float]] = {True: [], False: []}
         durations: list[float] = []
         load(self.servers, "warm-up", WARM_UP_LINES)
@@ -160,12 +160,12 @@ class Bench:
         load(self.servers, "lines", lines)
         for number, checkpointed in itertools.product(range(rounds), (False, True)):
             sink = f"counts-{number}-{checkpointed}"
-            told = Checkpoints(log)
+            checkpoints = Checkpoints(log)
             seconds = self._counted(cluster, "lines", sink, INTERVAL if checkpointed else {})
             check(self.servers, sink, lines)
             rates[checkpointed].append(lines / seconds)
             if checkpointed:
-                durations += told.read_all()
+                durations += checkpoints.read_all()
         self.figures["lines_per_s"] = median(rates[True])
         self.figures["without_lines_per_s"] = median(rates[False])
         self.figures["throughput_loss"] = 1 - median(rates[True]) / median(rates[False])

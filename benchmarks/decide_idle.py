@@ -1,8 +1,8 @@
-"""What `decide`, `deadline` and `instructions` cost when nothing is owed, by how much there is in the states.
+"""The cost of `decide`, `deadline` and `instructions` when no event is required, by the size of the states.
 
-A cluster of 1,000, 10,000 and 100,000 registered slots, a quarter of them (at most 20,000) taken by the running tasks
-of one job: folded in memory by the real roles. Measured is what a host does with an address that something happened
-to: one each of Dispatcher, ResourceManager and JobMaster, and a TaskExecutor with 100 slots. It has to be flat.
+A cluster of 1,000, 10,000 and 100,000 registered slots, a quarter of them (at most 20,000) used by the running tasks of
+one job: folded in memory by the real roles. Measured is the work of a host for an address that has changed: one each of
+Dispatcher, ResourceManager and JobMaster, and a TaskExecutor with 100 slots. The cost has to be constant.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ JOB = address(JOB_MASTER, "job")
 
 
 class InMemory:
-    """A cluster in one thread: what a role owes is folded at once; who was touched is asked next."""
+    """A cluster in one thread: required events are folded at once; changed addresses decide next."""
 
     def __init__(self) -> None:
         self.replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
         self._dirty: dict[str, None] = {}
         self._offset = -1
         self._shells: dict[str, Shell] = {
-            JOB_MASTER: NoTopicJobMasterEffects(self.say, files=CheckpointShell(self.say)),
-            TASK_EXECUTOR: NoOpTaskExecutorEffects(self.say),
+            JOB_MASTER: NoTopicJobMasterEffects(self.send, files=CheckpointShell(self.send)),
+            TASK_EXECUTOR: NoOpTaskExecutorEffects(self.send),
         }
 
     def lead(self, role: str) -> None:
-        """Somebody leads the role."""
+        """Appends the claim of a leader of the role."""
         body = LeaderElected(role=role, epoch=1, address="bench", session="bench")
         self._append(
             with_headers(
@@ -72,8 +72,8 @@ class InMemory:
             )
         )
 
-    def say(self, sender: str, owed: OutgoingEvent) -> None:
-        """An event of a role or, without an epoch, of a client."""
+    def send(self, sender: str, owed: OutgoingEvent) -> None:
+        """Appends an event of a role or, without an epoch, of a client."""
         epoch = self.replica.leadership.epoch(sender)
         decided_at = self._offset
         self._append(
@@ -89,44 +89,44 @@ class InMemory:
         )
 
     def settle(self) -> None:
-        """Until nobody owes anything."""
+        """Runs until no role requires an event."""
         while self._dirty:
-            each = next(iter(self._dirty))
-            del self._dirty[each]
-            role, state = self.replica.role(each), self.replica.states[each]
+            item = next(iter(self._dirty))
+            del self._dirty[item]
+            role, state = self.replica.role(item), self.replica.states[item]
             for owed in role.decide(state, NOW):
-                self.say(each, owed)
-            shell = self._shells.get(kind_of(each))
+                self.send(item, owed)
+            shell = self._shells.get(kind_of(item))
             if shell is not None:
-                state = self.replica.states[each]
-                shell.perform(each, role.instructions(state), state)
+                state = self.replica.states[item]
+                shell.perform(item, role.instructions(state), state)
 
     def _append(self, events: Sequence[Event]) -> None:
         for event in events:
             self._offset += 1
-            for each in self.replica.apply(Record(self._offset, event.header, event.body)):
-                self._dirty[each] = None
+            for item in self.replica.apply(Record(self._offset, event.header, event.body)):
+                self._dirty[item] = None
 
 
 def idle(slots: int) -> tuple[Replica, int]:
-    """A cluster with nothing to do, and how many tasks run in it."""
+    """Returns an idle cluster, and its number of running tasks."""
     cluster = InMemory()
     for role in (DISPATCHER, RESOURCE_MANAGER):
         cluster.lead(role)
     for number in range(slots // SLOTS):
         worker = address(TASK_EXECUTOR, f"te-{number:04}")
         cluster.lead(worker)
-        cluster.say(worker, register_event(f"te-{number:04}", SLOTS, hardware=HARDWARE))
+        cluster.send(worker, register_event(f"te-{number:04}", SLOTS, hardware=HARDWARE))
     cluster.settle()
     graph = all_to_all(min(slots // 4, LARGEST_JOB) // 2, shared=False)
     body = dispatcher.SubmitJob(job_id="job", job_graph=graph, entry_point=None, parallelism=None)
-    cluster.say("client/bench", OutgoingEvent(DISPATCHER, body, None))
+    cluster.send("client/bench", OutgoingEvent(DISPATCHER, body, None))
     cluster.settle()
     return cluster.replica, sum(vertex.parallelism for vertex in graph.vertices)
 
 
 def idle_us(replica: Replica, role_address: str) -> float:
-    """Microseconds for all that a host asks a role; the least of several, since nothing can make it faster."""
+    """Returns the microseconds of a host's calls of a role; the least of several runs, because noise only adds time."""
     role, state = replica.role(role_address), replica.states[role_address]
 
     def ask() -> object:
@@ -143,12 +143,12 @@ def main() -> None:
     tasks = {}
     for name, slots in SIZES.items():
         replica, tasks[f"tasks_{name}"] = idle(slots)
-        each = {
+        row = {
             kind_of(role_address): idle_us(replica, role_address)
             for role_address in (DISPATCHER, RESOURCE_MANAGER, JOB, address(TASK_EXECUTOR, "te-0000"))
         }
-        figures[f"us_{name}"] = sum(each.values())
-        figures |= {f"{kind}_us_{name}": value for kind, value in each.items()}
+        figures[f"us_{name}"] = sum(row.values())
+        figures |= {f"{kind}_us_{name}": value for kind, value in row.items()}
     figures = dict(sorted(figures.items(), key=lambda pair: not pair[0].startswith("us_")))
     figures["ratio_100k_1k"] = figures["us_100k"] / figures["us_1k"]
     notes = {f"us_{name}": f"{slots:,} slots: all four roles" for name, slots in SIZES.items()}

@@ -1,8 +1,8 @@
 """From SubmitJob to 2 x 10,000 all-to-all-connected subtasks RUNNING, on 200 TaskExecutors of 100 slots each.
 
 See `_deployment`: roles, hosts and log are real; tasks and channels are not. The source that the graph needs runs as
-one more subtask, in a slot of the first vertex. The raw limit is what the same conversation costs without roles: its
-messages produced by one process, read and decoded by two, as in the deployment (see `_raw_log`).
+one more subtask, in a slot of the first vertex. The raw limit is the cost of the same events without roles: produced by
+one process, read and decoded by two, as in the deployment (see `_raw_log`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ READERS = 2
 
 
 def deployed(bootstrap_servers: str, cluster: str, subtasks: int, *, shared: bool) -> dict[str, Any]:
-    """What `Deployment.run` says of a job of so many subtasks, on as many TaskExecutors as its slots need."""
+    """Returns the figures of `Deployment.run` for a job of so many subtasks, on as many TaskExecutors as its slots
+    need."""
     slots = subtasks // 2 if shared else subtasks
     with Deployment(bootstrap_servers, cluster, -(-slots // SLOTS)) as deployment:
         return deployment.run(subtasks // 2, shared=shared)
 
 
 def middle(rounds: Sequence[dict[str, Any]], key: str) -> float:
-    """The median of a figure."""
-    return median([each[key] for each in rounds])
+    """Returns the median of a figure."""
+    return median([row[key] for row in rounds])
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
 
         runs = {name: rounds(subtasks) for name, subtasks in SUBTASKS.items()}
         raw, events = zip(
-            *(raw_s(servers, f"bench-{next(numbers) - 1 - each}", READERS) for each in range(ROUNDS)),
+            *(raw_s(servers, f"bench-{next(numbers) - 1 - index}", READERS) for index in range(ROUNDS)),
             strict=True,
         )
         shared = rounds(SUBTASKS["20k"], shared=True)

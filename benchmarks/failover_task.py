@@ -1,10 +1,10 @@
-"""From SIGKILL of a TaskExecutor to its tasks RUNNING on another, and how long the other tasks' output pauses.
+"""From SIGKILL of a TaskExecutor to its tasks RUNNING on another, and the pause in the output of the other tasks.
 
-A running count at parallelism 2 over two TaskExecutors, with a third at hand; a thousand records a second. What a
-reader of committed messages sees is timed here; what the cluster does, by the times in the log: the detection ends with
-TaskExecutorLost, which is not counted in `running_s`. The output of the subtasks that live pauses too: until the dead
-subtask's transaction has ended, nobody reads past it in the channels that it wrote to. The peer is Flink 2.3 on this
-kind of machine: RUNNING elsewhere 0.7 s after the detection, with every task of the job restarted.
+A running count at parallelism 2 over two TaskExecutors, with a third one free; a thousand records a second. Output is
+timed by a reader of committed messages; the cluster by the times in the log: detection ends with TaskExecutorLost, and
+is not part of `running_s`. The output of the surviving subtasks pauses too: until the dead subtask's transaction has
+ended, nobody reads past it in the channels that it wrote to. The peer is Flink 2.3 on this kind of machine: RUNNING
+elsewhere 0.7 s after the detection, with every task of the job restarted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONFIGURATION = {
 
 
 class Tagged(MapFunction[tuple[str, int], str]):
-    """A record that says which subtask it comes from."""
+    """A record with its subtask."""
 
     def open(self, context: RuntimeContext) -> None:
         self._subtask = context.subtask_index
@@ -61,7 +61,7 @@ class Tagged(MapFunction[tuple[str, int], str]):
 
 
 def counting(topic: str) -> JobGraph:
-    """Each subtask of the count writes to a partition of its own."""
+    """Returns a graph in which each subtask of the count writes to its own partition."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
     pairs = env.generate(lambda index: (f"k{index % 100}", 1), rate_per_second=RATE)
@@ -71,7 +71,7 @@ def counting(topic: str) -> JobGraph:
 
 
 class Follower:
-    """What the log says of one job; seconds since the epoch."""
+    """Follows one job in the log; seconds since the epoch."""
 
     def __init__(self, tail: Tail, tasks: int) -> None:
         self._tail = tail
@@ -84,19 +84,19 @@ class Follower:
 
     @property
     def all_running(self) -> bool:
-        """Whether the last attempt of each subtask runs."""
+        """Returns whether the last attempt of each subtask runs."""
         last = self._last.values()
         return len(last) == self._tasks and all(
-            each in self._running and each not in self._gone for each in last
+            item in self._running and item not in self._gone for item in last
         )
 
     @property
     def running_at(self) -> float:
-        """When the last of them began to."""
-        return max(self._running[each] for each in self._last.values())
+        """Returns the time when the last of them started to run."""
+        return max(self._running[item] for item in self._last.values())
 
     def follow(self, until: str) -> None:
-        """Reads the log until that is so. Raises TimeoutError."""
+        """Reads the log until the condition holds. Raises TimeoutError."""
         deadline = time.monotonic() + PATIENCE_S
         while not getattr(self, until):
             if time.monotonic() > deadline:
@@ -108,9 +108,10 @@ class Follower:
         at = record.header.time / 1e6
         match record.body:
             case SubmitTask() as task:
-                self._last[task.vertex_id, task.subtask_index] = task.execution_attempt_id
                 place = record.header.recipient.partition("/")[2]
-                self.places[task.vertex_id, task.subtask_index] = place
+                for subtask in task.subtasks:
+                    self._last[task.vertex_id, subtask.subtask_index] = subtask.execution_attempt_id
+                    self.places[task.vertex_id, subtask.subtask_index] = place
             case UpdateTaskExecutionState(execution_state=ExecutionState.RUNNING) as state:
                 self._running[state.execution_attempt_id] = at
             case TaskExecutorLost(resource_id=lost):
@@ -121,7 +122,7 @@ class Follower:
 
 
 class Arrivals:
-    """When committed records of each subtask could be read; seconds since the epoch."""
+    """The times at which committed records of each subtask could be read; seconds since the epoch."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -133,20 +134,20 @@ class Arrivals:
                 "fetch.queue.backoff.ms": 1,
             }
         )
-        self._consumer.assign([TopicPartition(topic, each, 0) for each in (0, 1)])
+        self._consumer.assign([TopicPartition(topic, item, 0) for item in (0, 1)])
         self._times: dict[int, list[float]] = {0: [], 1: []}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def longest_pause(self, subtask: int, begin: float, end: float) -> float:
-        """Of one subtask, in seconds."""
-        times = [each for each in list(self._times[subtask]) if begin <= each <= end]
+        """Returns the longest pause of one subtask, in seconds."""
+        times = [time_ for time_ in list(self._times[subtask]) if begin <= time_ <= end]
         edges = [begin, *times, end]
         return max(after - before for before, after in itertools.pairwise(edges))
 
     def close(self) -> None:
-        """Reads no more."""
+        """Stops reading."""
         self._over.set()
         self._thread.join()
         self._consumer.close()
@@ -160,7 +161,7 @@ class Arrivals:
 
 @contextmanager
 def running_cluster() -> Iterator[LocalCluster]:
-    """A jobmanager and three TaskExecutors of a slot each; the quickest to be missed is one whose process ends."""
+    """Yields a jobmanager and three TaskExecutors of a slot each; the exit of a process is detected fastest."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
         values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": "1"}
         cluster = LocalCluster(Configuration(values))
@@ -173,7 +174,8 @@ def running_cluster() -> Iterator[LocalCluster]:
 
 
 def measured(cluster: LocalCluster, client: Client) -> tuple[float, float, float, float]:
-    """(RUNNING elsewhere after the detection, detection, longest pause of the others, and as long before)."""
+    """Returns (RUNNING elsewhere after the detection, detection, longest pause of the others after and before the
+    kill)."""
     servers = cluster.configuration.bootstrap_servers
     topic = f"counts-{uuid.uuid4().hex[:8]}"
     admin = admin_client(servers)
@@ -215,13 +217,13 @@ def main() -> None:
         for _ in range(ROUNDS):
             rounds.append(measured(cluster, client))
             cluster.start(LocalClusterOptions(taskexecutors=3, detached=False))
-    running, detection, pause, before = (median(each) for each in zip(*rounds, strict=True))
+    running, detection, pause, before = (median(pair) for pair in zip(*rounds, strict=True))
     figures = {
         "running_s": running,
         "detection_s": detection,
         "others_pause_s": pause,
         "others_pause_before_s": before,
-        "others_pause_worst_s": max(each[2] for each in rounds),
+        "others_pause_worst_s": max(group[2] for group in rounds),
     }
     notes = {
         "running_s": "TaskExecutorLost -> its tasks RUNNING elsewhere; Flink 2.3: 0.7",

@@ -1,7 +1,7 @@
-"""A minute of a cluster of 1,000 TaskExecutors that all run tasks: what its heartbeats cost the jobmanager.
+"""One minute of a cluster of 1,000 TaskExecutors with running tasks: the cost of heartbeats for the jobmanager.
 
 1,000 TaskExecutors of 10 slots each, simulated in one process (`_deployment`), run a job of 10,000 tasks. Each sends
-its SlotReport to the ResourceManager and its AccumulatorReport to the JobMaster, and hears the AllocatedSlotReport,
+its SlotReport to the ResourceManager and its AccumulatorReport to the JobMaster, and receives the AllocatedSlotReport,
 every `heartbeat.interval` (10 s). The raw limit is the CPU for reading and decoding the same messages.
 """
 
@@ -27,7 +27,7 @@ SECONDS = scaled_s(60.0, least=12.0)
 
 
 def sent(bootstrap_servers: str, topic: str) -> int:
-    """How many messages the masters' partition of the topic has."""
+    """Returns the number of messages in the masters' partition of the topic."""
     consumer = Consumer(consumer_configuration(bootstrap_servers))
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, MASTERS), timeout=30)
     consumer.close()
@@ -35,7 +35,7 @@ def sent(bootstrap_servers: str, topic: str) -> int:
 
 
 def raw_s(bootstrap_servers: str, topic: str) -> float:
-    """Seconds of CPU for reading and decoding a heartbeat that the masters got, on average."""
+    """Returns the seconds of CPU for reading and decoding one heartbeat of the masters, on average."""
     count = sent(bootstrap_servers, topic)
     decode = Codec(topic).decode
     start = time.process_time()

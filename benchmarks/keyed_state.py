@@ -1,8 +1,8 @@
 """Keyed operators alone, in one process: records per second of CPU time, with the changelog of a commit every 50,000.
 
-What comes in are Arrow columns, as after a shuffle; what goes out is laid out in columns again, as a channel does. The
-words are drawn from 20,000 by Zipf's law. `rows` figures are of the same operator on records that are Python tuples
-already, `decoded` ones on columns that it has to make tuples of: what it would do if it folded no columns.
+The input is Arrow columns, as after a shuffle; the output is encoded into columns again, as a channel does. The words
+are drawn from 20,000 by Zipf's law. `rows` figures are of the same operator on records that are Python tuples already,
+`decoded` ones on columns that it converts to tuples: the speed without vectorised aggregation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SESSION = {"kind": "session", "gap_ms": 50, "time": "event"}
 
 
 class Leaving:
-    """An Output that lays records out, as a channel does, and forgets them."""
+    """An Output that encodes records, as a channel does, and drops them."""
 
     def emit(self, batch: Batch) -> None:
         batch.columns(PAIR)
@@ -51,7 +51,7 @@ class Leaving:
 
 
 class Count(KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
-    """A running count with state of its own."""
+    """A running count with its own state."""
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", int, 0))
@@ -65,7 +65,7 @@ class Count(KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
 
 
 def operator(kind: str, functions: tuple[Any, ...], **parameters: Any) -> Operator:
-    """Open, with nowhere to send to."""
+    """Returns an open operator without outputs."""
     config = OperatorConfig(
         operator_id="o", name=kind, kind=kind, code=cloudpickle.dumps(functions),
         parameters=json.dumps({"key_type": "str", "key_field": "f0", "output_type": PAIR.to_json(), **parameters}),
@@ -82,7 +82,7 @@ def _no_sink(*_: Any, **__: Any) -> None:
 
 
 def batches(rows: bool) -> list[Batch]:
-    """A record per millisecond and ten words; words by Zipf's law."""
+    """Returns a record per millisecond and ten words; words by Zipf's law."""
     drawn = np.random.default_rng(7).zipf(1.3, RECORDS) % KEYS
     words = pa.array([f"word-{n}" for n in range(KEYS)])
     made = []
@@ -96,7 +96,7 @@ def batches(rows: bool) -> list[Batch]:
 
 
 def once(make: Callable[[], Operator], *, rows: bool, timed: bool) -> float:
-    """Records per second of CPU time. `timed`: with watermarks."""
+    """Returns records per second of CPU time. `timed`: with watermarks."""
     target, some = make(), batches(rows)
     began = time.process_time()
     for number, batch in enumerate(some, 1):
@@ -112,12 +112,12 @@ def once(make: Callable[[], Operator], *, rows: bool, timed: bool) -> float:
 
 
 def first(pair: Sequence[Any]) -> Any:
-    """The key."""
+    """Returns the key."""
     return pair[0]
 
 
 def add(a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
-    """Counts together."""
+    """Adds the counts."""
     return a[0], a[1] + b[1]
 
 
@@ -156,7 +156,7 @@ SUBJECTS: dict[str, tuple[Callable[[], Operator], bool]] = {
 
 
 def main() -> None:
-    """Measures in turns, so that what else the machine does meets all alike, and reports."""
+    """Measures in turns, so that other load on the machine affects all alike, and reports."""
     rates: dict[str, list[float]] = {name: [] for name in SUBJECTS}
     for _ in range(ROUNDS):
         for name, (make, rows) in SUBJECTS.items():

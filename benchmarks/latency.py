@@ -1,8 +1,9 @@
-"""How long a record takes from a Kafka topic to a reader of committed records in another, beside plain PySpark.
+"""The latency of a record from a Kafka topic to a reader of committed records in another, compared with plain
+PySpark.
 
-Two jobs: a map in one vertex, and a running count by key over a shuffle; each at two rates. The first seconds of
-a rate are left out: compilers and caches are warm then, which takes the JVMs a while. The raw limit is a loop that
-consumes, and produces in a transaction whatever came together.
+Two jobs: a map in one vertex, and a running count by key over a shuffle; each at two rates. The first seconds of a rate
+are excluded: the JVMs' compilers and caches need that time to warm up. The raw limit is a loop that consumes, and
+produces in one transaction all records of a poll.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def joined(count: tuple[str, str, int]) -> str:
 
 
 def map_only(source: str, sink: str) -> JobGraph:
-    """Kafka -> map -> Kafka."""
+    """Returns Kafka -> map -> Kafka."""
     env = StreamExecutionEnvironment()
     env.from_source(KafkaSource(source)).map(with_one).sink_to(KafkaSink(sink, Formats.text()))
     return env.get_job_graph("map")
 
 
 def keyed(source: str, sink: str) -> JobGraph:
-    """Kafka -> key_by -> running count -> Kafka: two vertices, a channel between them."""
+    """Returns Kafka -> key_by -> running count -> Kafka: two vertices, a channel between them."""
     env = StreamExecutionEnvironment()
     counts = env.from_source(KafkaSource(source)).map(counted).key_by(0).reduce(added)
     counts.map(joined).sink_to(KafkaSink(sink, Formats.text()))
@@ -64,18 +65,18 @@ def keyed(source: str, sink: str) -> JobGraph:
 
 
 class Bench:
-    """Topics, and what runs between two of them."""
+    """Topics, and the jobs between two of them."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.figures: dict[str, float] = {}
 
     def topics(self, name: str) -> tuple[str, str]:
-        """An input and an output of their own."""
+        """Creates an input and an output topic."""
         return tuple(create_topic(self.servers, f"{name}-{end}", 1) for end in ("in", "out"))  # type: ignore[return-value]
 
     def measure(self, name: str, source: str, sink: str, rates: tuple[int, ...] = RATES) -> None:
-        """Figures of what runs between the topics; those of the highest rate have no rate in their names."""
+        """Measures the job between the topics; the figures of the highest rate have no rate in their names."""
         pulse = Pulse(self.servers, source, sink, 1)
         for rate in rates:
             pulse.latencies_ms(rate, WARM_UP_S)
@@ -85,14 +86,14 @@ class Bench:
             self.figures[f"{name}{at}_p99_ms"] = percentile(latencies, 99)
 
     def ours(self, cluster: Cluster, name: str, graph: Callable[[str, str], JobGraph]) -> None:
-        """One of our jobs."""
+        """Measures a tailrace job."""
         source, sink = self.topics(name)
         job = cluster.start(graph(source, sink)).wait_until_running()
         self.measure(name, source, sink)
         job.cancel()
 
     def spark(self, what: str) -> None:
-        """The same in plain PySpark, in micro-batches."""
+        """Measures the same in plain PySpark, in micro-batches."""
         source, sink = self.topics(f"spark-{what}")
         with subprocess.Popen(
             [sys.executable, str(SPARK), what, self.servers, source, sink],
@@ -107,7 +108,7 @@ class Bench:
                 process.stdin.close()
 
     def raw(self) -> None:
-        """Consume and produce in transactions, by hand."""
+        """Measures a loop that consumes and produces in transactions."""
         source, sink = self.topics("raw")
         with relay(self.servers, source, sink):
             self.measure("raw", source, sink, RATES[-1:])
@@ -115,7 +116,7 @@ class Bench:
 
 @contextmanager
 def relay(servers: str, source: str, sink: str) -> Iterator[None]:
-    """A loop in a thread, which copies what comes."""
+    """Runs a loop in a thread that copies messages."""
     stopped = threading.Event()
 
     def loop() -> None:
@@ -125,7 +126,7 @@ def relay(servers: str, source: str, sink: str) -> Iterator[None]:
         producer = Producer({"bootstrap.servers": servers, "transactional.id": "raw", "linger.ms": 0})
         producer.init_transactions(30)
         while not stopped.is_set():
-            messages = [each for each in consumer.consume(10_000, 0.001) if not each.error()]
+            messages = [message for message in consumer.consume(10_000, 0.001) if not message.error()]
             if messages:
                 producer.begin_transaction()
                 for message in messages:

@@ -1,7 +1,7 @@
-"""Resident memory of each process of the demo cluster while WindowWordCount runs, beside a bare SparkSession.
+"""Resident memory of each process of the demo cluster while WindowWordCount runs, compared with a bare SparkSession.
 
-A TaskExecutor is its Python process, its JVM, Spark's Python workers and the StreamTasks, and all of them are counted:
-as `ps` adds them up (resident, shared pages once for each process), and with shared pages counted once in all (PSS).
+A TaskExecutor is its Python process, its JVM, Spark's Python workers and the StreamTasks; all are counted: as `ps` adds
+them up (resident, shared pages once per process), and with shared pages counted once in all (PSS).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ BARE = (
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and its descendants."""
+    """Returns a process and its descendants."""
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
 
 
 def is_jvm(process: psutil.Process) -> bool:
-    """Whether it is a JVM; a process that has ended is none."""
+    """Returns whether it is a JVM; an ended process is not."""
     try:
         return process.name() == "java"
     except psutil.NoSuchProcess:
@@ -43,17 +43,18 @@ def is_jvm(process: psutil.Process) -> bool:
 
 
 def rss_mib(processes: Iterable[psutil.Process]) -> float:
-    """Resident set size of all of them that are still alive, MiB."""
+    """Returns the resident set size of the processes that are alive, in MiB."""
     return _sum_mib(lambda process: process.memory_info().rss, processes)
 
 
 def pss_mib(processes: Iterable[psutil.Process]) -> float:
-    """Proportional set size of all of them that are still alive, MiB: what they would give back together."""
+    """Returns the proportional set size of the processes that are alive, in MiB: what they would free together."""
     return _sum_mib(lambda process: process.memory_full_info().pss, processes)
 
 
 def _sum_mib(read_bytes: Callable[[psutil.Process], int], processes: Iterable[psutil.Process]) -> float:
-    """A TaskExecutor starts and ends processes at any time, also between the list of them and the reading of one."""
+    """Adds sizes; skips processes that end between their listing and the reading, because a TaskExecutor starts and
+    ends processes at any time."""
     total = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -62,7 +63,7 @@ def _sum_mib(read_bytes: Callable[[psutil.Process], int], processes: Iterable[ps
 
 
 def bare_spark_mib() -> float:
-    """A SparkSession that has counted to nine, and nothing else."""
+    """Returns the memory of a SparkSession that has counted to nine, and nothing else."""
     with subprocess.Popen(
         [sys.executable, "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -84,11 +85,11 @@ def main() -> None:
         times = Times(job_id, sum(vertex.parallelism for vertex in graph.vertices))
         follow(tail, times, "all_running")
         pids = {name: process.record.pid for name, process in cluster.processes.items()}
-        kafka = cluster.kafka
+        kafka = cluster.servers.kafka
         if kafka is None:
             raise RuntimeError("the cluster has no Kafka of its own")
         executors = [family(pid) for name, pid in pids.items() if name.startswith("taskexecutor")]
-        jvms = [each for processes in executors for each in processes if is_jvm(each)]
+        jvms = [process for processes in executors for process in processes if is_jvm(process)]
         figures = {
             "kafka_mib": rss_mib(family(kafka.pid)),
             "jobmanager_mib": rss_mib(family(pids["jobmanager"])),

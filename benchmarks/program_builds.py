@@ -1,7 +1,7 @@
-"""Programs that the jobmanager builds the graphs of in a second, as its two builders do it.
+"""Programs per second whose graphs the jobmanager's two builders build.
 
-`forked_per_s`: by servers that have the API imported and fork a process for each program. `started_per_s`: by an
-interpreter for each, beside it. `raw_per_s`: the raw limit, interpreters that import nothing.
+`forked_per_s`: by servers that have the API imported and fork a process for each program. `started_per_s`: by a new
+interpreter for each. `raw_per_s`: the raw limit, interpreters that import nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARGUMENTS = ("--hostname", "127.0.0.1", "--port", "1")
 
 
 def rate(work: Callable[[int], object]) -> float:
-    """Times per second that the builders get `work` done; it is given the builder's number."""
+    """Returns how often per second the builders complete `work`; it gets the builder's number."""
 
     def share(builder: int) -> None:
         for _ in range(PROGRAMS // BUILDERS):

@@ -1,9 +1,9 @@
-"""What a subtask costs: idle, busy, at its start, and how many of them one TaskExecutor carries.
+"""The cost of a subtask: idle, busy, at its start, and how many of them one TaskExecutor supports.
 
-The job reads a Kafka topic with a partition for each subtask and writes to another, by way of one map: a query of n
-Spark tasks and n StreamTasks. CPU and memory are those of the TaskExecutor's whole family of processes, less what they
-were before the job. `subtasks_at_double` is the first number of subtasks, each of which gets RATE messages a second,
-whose median latency is more than twice that of one.
+The job reads a Kafka topic with a partition for each subtask and writes to another, with one map: a query of n Spark
+tasks and n StreamTasks. CPU and memory are those of all processes of the TaskExecutor, less what they were before the
+job. `subtasks_at_double` is the first number of subtasks, each with RATE messages a second, whose median latency is
+more than twice that of one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def same(value: str) -> str:
 
 
 def map_only(source: str, sink: str, subtasks: int) -> JobGraph:
-    """Kafka -> map -> Kafka, in one vertex."""
+    """Returns Kafka -> map -> Kafka, in one vertex."""
     env = StreamExecutionEnvironment(parallelism=subtasks)
     records = env.from_source(KafkaSource(source, value_format=Formats.text()))
     records.map(same).sink_to(KafkaSink(sink, Formats.text()))
@@ -50,7 +50,7 @@ def map_only(source: str, sink: str, subtasks: int) -> JobGraph:
 
 
 class Bench:
-    """A cluster with one TaskExecutor, and jobs on topics of their own."""
+    """A cluster with one TaskExecutor, and jobs on their own topics."""
 
     def __init__(self, servers: str, cluster: Cluster) -> None:
         self.servers = servers
@@ -63,7 +63,7 @@ class Bench:
 
     @contextmanager
     def running(self, subtasks: int) -> Iterator[tuple[Job, Pulse]]:
-        """A job all of whose subtasks run, and what sends to it."""
+        """Yields a job whose subtasks all run, and its producer."""
         number = next(_numbers)
         source = create_topic(self.servers, f"in-{number}", subtasks)
         sink = create_topic(self.servers, f"out-{number}", subtasks)
@@ -74,7 +74,7 @@ class Bench:
             job.cancel()
 
     def cpu_s(self) -> float:
-        """What the TaskExecutor's processes have used."""
+        """Returns the CPU time of the TaskExecutor's processes."""
         used = 0.0
         for process in family(self._pid):
             try:
@@ -85,18 +85,18 @@ class Bench:
         return used
 
     def mib(self) -> float:
-        """What they hold, shared pages once."""
+        """Returns their memory, shared pages once."""
         return pss_mib(family(self._pid))
 
     def cpu_share(self, seconds: float) -> float:
-        """Of one core, over that time."""
-        before, begun = self.cpu_s(), time.perf_counter()
+        """Returns the share of one core, over that time."""
+        before, start = self.cpu_s(), time.perf_counter()
         time.sleep(seconds)
-        return (self.cpu_s() - before) / (time.perf_counter() - begun)
+        return (self.cpu_s() - before) / (time.perf_counter() - start)
 
 
 def starts(bench: Bench) -> dict[str, float]:
-    """Seconds from submission to all subtasks RUNNING."""
+    """Returns the seconds from submission to all subtasks RUNNING."""
     figures = {}
     for subtasks in STARTS:
         taken = []
@@ -108,7 +108,7 @@ def starts(bench: Bench) -> dict[str, float]:
 
 
 def idle(bench: Bench) -> dict[str, float]:
-    """An idle subtask's share of a core, and its memory."""
+    """Returns an idle subtask's share of a core, and its memory."""
     before_share, before_mib = bench.cpu_share(IDLE_S), bench.mib()
     with bench.running(IDLE_SUBTASKS):
         bench.cpu_share(IDLE_S / 2)
@@ -120,7 +120,7 @@ def idle(bench: Bench) -> dict[str, float]:
 
 
 def busy(bench: Bench) -> dict[str, float]:
-    """CPU for a thousand records, at a rate at which they come one by one."""
+    """Returns the CPU for a thousand records, at a rate at which they arrive one by one."""
     with bench.running(1) as (_, pulse):
         pulse.latencies_ms(BUSY_PER_S, 2.0)
         before = bench.cpu_s()
@@ -129,7 +129,7 @@ def busy(bench: Bench) -> dict[str, float]:
 
 
 def ladder(bench: Bench) -> dict[str, float]:
-    """More and more subtasks, until their latency has doubled; LADDER's last where it does not."""
+    """Returns the number of subtasks at which the latency has doubled; LADDER's last if it does not."""
     alone, reached = 0.0, 0
     for subtasks in LADDER:
         with bench.running(subtasks) as (_, pulse):

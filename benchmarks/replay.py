@@ -1,8 +1,8 @@
-"""Events per second from Kafka into the state of all roles, beside consume + Avro decode alone.
+"""Events per second from Kafka into the state of all roles, compared with consume + Avro decode alone.
 
-The log is a real conversation: jobs that are submitted, deployed on three TaskExecutors, run and finish, one after
-another, made by the simulation of tests/services and written to Kafka. The phases are measured one on top of the
-other, so that the table says where the time goes.
+The log has jobs that are submitted, deployed on three TaskExecutors, run and finish, one after another, created by the
+simulation of tests/services and written to Kafka. Each phase includes the one before, so the table shows where the time
+goes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HEAD = 10
 
 
 def conversation() -> list[Record]:
-    """A cluster's log."""
+    """Returns a cluster's log."""
     cluster = Cluster()
     cluster.start_master()
     for number in range(3):
@@ -60,23 +60,22 @@ def conversation() -> list[Record]:
     return cluster.log
 
 
-class Taken(NamedTuple):
-    """Seconds: on the clock, and of CPU, which other work on the machine does not lengthen as much. Children that
-    have ended count."""
+class Timing(NamedTuple):
+    """Seconds: wall clock, and CPU, which depends less on other load. Child processes that have ended are included."""
 
     clock: float
     cpu: float
 
 
-def timed(run: Callable[[], object]) -> Taken:
-    """What a call takes."""
+def timed(run: Callable[[], object]) -> Timing:
+    """Returns the time of a call."""
     clock, cpu = time.perf_counter(), sum(os.times()[:4])
     run()
-    return Taken(time.perf_counter() - clock, sum(os.times()[:4]) - cpu)
+    return Timing(time.perf_counter() - clock, sum(os.times()[:4]) - cpu)
 
 
 def consume(bootstrap_servers: str, topic: str, end: int, take: Callable[[bytes], object]) -> None:
-    """Reads a topic to its end; `take` is called with each value."""
+    """Reads a topic to its end; calls `take` with each value."""
     consumer = Consumer(
         consumer_configuration(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000)
     )
@@ -90,7 +89,7 @@ def consume(bootstrap_servers: str, topic: str, end: int, take: Callable[[bytes]
 
 
 def decoder() -> Callable[[bytes], object]:
-    """fastavro alone: from the value to a dict."""
+    """Returns a fastavro decoder: from the value to a dict."""
     schemas = {avro.fingerprint(name): schema for name, schema in avro.parsed().items()}
 
     def decode(value: bytes) -> object:
@@ -100,13 +99,13 @@ def decoder() -> Callable[[bytes], object]:
 
 
 def read(log: EventLog) -> None:
-    """Every event, as a record."""
+    """Reads every event as a record."""
     for _ in read_to_end(log):
         pass
 
 
 def replay(log: EventLog) -> None:
-    """The state of all roles."""
+    """Returns the state of all roles."""
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
     for batch in read_to_end(log):
         for record in batch:
@@ -133,16 +132,19 @@ def main() -> None:
             "replay": lambda: replay(log),
         }
         rounds = {phase: [timed(run) for _ in range(ROUNDS)] for phase, run in phases.items()}
-    seconds = {phase: median([each.clock for each in taken]) for phase, taken in rounds.items()}
-    each = {phase: median([each.cpu for each in taken]) / end * 1e6 for phase, taken in rounds.items()}
+    seconds = {
+        phase: median([checkpoint.clock for checkpoint in checkpoints])
+        for phase, checkpoints in rounds.items()
+    }
+    row = {phase: median([timing.cpu for timing in timings]) / end * 1e6 for phase, timings in rounds.items()}
     figures = {
         "events_per_s": end / seconds["replay"],
         "decode_per_s": end / seconds["decode"],
         "share_of_decode": seconds["decode"] / seconds["replay"],
-        "consume_us": each["consume"],
-        "avro_us": each["decode"] - each["consume"],
-        "records_us": each["records"] - each["consume"],
-        "fold_us": each["replay"] - each["records"],
+        "consume_us": row["consume"],
+        "avro_us": row["decode"] - row["consume"],
+        "records_us": row["records"] - row["consume"],
+        "fold_us": row["replay"] - row["records"],
     }
     notes = {
         "events_per_s": "Kafka -> the state of all roles",

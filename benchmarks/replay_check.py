@@ -1,9 +1,9 @@
-"""Decisions that are decided again and compared per second, beside what folding the same log alone takes.
+"""Decisions recomputed and compared per second, compared with folding the same log alone.
 
-The log is a conversation of the simulation (`replay.py`), exported to a file and read from there, as `tailrace replay
---check FILE` does.
+The log is one of the simulation (`replay.py`), exported to a file and read from there, as `tailrace replay --check
+FILE` does.
 
-REPLAY_CHECK_JOBS: how many jobs, to try it out.
+REPLAY_CHECK_JOBS: the number of jobs, for short runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BATCH = 10_000
 
 
 def written(records: list[Record], path: Path) -> FileLog:
-    """The log as a file."""
+    """Writes the log to a file."""
     log = MemoryEventLog()
     events = [Event(record.header, record.body) for record in records]
     for start in range(0, len(events), BATCH):
@@ -43,7 +43,7 @@ def written(records: list[Record], path: Path) -> FileLog:
 
 
 def folded(log: FileLog) -> None:
-    """The state of all roles."""
+    """Returns the state of all roles."""
     replica = all_roles()
     for batch in read_to_end(log):
         for record in batch:
@@ -51,11 +51,11 @@ def folded(log: FileLog) -> None:
 
 
 def checked(log: FileLog) -> ReplayCounts:
-    """The same, with every decision. Raises AssertionError for a difference."""
+    """Returns the same with a check of every decision. Raises AssertionError for a difference."""
     check = DecisionCheck()
     for batch in read_to_end(log):
-        found = check.check_all(batch)
-        assert not found, found[0].line()
+        differences = check.check_all(batch)
+        assert not differences, differences[0].line()
     check.finish()
     return check.counts
 
@@ -74,17 +74,20 @@ def main() -> None:
         # One after the other in each round: the machine is not the same all the time.
         rounds = [{name: timed(run) for name, run in runs.items()} for _ in range(ROUNDS)]
         log.close()
-    seconds = {name: median([each[name].clock for each in rounds]) for name in runs}
-    told = counts[0]
+    seconds = {name: median([row[name].clock for row in rounds]) for name in runs}
+    replay_counts = counts[0]
     figures = {
-        "decisions_per_s": told.decided / seconds["check"],
-        "events_per_s": told.events / seconds["fold"],
+        "decisions_per_s": replay_counts.decided / seconds["check"],
+        "events_per_s": replay_counts.events / seconds["fold"],
         "ratio": median(
-            [told.decided / each["check"].clock / (told.events / each["fold"].clock) for each in rounds]
+            [
+                replay_counts.decided / entry["check"].clock / (replay_counts.events / entry["fold"].clock)
+                for entry in rounds
+            ]
         ),
-        "checked_events_per_s": told.events / seconds["check"],
-        "decided_share": told.decided / told.events,
-        "turns": told.turns,
+        "checked_events_per_s": replay_counts.events / seconds["check"],
+        "decided_share": replay_counts.decided / replay_counts.events,
+        "turns": replay_counts.turns,
     }
     notes = {
         "decisions_per_s": "events that a role decided, decided again and compared",
@@ -92,7 +95,7 @@ def main() -> None:
         "ratio": "aim: a third",
         "checked_events_per_s": "events read, folded and checked",
     }
-    report("replay_check", figures, conditions(events=told.events, rounds=ROUNDS), notes)
+    report("replay_check", figures, conditions(events=replay_counts.events, rounds=ROUNDS), notes)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""From RegisterTaskExecutor appended by one process to its answer read by that process, beside a bare hop.
+"""From RegisterTaskExecutor appended by one process to its answer read by that process, compared with a bare hop.
 
-The bare hop is produce-to-seen on a topic that nobody else reads: what one event must cost. The round trip is two of
-them, and what the jobmanager does in between.
+The bare hop is the time from produce to read on a topic without other readers: the minimum for one event. The round
+trip is two of them, and the jobmanager's work in between.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REGISTRATION = resource_manager.RegisterTaskExecutor(
 
 
 def event(body: Body, recipient: str, count: int) -> Event:
-    """Said by the benchmark's TaskExecutor."""
+    """Returns an event of the benchmark's TaskExecutor."""
     owed = [OutgoingEvent(recipient, body, None)]
     now = time.time_ns() // 1000
     return with_headers(
@@ -57,7 +57,7 @@ def event(body: Body, recipient: str, count: int) -> Event:
 
 
 def hops(log: EventLog, tail: Tail) -> list[float]:
-    """Milliseconds from produce to seen."""
+    """Returns the milliseconds from produce to read."""
     elapsed = []
     for count in range(ROUNDS + WARM_UP):
         start = time.perf_counter()
@@ -69,7 +69,7 @@ def hops(log: EventLog, tail: Tail) -> list[float]:
 
 
 def round_trips(log: EventLog, tail: Tail) -> list[float]:
-    """Milliseconds from RegisterTaskExecutor to its answer."""
+    """Returns the milliseconds from RegisterTaskExecutor to its answer."""
     elapsed = []
     for count in range(ROUNDS + WARM_UP):
         start = time.perf_counter()
@@ -89,8 +89,8 @@ def main() -> None:
     with EmbeddedKafka() as kafka:
         configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": kafka.bootstrap_servers})
         beside = configuration.replace({"cluster.id": "beside"})
-        for each in (configuration, beside):
-            ensure_cluster_topics(create_admin_client(each), each.cluster_id)
+        for item in (configuration, beside):
+            ensure_cluster_topics(create_admin_client(item), item.cluster_id)
         program = (
             "import threading; from tailrace.services.configuration import load_configuration; "
             "from tailrace.services.processes import jobmanager; "

@@ -1,8 +1,8 @@
-"""Slot requests a second from the JobMaster by way of ResourceManager and TaskExecutor back to the JobMaster.
+"""Slot requests per second from the JobMaster through ResourceManager and TaskExecutor back to the JobMaster.
 
-A job of 10,000 slots asks for all of them at once; the clock runs from the first RequestSlot to the last slot that has
-been offered, both as the jobmanager folds them (`_deployment`: a real log, 100 TaskExecutors in another process). The
-raw limit is the same three hops, on the same log, without roles: who reads a request passes it on.
+A job of 10,000 slots requests all of them at once; the time is from the first RequestSlot to the last offered slot,
+both when the jobmanager folds them (`_deployment`: a real log, 100 TaskExecutors in another process). The raw limit is
+the same three hops, on the same log, without roles: each reader forwards a request.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ WORKER = address(TASK_EXECUTOR, "raw")
 
 
 def passed_on(record: Record) -> OutgoingEvent | None:
-    """What the next hop says because of an event of this one."""
+    """Returns the next hop's event for an event of this one."""
     body: Body
     match record.body:
-        case resource_manager.RequestSlot(allocation_id=allocation_id, resource_profile=profile):
+        case resource_manager.RequestSlot(allocation_id=allocation_id):
             body = task_executor.RequestSlot(
                 slot_id=SlotID(resource_id="raw", slot_number=0),
                 job_id="raw",
                 allocation_id=allocation_id,
-                resource_profile=profile,
                 reason="it is the next one",
             )
             return OutgoingEvent(WORKER, body, record.offset)
@@ -66,24 +65,25 @@ def passed_on(record: Record) -> OutgoingEvent | None:
 
 
 def relay(bootstrap_servers: str, cluster: str, reads: str, end: int) -> float:
-    """Passes on what is said to `reads`, until that address has heard `end` events; returns when, since the epoch."""
+    """Forwards the events to `reads`, until that address has received `end` events; returns the time of that, since
+    the epoch."""
     log = new_log(bootstrap_servers, cluster)
     tail = log.tail(0, concerns=lambda _, recipient: recipient == reads)
-    said = heard = 0
-    while heard < end:
+    output = received = 0
+    while received < end:
         batch = tail.poll(1.0)
-        heard += len(batch)
-        owed = [each for each in map(passed_on, batch) if each is not None]
+        received += len(batch)
+        owed = [event for event in map(passed_on, batch) if event is not None]
         if owed:
-            log.append(sealed(reads, owed, said))
-            said += len(owed)
+            log.append(sealed(reads, owed, output))
+            output += len(owed)
     tail.close()
     log.close()
     return time.time()
 
 
 def sealed(sender: str, owed: Iterable[OutgoingEvent], count: int) -> list[Event]:
-    """With headers, as a host adds them."""
+    """Adds headers, as a host does."""
     now = time.time_ns() // 1000
     return with_headers(
         owed, cluster="raw", sender=sender, epoch=1, decided_at=0, now=now, numbers=itertools.count(count)
@@ -91,7 +91,7 @@ def sealed(sender: str, owed: Iterable[OutgoingEvent], count: int) -> list[Event
 
 
 def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
-    """Requests a second through three bare hops: the ResourceManager and the TaskExecutor are relays."""
+    """Returns requests per second through three bare hops: the ResourceManager and the TaskExecutor are relays."""
     ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), cluster)
     members = [
         Member(__file__, "relay", bootstrap_servers, cluster, reads, REQUESTS)
@@ -99,7 +99,7 @@ def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
     ]
     try:
         for member in members:
-            member.hear()
+            member.receive()
         requests = [
             resource_manager.RequestSlot(
                 job_id="raw", allocation_id=derive_id("raw", number), resource_profile=None
@@ -108,8 +108,8 @@ def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
         ]
         log = new_log(bootstrap_servers, cluster)
         start = time.time()
-        log.append(sealed(JOB, (OutgoingEvent(RESOURCE_MANAGER, each, None) for each in requests), 0))
-        ends: list[float] = [member.hear()["ended"] for member in members]
+        log.append(sealed(JOB, (OutgoingEvent(RESOURCE_MANAGER, request, None) for request in requests), 0))
+        ends: list[float] = [member.receive()["ended"] for member in members]
         return REQUESTS / (max(ends) - start)
     finally:
         for member in members:

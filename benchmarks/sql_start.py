@@ -1,7 +1,7 @@
-"""Seconds from `tailrace sql QUESTION` to its answer, with a Spark that has to be started, beside a bare PySpark.
+"""Seconds from `tailrace sql QUERY` to its answer, including the start of Spark, compared with a bare PySpark.
 
-The log is that of `story`: an exported Avro file. `answer_s`: the whole command. `bare_s`: a Python that starts a
-SparkSession with the defaults and counts to nine.
+The log is that of `story`: an exported Avro file. `answer_s`: the whole command. `bare_s`: a Python process that starts
+a SparkSession with the defaults and counts to nine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BARE = "from pyspark.sql import SparkSession; print(SparkSession.builder.getOrCr
 
 
 def taken_s(arguments: Sequence[str]) -> float:
-    """Seconds of a whole Python process. Raises CalledProcessError."""
+    """Returns the seconds of a whole Python process. Raises CalledProcessError."""
     start = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
     return time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""How long a master takes from its start to the state of a log of one million events: from scratch, beside what consume
-and Avro decoding alone take; and from a snapshot that leaves 20 MiB of log as its tail.
+"""The time from the start of a master to the state of a log of one million events: from scratch, compared with
+consume and Avro decoding alone; and from a snapshot with a tail of 20 MiB of log.
 
-STARTUP_EVENTS: how many events, to try it out. The log is a conversation of the real roles (`_conversation.py`), made
+STARTUP_EVENTS: the number of events, for short runs. The log comes from the real roles (`_conversation.py`), created
 once.
 """
 
@@ -41,12 +41,12 @@ BATCH = 10_000
 
 
 def masters() -> Replica:
-    """What a jobmanager folds."""
+    """Returns the roles that a jobmanager folds."""
     return Replica([Dispatcher(), ResourceManager(), JobMaster()], on_illegal=lambda *_: None)
 
 
 def fold(replica: Replica, log: EventLog) -> Replica:
-    """The rest of the log."""
+    """Folds the rest of the log."""
     for batch in read_to_end(log, replica.offset + 1):
         for record in batch:
             replica.apply(record)
@@ -54,7 +54,7 @@ def fold(replica: Replica, log: EventLog) -> Replica:
 
 
 def write(log: KafkaEventLog, path: Path) -> tuple[int, int]:
-    """The conversation, into Kafka; its bytes, and the offset at which the tail begins."""
+    """Writes the events to Kafka; returns their bytes, and the offset at which the tail begins."""
     sizes: list[int] = []
     batch: list[Event] = []
     for event, size in read(path):
@@ -73,13 +73,13 @@ def write(log: KafkaEventLog, path: Path) -> tuple[int, int]:
 
 
 def start(log: EventLog, store: SnapshotStore) -> dict[str, float]:
-    """A start from the newest snapshot: seconds until it is restored, and until the log's end."""
-    begun = time.perf_counter()
+    """Recovers from the newest snapshot: returns the seconds until it is restored, and until the log's end."""
+    begin = time.perf_counter()
     replica = masters()
     restore_newest(replica, log, store)
     restored = time.perf_counter()
     fold(replica, log)
-    return {"restore": restored - begun, "snapshot": time.perf_counter() - begun}
+    return {"restore": restored - begin, "snapshot": time.perf_counter() - begin}
 
 
 def main() -> None:
@@ -98,23 +98,28 @@ def main() -> None:
             "scratch": lambda: fold(masters(), log),
         }
         taken_at = time.perf_counter()
-        taken = create_snapshot(log, store, tail_begin)
+        snapshot = create_snapshot(log, store, tail_begin)
         took = time.perf_counter() - taken_at
-        assert taken is not None
+        assert snapshot is not None
         rounds = {phase: [timed(run) for _ in range(ROUNDS)] for phase, run in phases.items()}
         starts = [start(log, store) for _ in range(ROUNDS)]
         log.close()
-    seconds = {phase: median([each.clock for each in found]) for phase, found in rounds.items()}
-    cpu = {phase: median([each.cpu for each in found]) / EVENTS * 1e6 for phase, found in rounds.items()}
+    seconds = {
+        phase: median([checkpoint.clock for checkpoint in checkpoints])
+        for phase, checkpoints in rounds.items()
+    }
+    cpu = {
+        phase: median([result.cpu for result in results]) / EVENTS * 1e6 for phase, results in rounds.items()
+    }
     figures = {
         "events_per_s": EVENTS / seconds["scratch"],
         "decode_per_s": EVENTS / seconds["decode"],
         "consume_per_s": EVENTS / seconds["consume"],
         "scratch_s": seconds["scratch"],
         "event_us": cpu["scratch"],
-        "snapshot_s": median([each["snapshot"] for each in starts]),
-        "restore_s": median([each["restore"] for each in starts]),
-        "snapshot_mib": taken.size / (1 << 20),
+        "snapshot_s": median([start["snapshot"] for start in starts]),
+        "restore_s": median([start["restore"] for start in starts]),
+        "snapshot_mib": snapshot.size / (1 << 20),
         "tail_events": EVENTS - tail_begin,
         "take_s": took,
     }

@@ -1,12 +1,12 @@
-"""Keyed state as it grows: what it takes to write all of it, to read it back, and to keep it up.
+"""Keyed state of growing size: the cost of a full snapshot, of its restore, and of updates.
 
-A running count by key, in one process, without Kafka. For each number of keys: how long the task stands still for the
-fork that writes a FULL file (`stop_ms`), until the file is in storage (`full_s`), how many bytes it has, and how long a
-new attempt takes to restore it (`recovery_s`). Beside it, what a cut costs that only changed keys go into (`delta_ms`,
-of 10,000 changes: taking, laying out and writing them).
+A running count by key, in one process, without Kafka. For each number of keys: how long the task stops for the fork
+that writes a FULL file (`stop_ms`), the time until the file is in storage (`full_s`), its bytes, and how long a new
+attempt takes to restore it (`recovery_s`). Compared with it, the cost of a cut with changed keys only (`delta_ms`, of
+10,000 changes: taking, encoding and writing them).
 
-`updates_per_s` is the rate of a Python `reduce` over 100,000 keys, its results laid out in columns and each commit's
-changes taken and handed to storage; `dict_updates_per_s` is a bare dict doing the same reduction, and nothing else.
+`updates_per_s` is the rate of a Python `reduce` over 100,000 keys, its results encoded into columns and each commit's
+changes taken and handed to storage; `dict_updates_per_s` is a bare dict with the same reduction, and nothing else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMMIT = scaled(50_000)
 
 
 class Leaving:
-    """An Output that lays records out, as a channel does, and forgets them."""
+    """An Output that encodes records, as a channel does, and drops them."""
 
     def emit(self, batch: Batch) -> None:
         batch.columns(PAIR)
@@ -59,17 +59,17 @@ class Leaving:
 
 
 def first(pair: tuple[str, int]) -> str:
-    """The key."""
+    """Returns the key."""
     return pair[0]
 
 
 def add(a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
-    """Counts together."""
+    """Adds the counts."""
     return a[0], a[1] + b[1]
 
 
 def running_count() -> Operator:
-    """A `reduce` by the first field."""
+    """Returns a `reduce` by the first field."""
     parameters = {"key_type": RecordType.of(str).to_json(), "key_field": "f0", "output_type": PAIR.to_json()}
     config = OperatorConfig(
         operator_id=OPERATOR, name="Reduce", kind="reduce", parameters=json.dumps(parameters),
@@ -83,7 +83,7 @@ def running_count() -> Operator:
 
 
 def batches(keys: np.ndarray[Any, Any], words: pa.Array) -> Iterable[Batch]:
-    """Pairs (word, 1) in columns, as after a shuffle."""
+    """Returns pairs (word, 1) in columns, as after a shuffle."""
     for start in range(0, len(keys), BATCH):
         some = keys[start : start + BATCH]
         columns = [words.take(pa.array(some)), pa.array(np.ones(len(some), np.int64))]
@@ -91,7 +91,7 @@ def batches(keys: np.ndarray[Any, Any], words: pa.Array) -> Iterable[Batch]:
 
 
 def growth(count: int, base: Path) -> dict[str, float]:
-    """The figures at so many keys."""
+    """Returns the figures at so many keys."""
     words = pa.array([f"word-{number}" for number in range(count)])
     operator = running_count()
     writer = StateWriter({OPERATOR: operator}, range(GROUPS), incremental=True, name="bench")
@@ -123,7 +123,7 @@ def growth(count: int, base: Path) -> dict[str, float]:
 
 
 def recovery(base: Path, state: OperatorState) -> float:
-    """Seconds until a new attempt has the state."""
+    """Returns the seconds until a new attempt has the state."""
     restored = running_count()
     began = time.perf_counter()
     pieces = {OPERATOR: (StateAssignment(0, 1, GROUPS, state),)}
@@ -133,7 +133,7 @@ def recovery(base: Path, state: OperatorState) -> float:
 
 
 def updates(records: int, base: Path) -> float:
-    """Records per second of CPU time."""
+    """Returns records per second of CPU time."""
     words = pa.array([f"word-{number}" for number in range(UPDATED_KEYS)])
     some = list(batches(_drawn(records), words))
     operator = running_count()
@@ -153,7 +153,7 @@ def updates(records: int, base: Path) -> float:
 
 
 def dict_updates(records: int) -> float:
-    """Records per second of CPU time: the reduction on records that are Python tuples already."""
+    """Returns records per second of CPU time: the reduction on records that are Python tuples already."""
     words = [f"word-{number}" for number in range(UPDATED_KEYS)]
     pairs = [(words[key], 1) for key in _drawn(records).tolist()]
     state: dict[str, tuple[str, int]] = {}

@@ -1,10 +1,10 @@
-"""How many events a second `tailrace story` tells, beside a fold of the same log.
+"""Events per second of `tailrace story`, compared with a fold of the same log.
 
-The log is that of `time_travel`, as an exported file. `story_per_s`: the story of a job by its id, as whoever asks for
-it waits for it, from the opening of the file to the lines. `named_per_s`: of the same job, by the beginning of its id.
-`busy_per_s`: of a TaskExecutor, which one of three events concerns. `why_per_s`: the causes of the log's last event, of
-which all others are the past; `why_again_s`: seconds of the same once more. `fold_per_s`: the states of all roles at
-the end, without an index. Decoding the file is part of each.
+The log is that of `time_travel`, as an exported file. `story_per_s`: the history of a job by its id, from the opening
+of the file to the lines. `named_per_s`: of the same job, by a prefix of its id. `busy_per_s`: of a TaskExecutor, which
+one of three events concerns. `why_per_s`: the causes of the log's last event, after all others; `why_again_s`: seconds
+of the same query again. `fold_per_s`: the states of all roles at the end, without an index. Decoding the file is part
+of each.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from tailrace.services.history.time_travel import fold_to
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds on the clock."""
-    begun = time.perf_counter()
+    """Returns the seconds of wall clock."""
+    start = time.perf_counter()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def story(file: Path, *arguments: str) -> None:
-    """As somebody asks for it, but for Python's start."""
-    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()):
+    """Runs the query without Python's start."""
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()):
         code = tailrace(["story", *arguments, "--file", str(file), "-o", "json"])
     assert code == 0
-    assert said.getvalue()
+    assert output.getvalue()
 
 
 def fold(file: Path) -> None:
-    """The log into the states of all roles."""
+    """Folds the log into the states of all roles."""
     with open_log_source(file) as source:
         fold_to(source.log)
 

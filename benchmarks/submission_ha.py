@@ -1,16 +1,16 @@
-"""Submissions a second with ZooKeeper over those without it.
+"""Submissions per second with ZooKeeper over those without it.
 
-One jobmanager, elected by ZooKeeper or by nobody, is asked for many jobs at once; the clock runs until the last of them
-is accepted, and meanwhile those that were accepted first are scheduled. Nothing is written to ZooKeeper on the way of
-a submission, so the ratio should be one, but for the CPU that latches of jobs take beside it. The peer is Flink 2.3:
-its submissions with and without ZooKeeper differ by more than a factor of two.
+One jobmanager, elected by ZooKeeper or without an election, gets many jobs at once; the time is that until the last of
+them is accepted, while the first accepted jobs are scheduled. A submission writes nothing to ZooKeeper, so the ratio
+should be one, except for the CPU that the elections of jobs take. The peer is Flink 2.3: its submissions with and
+without ZooKeeper differ by more than a factor of two.
 
-The clusters stand side by side on one Kafka and are asked in turns; the ratio is the median of those of rounds, because
-what else the machine does changes from minute to minute. Between two turns all jobs are cancelled, and the machine is
-left alone until the masters are idle. `cpu_ratio` is the CPU that a jobmanager took for its turn, without over with
-ZooKeeper: it depends less on what else runs.
+The clusters run side by side on one Kafka and take turns; the ratio is the median over rounds, because other load on
+the machine changes from minute to minute. Between two turns all jobs are cancelled, and the benchmark waits until the
+masters are idle. `cpu_ratio` is the CPU of a jobmanager per turn, without over with ZooKeeper: it depends less on other
+load.
 
-ROUNDS=1 JOBS=50 in the environment makes it brief.
+ROUNDS=1 JOBS=50 in the environment makes it short.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ PATIENCE_S = 10.0
 
 
 class Turn(NamedTuple):
-    """Of one cluster: submissions a second, and the seconds of CPU that its masters took for all of them."""
+    """A turn of one cluster: submissions per second, and the seconds of CPU of its masters."""
 
     rate: float
     cpu: float
 
 
-class Asked:
-    """A cluster that runs, and is asked for jobs again and again."""
+class LoadedCluster:
+    """A running cluster that gets jobs repeatedly."""
 
     def __init__(self, cluster: LocalCluster, bootstrap_servers: str) -> None:
         self._cluster = cluster
@@ -71,16 +71,16 @@ class Asked:
         self._turns = 0
 
     def turn(self, count: int) -> Turn:
-        """Asks for so many jobs at once, and ends them."""
+        """Submits so many jobs at once, and ends them."""
         self._turns += 1
         jobs = [f"job-{self._turns}-{number}" for number in range(count)]
         before = self._cpu()
-        begun = time.time()
+        start = time.time()
         last = self._say_all(
             [dispatcher.SubmitJob(job_id=job, job_graph=self._graph) for job in jobs], client.JobAccepted
         )
         cpu = self._cpu() - before
-        rate = count / (last.header.time / 1e6 - begun)
+        rate = count / (last.header.time / 1e6 - start)
         self._say_all([dispatcher.CancelJob(job_id=job) for job in jobs], client.JobFinished)
         self._rest()
         return Turn(rate, cpu)
@@ -113,11 +113,11 @@ class Asked:
         return self._follower.until(is_last, f"{len(bodies)} {answer.__name__}")
 
     def _cpu(self) -> float:
-        times = [psutil.Process(each.record.pid).cpu_times() for each in self._cluster.masters.values()]
-        return sum(each.user + each.system for each in times)
+        times = [psutil.Process(master.record.pid).cpu_times() for master in self._cluster.masters.values()]
+        return sum(time_.user + time_.system for time_ in times)
 
     def _rest(self) -> None:
-        """Until the masters are idle, so that no turn pays for another's."""
+        """Waits until the masters are idle, so that no turn pays for another one."""
         deadline = time.monotonic() + PATIENCE_S
         idle = 0
         while idle < 6 and time.monotonic() < deadline:
@@ -129,21 +129,21 @@ class Asked:
 def main() -> None:
     turns: dict[str, list[Turn]] = {name: [] for name in KINDS}
     with EmbeddedKafka() as kafka, ExitStack() as stack:
-        asked: dict[str, Asked] = {}
+        clusters: dict[str, LoadedCluster] = {}
         for name, (values, masters) in KINDS.items():
             workers = JOBS // SLOTS + 1
             cluster = stack.enter_context(
                 running_masters(kafka.bootstrap_servers, name, masters, values, workers)
             )
-            asked[name] = Asked(cluster, kafka.bootstrap_servers)
-            stack.callback(asked[name].close)
-        for each in asked.values():
-            each.turn(WARM_UP)
+            clusters[name] = LoadedCluster(cluster, kafka.bootstrap_servers)
+            stack.callback(clusters[name].close)
+        for loaded_cluster in clusters.values():
+            loaded_cluster.turn(WARM_UP)
         for number in range(ROUNDS):
             for name in sorted(KINDS, reverse=number % 2 == 1):
-                turns[name].append(asked[name].turn(JOBS))
-    rates = {name: [each.rate for each in found] for name, found in turns.items()}
-    cpu = {name: [each.cpu for each in found] for name, found in turns.items()}
+                turns[name].append(clusters[name].turn(JOBS))
+    rates = {name: [turn.rate for turn in results] for name, results in turns.items()}
+    cpu = {name: [turn.cpu for turn in results] for name, results in turns.items()}
     ratios = [one / other for one, other in zip(rates["zookeeper"], rates["none"], strict=True)]
     figures = {
         "ratio": median(ratios),
@@ -155,7 +155,7 @@ def main() -> None:
     }
     notes = {
         "ratio": "with ZooKeeper over without, median of rounds; aim: at least 0.9",
-        "cpu_ratio": "the jobmanager's CPU without over with ZooKeeper, latches of the first jobs included",
+        "cpu_ratio": "the jobmanager's CPU without over with ZooKeeper",
         "standby_per_s": "with a second jobmanager that folds all of it too",
         "none_job_ms": "CPU of the jobmanager for a submission",
         "standby_job_ms": "of both jobmanagers",

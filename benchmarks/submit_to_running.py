@@ -1,8 +1,9 @@
-"""From SubmitJob produced to every task RUNNING, for WindowWordCount on a warm, idle cluster, and who takes how much.
+"""From SubmitJob produced to every task RUNNING, for WindowWordCount on a warm, idle cluster, with the share of each
+part.
 
-The control plane's share ends when the last SubmitTask has been said; what follows is the start of Spark's queries and
-of the StreamTasks, on two TaskExecutors at once. Times are those in the headers of the log. The peer is Flink 2.3 on
-this kind of machine: 260 ms at parallelism 1, 270 ms at 4.
+The control plane's share ends with the last SubmitTask; the rest is the start of Spark's queries and of the
+StreamTasks, on two TaskExecutors at once. Times are those in the headers of the log. The peer is Flink 2.3 on this kind
+of machine: 260 ms at parallelism 1, 270 ms at 4.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ IDLE_PERCENT = 15.0
 
 
 class Times:
-    """What the log says of one job; microseconds since the epoch."""
+    """The times of one job in the log; microseconds since the epoch."""
 
     def __init__(self, job_id: str, tasks: int) -> None:
         self._job_id = job_id
@@ -63,12 +64,12 @@ class Times:
 
     @property
     def all_running(self) -> bool:
-        """Whether every task runs."""
+        """Returns whether every task runs."""
         return len(self._running) == self._tasks
 
 
 def follow(tail: Tail, times: Times, until: str) -> None:
-    """Reads the log until the times say so."""
+    """Reads the log until the times are complete."""
     deadline = time.monotonic() + PATIENCE_S
     while not getattr(times, until):
         if time.monotonic() > deadline:
@@ -78,7 +79,7 @@ def follow(tail: Tail, times: Times, until: str) -> None:
 
 
 def wait_until_idle() -> None:
-    """Until what the last job left to be cleared away, and what the TaskExecutors prepare for the next, is done."""
+    """Waits until the cleanup of the last job, and the TaskExecutors' preparation for the next one, are done."""
     deadline = time.monotonic() + IDLE_PATIENCE_S
     quiet = 0
     while quiet < 3 and time.monotonic() < deadline:
@@ -86,7 +87,7 @@ def wait_until_idle() -> None:
 
 
 def measured(client: Client, log: EventLog, graph: JobGraph) -> tuple[float, float]:
-    """(until every task ran, until the last was submitted) of one job, in milliseconds."""
+    """Returns (until every task ran, until the last was submitted) of one job, in milliseconds."""
     wait_until_idle()
     tail = log.tail(log.end())
     try:
@@ -109,10 +110,10 @@ def main() -> None:
         for parallelism in (1, 2, 4):
             graph = word_count(server.port, parallelism)
             rounds = [measured(client, log, graph) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-            total, control = median([each[0] for each in rounds]), median([each[1] for each in rounds])
+            total, control = median([pair[0] for pair in rounds]), median([item[1] for item in rounds])
             figures[f"p{parallelism}_ms"] = total
             figures[f"p{parallelism}_control_ms"] = control
-            figures[f"p{parallelism}_task_start_ms"] = median([each[0] - each[1] for each in rounds])
+            figures[f"p{parallelism}_task_start_ms"] = median([element[0] - element[1] for element in rounds])
     server.close()
     with EmbeddedKafka() as kafka:
         for subtasks in (1, 4):

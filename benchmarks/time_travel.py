@@ -1,10 +1,10 @@
-"""How long `tailrace state --at` takes for random offsets of a log of one million events.
+"""The duration of `tailrace state --at` for random offsets of a log of one million events.
 
-The log is a conversation of the real roles (`_conversation.py`), as a file that `tailrace log export` would write, or,
-with --kafka, in a broker. The first one who asks for its end folds all of it, and leaves a history index (`build_s`,
-beside a fold without one, `fold_s`). `p50_s` and `p99_s` are those of one question, from the opening of the source to
-the JSON of all states, hash included; `replica_p50_s` and `replica_p99_s` of that what it takes to have a replica that
-can be asked; `command_p50_s` and `command_p99_s` are whole processes, Python's start and all.
+The log comes from the real roles (`_conversation.py`), as a file that `tailrace log export` writes, or, with --kafka,
+in a broker. The first query for its end folds all of it, and leaves a history index (`build_s`, compared with a fold
+without one, `fold_s`). `p50_s` and `p99_s` are those of one query, from the opening of the source to the JSON of all
+states with the hash; `replica_p50_s` and `replica_p99_s` of the part that creates the replica; `command_p50_s` and
+`command_p99_s` are whole processes, including Python's start.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ BATCH = 10_000
 
 
 def exported(events: int) -> Path:
-    """The log as a file, made if it is not there."""
-    told = conversation(events)
-    path = told.with_suffix(".avro")
+    """Returns the log as a file, created if it does not exist."""
+    event_file = conversation(events)
+    path = event_file.with_suffix(".avro")
     if not path.exists():
         log = MemoryEventLog(Codec(CLUSTER), topic=CLUSTER)
-        log.append([event for event, _ in read(told)])
+        log.append([event for event, _ in read(event_file)])
         export(log, CLUSTER, EventSelection(start=0, end=events), path, ArchiveFormat.AVRO)
     return path
 
 
 @contextlib.contextmanager
 def in_kafka(events: int) -> Iterator[Configuration]:
-    """The log in a broker of its own."""
+    """Yields the log in a broker of its own."""
     with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as home:
         servers = kafka.bootstrap_servers
         configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
@@ -71,24 +71,24 @@ def in_kafka(events: int) -> Iterator[Configuration]:
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds on the clock."""
-    begun = time.perf_counter()
+    """Returns the seconds of wall clock."""
+    start = time.perf_counter()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def ask(of: Configuration | Path, offset: int) -> tuple[float, float]:
-    """Seconds until there is a replica, and until there is the answer."""
-    begun = time.perf_counter()
+    """Returns the seconds until there is a replica, and until there is the answer."""
+    start = time.perf_counter()
     with open_log_source(of) as source:
         replica = replica_at(source, offset)
-        there = time.perf_counter() - begun
+        there = time.perf_counter() - start
         msgspec.json.encode(cluster_moment(replica))
-        return there, time.perf_counter() - begun
+        return there, time.perf_counter() - start
 
 
 def command(of: Configuration | Path, offset: int) -> None:
-    """As somebody asks who has a terminal."""
+    """Runs the command in a process."""
     if isinstance(of, Path):
         where = ["--file", str(of)]
     else:
@@ -98,13 +98,13 @@ def command(of: Configuration | Path, offset: int) -> None:
 
 
 def built(source: LogSource) -> tuple[float, float, int]:
-    """Seconds of a fold without an index, and of one that leaves it; the bytes of the index."""
+    """Returns the seconds of a fold without an index, and of one that leaves it; the bytes of the index."""
     hashes: list[str] = []
     without = timed(lambda: hashes.append(state_hash(fold_to(source.log))))
     with_one = timed(lambda: hashes.append(state_hash(replica_at(source))))
     assert hashes[0] == hashes[1]
     assert source.index.path is not None
-    return without, with_one, source.index.path.stat().st_size
+    return without, with_one, sum(path.stat().st_size for path in source.index.path.iterdir())
 
 
 def main() -> None:
@@ -124,7 +124,7 @@ def main() -> None:
         with open_log_source(of) as source:
             fold, build, size = built(source)
         asked = [ask(of, offset) for offset in offsets]
-        commands = [timed(lambda each=offset: command(of, each)) for offset in offsets[: arguments.commands]]  # type: ignore[misc]
+        commands = [timed(lambda item=offset: command(of, item)) for offset in offsets[: arguments.commands]]  # type: ignore[misc]
     figures = {
         "p50_s": percentile([whole for _, whole in asked], 50),
         "p99_s": percentile([whole for _, whole in asked], 99),

@@ -1,8 +1,8 @@
 """From a program to its ExecutionGraph: 1,000 operators at parallelism 1,000.
 
-Fifty pipelines of twenty operators. With chaining switched off every operator is a JobVertex: a million
-ExecutionVertices, and as many IntermediateResultPartitions with their ExecutionEdges, all of them made and kept. As
-people would run it, operators are chained. Submission refuses so many subtasks; translation must not be what does.
+Fifty pipelines of twenty operators. With chaining disabled every operator is a JobVertex: a million ExecutionVertices,
+and as many IntermediateResultPartitions with their ExecutionEdges, all of them created and kept. By default, operators
+are chained. Submission rejects so many subtasks; translation has to support them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 @dataclass
 class Translation:
-    """What a program became, and how long each level took."""
+    """The result of a translation, and the time of each level."""
 
     seconds: dict[str, float]
     vertices: list[ExecutionVertex]
@@ -36,7 +36,7 @@ class Translation:
 
 
 def program(*, chaining: bool) -> StreamExecutionEnvironment:
-    """Of each pipeline: a source, fifteen maps, every fourth behind a shuffle, a running sum, a filter, two sinks."""
+    """Returns pipelines of a source, fifteen maps, every fourth after a shuffle, a running sum, a filter, two sinks."""
     env = StreamExecutionEnvironment(parallelism=PARALLELISM)
     if not chaining:
         env.disable_operator_chaining()
@@ -52,7 +52,7 @@ def program(*, chaining: bool) -> StreamExecutionEnvironment:
 
 
 def translate(*, chaining: bool) -> Translation:
-    """All levels, one after the other."""
+    """Translates through all levels."""
     marks = [time.perf_counter()]
     env = program(chaining=chaining)
     marks.append(time.perf_counter())

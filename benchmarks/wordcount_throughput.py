@@ -1,9 +1,9 @@
-"""A Kafka topic of ten-word lines to a Kafka topic of counts: how many lines a second, beside three peers.
+"""Lines per second from a Kafka topic of ten-word lines to a Kafka topic of counts, compared with three peers.
 
-The headline is the vectorised example: map_batches, key_by(field) and sum with mini-batches, from all tasks RUNNING to
-JobFinished. The raw limit is one loop without anybody's engine: consume, split and count in Arrow, produce. Spark
-counts the same backlog in one query (its first batch takes all of it). PyFlink counts fewer lines, since it takes
-longer. Whatever ends, its counts are compared with the right ones.
+The main figure is the vectorised example: map_batches, key_by(field) and sum with mini-batches, from all tasks RUNNING
+to JobFinished. The raw limit is one loop without an engine: consume, split and count in Arrow, produce. Spark counts
+the same backlog in one query (its first batch takes all of it). PyFlink counts fewer lines, because it takes longer.
+All counts are compared with the right ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VECTORISED = Path(tailrace.__file__).parent / "pipelines" / "examples" / "vector
 
 
 def vectorised(source: str, sink: str, parallelism: int) -> JobGraph:
-    """The example."""
+    """Returns the example."""
     return build_file(str(VECTORISED), ["--bounded", "--input", source, "--output", sink], parallelism)
 
 
@@ -48,7 +48,8 @@ def words(line: str) -> Iterator[tuple[str, int]]:
 
 
 def in_python(source: str, sink: str, parallelism: int, *, mini_batch: bool) -> JobGraph:
-    """The same with a Python function that sees each word; without mini-batches each word's count so far is written."""
+    """Returns the same with a Python function for each word; without mini-batches each intermediate count is
+    written."""
     env = StreamExecutionEnvironment(parallelism=parallelism)
     env.configure("execution.mini-batch", str(mini_batch).lower())
     counts = env.from_source(KafkaSource(source, bounded=True)).flat_map(words).key_by(0).sum(1)
@@ -65,7 +66,7 @@ def word_of(text: str) -> str:
 
 
 def by_hand_s(servers: str, source: str, sink: str) -> float:
-    """The raw limit: seconds of one thread."""
+    """Returns the seconds of the raw limit in one thread."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -75,7 +76,7 @@ def by_hand_s(servers: str, source: str, sink: str) -> float:
         }
     )
     consumer.assign([TopicPartition(source, partition, 0) for partition in range(PARTITIONS)])
-    begun = time.perf_counter()
+    start = time.perf_counter()
     open_ones, parts = PARTITIONS, []
     while open_ones:
         values = []
@@ -84,8 +85,8 @@ def by_hand_s(servers: str, source: str, sink: str) -> float:
                 open_ones -= 1
             else:
                 values.append(message.value())
-        found = pc.list_flatten(pc.utf8_split_whitespace(pa.array(values, pa.string())))
-        table = pa.table({"word": found, "count": pa.repeat(1, len(found))})
+        result = pc.list_flatten(pc.utf8_split_whitespace(pa.array(values, pa.string())))
+        table = pa.table({"word": result, "count": pa.repeat(1, len(result))})
         parts.append(table.group_by("word").aggregate([("count", "sum")]))
     counts = pa.concat_tables(parts).group_by("word").aggregate([("count_sum", "sum")])
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
@@ -93,37 +94,37 @@ def by_hand_s(servers: str, source: str, sink: str) -> float:
         producer.produce(sink, str(count), key=word)
     producer.flush(60)
     consumer.close()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def spark_s(servers: str, source: str, sink: str) -> float:
-    """Seconds of Spark's query, the second one of its process."""
+    """Returns the seconds of Spark's query, the second one of its process."""
     create_topic(servers, f"{sink}-warm-up")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(SPARK), "count", servers, source, sink],
         stdout=subprocess.PIPE,
         check=True,
         text=True,
     )
-    seconds: float = json.loads(done.stdout.splitlines()[-1])["seconds"]
+    seconds: float = json.loads(result.stdout.splitlines()[-1])["seconds"]
     return seconds
 
 
 class Measured:
-    """Figures as they come, each with its counts checked."""
+    """Collects figures and checks the counts of each."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.figures: dict[str, float] = {}
 
     def ours(self, cluster: Cluster, key: str, graph: JobGraph, sink: str, lines: int) -> None:
-        """Runs one of our jobs."""
+        """Runs a tailrace job."""
         job = cluster.start(graph).wait_until_running().wait()
         check(self.servers, sink, lines)
         self.figures[f"{key}_lines_per_s"] = lines / job.run_s
 
     def sink(self, name: str) -> str:
-        """A new topic for counts."""
+        """Creates a topic for counts."""
         return create_topic(self.servers, f"counts-{name}")
 
 

@@ -2,8 +2,7 @@
 
 An AdminClient sends requests with the leader epoch that it saw last, and refreshes its metadata only after minutes. A
 client from before a restart of Kafka gets FENCED_LEADER_EPOCH for that time. This cache replaces the client after such
-an
-error, so that the next request uses a new one.
+an error, so that the next request uses a new one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Class data sharing archives (CDS, JEP 350): a JVM maps them instead of loading and verifying each class again.
 
 A training run of the same JVM writes them once, at setup. On a small machine Kafka starts in 1.9 s instead of 3.5 s,
-and
-Spark's first query takes 5.9 s of CPU instead of 9.7 s. An archive fits one Java and one class path; its name contains
-a
-fingerprint of both. Without a fitting archive everything works, but starts more slowly.
+and Spark's first query takes 5.9 s of CPU instead of 9.7 s. An archive fits one Java and one class path; its name
+contains a fingerprint of both. Without a fitting archive everything works, but starts more slowly.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pathlib import Path
 from .jars import cache_dir, jar_folder, pyspark_jars_dir
 from .versions import KAFKA_JARS, SPARK_KAFKA_JARS
 
-# Silences the JVM's messages about an archive that does not fit, and about classes that cannot be archived.
+# Suppresses the JVM's messages about an archive that does not fit, and about classes that cannot be archived.
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 

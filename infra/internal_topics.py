@@ -1,10 +1,8 @@
 """Creates Kafka's internal topics before their first use.
 
 The first consumer of a group, and the first transaction, would otherwise retry until the topic of its coordinator
-exists.
-Clients that know the address of a starting broker may still be faster, and the broker then creates the topic for them:
-an
-existing topic is accepted, whoever created it.
+exists. Clients that know the address of a starting broker may still be faster, and the broker then creates the topic
+for them: an existing topic is accepted, whoever created it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _download(jars: JarSet, folder: Path) -> None:
         found = {path.name for path in (work / "jars").glob("*.jar")}
         absent = [c for c in jars.coordinates if f"{c.name}-{c.revision}.jar" not in found]
         if absent:
-            raise JarsUnavailable(f"Ivy ended well but brought no jar for {', '.join(map(str, absent))}")
+            raise JarsUnavailable(f"Ivy succeeded but downloaded no jar for {', '.join(map(str, absent))}")
         (work / "jars").rename(folder)
 
 

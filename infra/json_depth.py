@@ -27,7 +27,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def is_value_too_deep(value: Any) -> bool:
-    """As `is_too_deep`, for a decoded JSON value."""
+    """Like `is_too_deep`, for a decoded JSON value."""
     level = [value]
     for _ in range(MOST + 1):
         level = [

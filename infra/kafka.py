@@ -2,13 +2,14 @@
 
 It is for tests, the demo and clusters on one machine; larger clusters connect to an existing Kafka. Its data survives
 `stop`, `kill` and a restart on the same directory. `kafka.json` in that directory records the process and its address,
-so
-that another process can attach. A restart uses the previous port if it is free, so that clients find the broker again.
+so that another process can attach. A restart uses the previous port if it is free, so that clients find the broker
+again.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import shutil
 import signal
@@ -27,9 +28,10 @@ import psutil
 
 from .cds_archives import kafka_archive, read_archive_options
 from .disk_space import describe_shortage
-from .jars import kafka_classpath
+from .jars import jar_folder, kafka_classpath
 from .prerequisites import find_java
 from .processes import OwnedProcess, ProcessIdentity, end_process
+from .versions import KAFKA_JARS
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
@@ -79,6 +81,8 @@ _SESSION_MS: Final = 300_000
 _SESSION_AFTER_A_CRASH_MS: Final = 3_000
 # The file that Kafka leaves in its data after a clean shutdown.
 _ENDED_IN_ORDER: Final = ".kafka_cleanshutdown"
+# The feature levels that a new node begins with: they follow from the version of Kafka alone.
+_FEATURE_LEVELS: Final = "bootstrap.checkpoint"
 
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -95,8 +99,7 @@ class KafkaRecord(msgspec.Struct, frozen=True):
     """`kafka.json`: the process that serves a data directory, and its address.
 
     `created` is the start time of the process (seconds since the epoch, from psutil). It distinguishes the broker from
-    a later
-    process with the same pid.
+    a later process with the same pid.
     """
 
     pid: int
@@ -169,13 +172,12 @@ class EmbeddedKafka:
         """Starts the broker and returns when it answers; `detached`, it outlives this process.
 
         Raises KafkaUnavailable with the last lines of its log if it does not start, or if a broker already runs over
-        this
-        directory; JarsUnavailable, MissingPrerequisite.
+        this directory; JarsUnavailable, MissingPrerequisite.
         """
         earlier = _read_record(self._record_path)
         if earlier is not None and earlier.process() is not None:
             raise KafkaUnavailable(
-                f"a Kafka is running over {self.data_dir} already (pid {earlier.pid},"
+                f"a Kafka is already running over {self.data_dir} (pid {earlier.pid},"
                 f" {earlier.bootstrap_servers}): attach to it, or stop it first"
             )
         deadline = time.monotonic() + timeout_s
@@ -209,8 +211,7 @@ class EmbeddedKafka:
         """Stops the broker cleanly (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data remains.
 
         A broker with a temporary directory is killed, and the directory removed: a clean shutdown of many partitions
-        takes half a
-        minute and helps only a later restart. Stopping a stopped broker does nothing.
+        takes half a minute and helps only a later restart. Stopping a stopped broker does nothing.
         """
         if self._temporary:
             self.kill()
@@ -219,15 +220,15 @@ class EmbeddedKafka:
             self._end(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash; returns when the process is gone. The data remains."""
+        """Sends SIGKILL, as in a crash; returns when the process is gone. The data remains."""
         self._end(None)
 
     def pause(self) -> None:
-        """SIGSTOP: the process exists but does not answer clients until `resume`."""
+        """Sends SIGSTOP: the process exists but does not answer clients until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -247,7 +248,7 @@ class EmbeddedKafka:
         return self.data_dir / "server.properties"
 
     def _end(self, timeout_s: float | None) -> None:
-        """`timeout_s` None: kills it at once."""
+        """Ends the process. `timeout_s` None: kills it at once."""
         if self._owned is not None:
             self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
             self._owned = None
@@ -275,17 +276,31 @@ class EmbeddedKafka:
         self._properties_path.write_text("\n".join(escaped) + "\n")
 
     def _format(self, java: str, classpath: str) -> None:
-        if (self.data_dir / "data" / "meta.properties").exists():
+        """Does what Kafka's StorageTool does, with its own file of feature levels: a JVM of half a second less."""
+        data = self.data_dir / "data"
+        if (data / "meta.properties").exists():
             return
-        # Like Kafka's own ids: URL-safe base64, but without a leading "-", which a tool would parse as an option.
-        drawn = uuid.uuid4().bytes
-        cluster_id = base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
+        levels = _feature_levels()
+        if not levels.exists():
+            self._run_storage_tool(java, classpath)
+            _keep(data / _FEATURE_LEVELS, levels)
+            return
+        data.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(levels, data / _FEATURE_LEVELS)
+        node_id = {**_SETTINGS, **self._settings}["node.id"]
+        fresh = data / "meta.properties.new"
+        fresh.write_text(
+            f"version=1\ncluster.id={_draw_id()}\nnode.id={node_id}\ndirectory.id={_draw_id()}\n", "utf-8"
+        )
+        fresh.replace(data / "meta.properties")
+
+    def _run_storage_tool(self, java: str, classpath: str) -> None:
         command = self._java(java, classpath, "64m")
-        command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
+        command += ["kafka.tools.StorageTool", "format", "-t", _draw_id(), "-c", str(self._properties_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = _tail(done.stdout + done.stderr)
-            raise KafkaUnavailable(f"Kafka could not format {self.data_dir / 'data'}; it said:\n{said}")
+            output = _tail(done.stdout + done.stderr)
+            raise KafkaUnavailable(f"Kafka could not format {self.data_dir / 'data'}; its output:\n{output}")
 
     def _launch(self, java: str, classpath: str, port: int, *, detached: bool) -> None:
         command = [*self._java(java, classpath, self._heap), *self._jvm_options]
@@ -342,6 +357,26 @@ def _read_record(path: Path) -> KafkaRecord | None:
         return msgspec.json.decode(path.read_bytes(), type=KafkaRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
+
+
+def _feature_levels() -> Path:
+    """Returns the path of the feature levels that this Kafka's StorageTool gave a new node: next to its jars."""
+    folder = jar_folder(KAFKA_JARS)
+    return folder.with_name(f"{folder.name}.{_FEATURE_LEVELS}")
+
+
+def _keep(file: Path, kept: Path) -> None:
+    """Copies a file atomically; an unwritable cache only costs time."""
+    fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        shutil.copyfile(file, fresh)
+        fresh.replace(kept)
+
+
+def _draw_id() -> str:
+    # Like Kafka's own ids: URL-safe base64, but without a leading "-", which a tool would parse as an option.
+    drawn = uuid.uuid4().bytes
+    return base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
 
 
 def _free_ports(wanted: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ class RateLimit(logging.Filter):
         self._passed_at[kind] = now
         left_out = self._left_out.pop(kind, 0)
         if left_out:
-            record.msg = f"{record.msg} ({left_out} more were left out since the last one)"
+            record.msg = f"{record.msg} ({left_out} more were suppressed since the last one)"
         return True
 
 

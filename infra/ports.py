@@ -1,11 +1,9 @@
 """Free ports that stay reserved until the intended process has bound them.
 
 A port that was only looked up can go to another process before its server binds it. This module therefore keeps the
-socket
-bound, without listening: the kernel then assigns the port to nobody who asks for any free one, while a server that
-names
-the port and sets SO_REUSEADDR, as Java servers do, can bind it and listen (socket(7), ip(7) of Linux). On other systems
-two sockets cannot share an address; the port is released at once, and the race remains.
+socket bound, without listening: the kernel then assigns the port to nobody who asks for any free one, while a server
+that names the port and sets SO_REUSEADDR, as Java servers do, can bind it and listen (socket(7), ip(7) of Linux). On
+other systems two sockets cannot share an address; the port is released at once, and the race remains.
 """
 
 from __future__ import annotations

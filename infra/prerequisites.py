@@ -1,8 +1,7 @@
 """Checks what must be on the machine before the installation: Python, Java, make.
 
 It runs with the bare system Python, before the virtual environment exists: it imports only the standard library, and
-its
-syntax is old enough for an old Python to parse it and report what is missing.
+its syntax is old enough for an old Python to parse it and report what is missing.
 """
 
 import os
@@ -66,9 +65,9 @@ def find_java():  # type: () -> str
     text = found.stdout.decode("utf-8", "replace")
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     if match is None or int(match.group(1)) < JAVA_MINIMUM:
-        version = match.group(1) if match else "a Java that does not tell its version"
+        version = match.group(1) if match else "a Java of unknown version"
         raise MissingPrerequisite(
-            f"Java {JAVA_MINIMUM} or newer is needed and {java} is {version}:"
+            f"Java {JAVA_MINIMUM} or newer is required, but {java} is {version}:"
             f" install it with `{install_command('java')}`"
         )
     return java
@@ -80,7 +79,7 @@ def check_python():  # type: () -> None
     if sys.version_info[:2] < PYTHON_MINIMUM:
         found = ".".join(map(str, sys.version_info[:3]))
         raise MissingPrerequisite(
-            f"Python {wanted} or newer is needed and {sys.executable} is {found}:"
+            f"Python {wanted} or newer is required, but {sys.executable} is {found}:"
             f" install it with `{install_command('python')}`, or name one: make PYTHON=..."
         )
     try:
@@ -91,7 +90,7 @@ def check_python():  # type: () -> None
     except ImportError:
         raise MissingPrerequisite(
             f"{sys.executable} cannot make virtual environments:"
-            f" install what it lacks with `{install_command('venv')}`"
+            f" install the missing part with `{install_command('venv')}`"
         ) from None
 
 

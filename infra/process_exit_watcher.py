@@ -1,8 +1,7 @@
 """Detects within milliseconds that a process of this machine has exited, whichever process started it.
 
 On Linux it uses pidfds: an open pidfd refers to its process for ever, even if another process gets the same pid.
-Without
-pidfds it polls twice a second, and identifies processes by pid and creation time.
+Without pidfds it polls twice a second, and identifies processes by pid and creation time.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class ProcessExitWatcher(Generic[K]):
         try:
             self._on_exit(key)
         except Exception:
-            _log.exception("the end of a process could not be told")
+            _log.exception("cannot report the exit of a process")
 
 
 def _is_readable(descriptor: int) -> bool:

@@ -1,9 +1,8 @@
 """A mark that identifies a process uniquely, on this machine and elsewhere, also after its end.
 
 It contains the machine's boot id, the PID namespace, the pid, and the start time in kernel ticks since boot, which
-clock
-changes do not affect. With a mark of the same machine and namespace a process can decide whether the marked process is
-alive, even if its pid was reused. Only Linux provides all parts; elsewhere there are no marks.
+clock changes do not affect. With a mark of the same machine and namespace a process can decide whether the marked
+process is alive, even if its pid was reused. Only Linux provides all parts; elsewhere there are no marks.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Child processes that do not outlive their owner.
 
 A killed owner cannot clean up. Therefore a *guard*, a small shell, waits on a pipe whose other end only the owner
-holds.
-When the owner dies, for whatever reason, the kernel closes the pipe and the guard ends the child. Children have their
-own
-session, so that Ctrl-C in a terminal reaches the owner only, which then stops them in order.
+holds. When the owner dies, for whatever reason, the kernel closes the pipe and the guard ends the child. Children have
+their own session, so that Ctrl-C in a terminal reaches the owner only, which then stops them in order.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
 
 def end_process(process: psutil.Process, timeout_s: float | None) -> None:
-    """Ends a process that another one started, as `OwnedProcess.stop`; `timeout_s` None: as `OwnedProcess.kill`."""
+    """Ends a process that another one started, like `OwnedProcess.stop`; `timeout_s` None: like `OwnedProcess.kill`."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if timeout_s is not None:
             process.terminate()
@@ -111,20 +109,20 @@ class OwnedProcess:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal, or None while it runs."""
+        """Returns the exit code, negative for a signal, or None while it runs."""
         code = self._process.poll()
         if code is not None:
             self._dismiss_guard()
         return code
 
     def reap(self, timeout_s: float) -> int | None:
-        """As `poll`, but waits up to `timeout_s` seconds for its end."""
+        """Like `poll`, but waits up to `timeout_s` seconds for its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         return self.poll()
 
     def stop(self, timeout_s: float) -> None:
-        """Ends it: SIGTERM, then SIGKILL after `timeout_s` seconds; returns when it is gone."""
+        """Ends the process: SIGTERM, then SIGKILL after `timeout_s` seconds; returns when it is gone."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -135,14 +133,14 @@ class OwnedProcess:
         self._dismiss_guard()
 
     def kill(self) -> None:
-        """SIGKILL, at once; returns when it is gone."""
+        """Kills the process (SIGKILL); returns when it is gone."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         self._dismiss_guard()
 
     def _dismiss_guard(self) -> None:
-        # The child has been waited for, so its pid may be reused: the guard must not fire any more.
+        # The child has been reaped, so its pid may be reused: the guard must not signal it any more.
         guard, self._guard = self._guard, None
         if guard is not None:
             with contextlib.suppress(OSError):

@@ -1,10 +1,8 @@
 """The single rule for secrets in texts for people or storage: `redacted` replaces each by `***`.
 
 A secret is the user information of a URL, the value of a key whose name marks it as secret, and the credentials of an
-HTTP
-Authorization header. The names are those of Flink's GlobalConfiguration, and a few more. A key that ends with `file`
-names
-a path, not a secret.
+HTTP Authorization header. The names are those of Flink's GlobalConfiguration, and a few more. A key that ends with
+`file` names a path, not a secret.
 
 This module is below the services, because pipelines create the texts of task failures and program errors.
 """

@@ -1,8 +1,7 @@
 """Retries requests after transient Kafka errors.
 
 A partition that moves has a leader again soon. A new topic is not known to every broker and client yet; a topic that
-does
-not exist is not waited for as long. The caller chooses the time limits and further transient errors.
+does not exist is not waited for as long. The caller chooses the time limits and further transient errors.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Threads whose unhandled exceptions are never lost.
 
 By default an unhandled exception ends its thread only: the process looks alive but lacks a part. All threads of
-tailrace
-are therefore started here; an unhandled exception goes to the handler of the process, which ends it. In a process
-without
-a handler, such as a user's program, it is printed to stderr, as in Python.
+tailrace are therefore started here; an unhandled exception goes to the handler of the process, which ends it. In a
+process without a handler, such as a user's program, it is printed to stderr, as in Python.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ class ThreadFailed(Exception):
 
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(
-            f"the thread {name!r} of process {os.getpid()} has ended by {type(error).__name__}: "
-            f"{' '.join(str(error).split())} ({_place(error)}); the process ends, since it lacks a part; this is a "
-            "mistake of tailrace: report it"
+            f"the thread {name!r} of process {os.getpid()} failed: {type(error).__name__}: "
+            f"{' '.join(str(error).split())} ({_place(error)}); the process ends. This is a bug in "
+            "tailrace: please report it"
         )
 
 
@@ -102,7 +100,7 @@ def use_handler(handler: Handler) -> Iterator[None]:
 
 
 def handle(handler: Handler) -> None:
-    """As `use_handler`, until the process ends."""
+    """Like `use_handler`, until the process ends."""
     global _handler
     _handler = handler
 

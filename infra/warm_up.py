@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from rich.console import Console
@@ -23,8 +25,12 @@ def write_class_archive() -> bool:
     Raises KafkaUnavailable if the broker does not start or serve.
     """
     archive = kafka_archive(find_java())
-    with write_archive_options(archive) as options:
-        kafka = EmbeddedKafka(jvm_options=options)
+    with (
+        tempfile.TemporaryDirectory(prefix="tailrace-kafka-") as data_dir,
+        write_archive_options(archive) as options,
+    ):
+        # A directory of its own: a broker over a temporary directory is killed, and writes no archive.
+        kafka = EmbeddedKafka(Path(data_dir), jvm_options=options)
         try:
             kafka.start()
             _exercise(kafka.bootstrap_servers)
@@ -66,10 +72,11 @@ def main() -> int:
         for jars in ALL_JAR_SETS:
             resolve(jars)
         if not kafka_archive(find_java()).exists():
-            with console.status("Teaching the JVM to start Kafka fast (once) ..."):
+            with console.status("Writing a class archive, so that Kafka starts faster (once) ..."):
                 written = write_class_archive()
             console.print(
-                "Kafka's class archive: " + ("written" if written else "this Java cannot, never mind")
+                "Kafka's class archive: "
+                + ("written" if written else "not written: this Java does not support it")
             )
     except (JarsUnavailable, MissingPrerequisite, KafkaUnavailable) as error:
         print(f"tailrace: {error}", file=sys.stderr)

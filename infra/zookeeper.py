@@ -106,8 +106,7 @@ class EmbeddedZooKeeper:
         """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
         `heap` is the JVM's -Xmx; `settings` (of zoo.cfg) and `jvm_options` override its own. With a `membership` it is
-        part of an
-        ensemble, which assigns and reserves its ports.
+        part of an ensemble, which assigns and reserves its ports.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-zookeeper-"))).absolute()
@@ -167,8 +166,7 @@ class EmbeddedZooKeeper:
         """Starts the server and returns when it serves; `detached`, it outlives this process.
 
         Raises ZooKeeperUnavailable with the last lines of its log if it does not start, or if a server already runs
-        over this
-        directory; JarsUnavailable, MissingPrerequisite.
+        over this directory; JarsUnavailable, MissingPrerequisite.
         """
         self.launch(detached=detached)
         return self.wait_until_serving(timeout_s)
@@ -176,7 +174,7 @@ class EmbeddedZooKeeper:
     def launch(self, *, detached: bool = False) -> None:
         """Starts the process without waiting for it: a member of an ensemble serves only when a quorum runs.
 
-        Raises as `start`.
+        Raises like `start`.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         java, classpath = find_java(), os.pathsep.join(map(str, _classpath()))
@@ -237,15 +235,15 @@ class EmbeddedZooKeeper:
         self._end(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash; returns when the process is gone. The data remains."""
+        """Sends SIGKILL, as in a crash; returns when the process is gone. The data remains."""
         self._end(None)
 
     def pause(self) -> None:
-        """SIGSTOP: the process exists but does not answer clients until `resume`."""
+        """Sends SIGSTOP: the process exists but does not answer clients until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -273,14 +271,14 @@ class EmbeddedZooKeeper:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ZooKeeperUnavailable(
-                    f"a ZooKeeper is running over {self.data_dir} already{self._who()}:"
+                    f"a ZooKeeper is already running over {self.data_dir}{self._describe_owner()}:"
                     " attach to it, or stop it first"
                 ) from None
             yield lock
         finally:
             os.close(lock)
 
-    def _who(self) -> str:
+    def _describe_owner(self) -> str:
         record = _read_record(self._record_path)
         return f" (pid {record.process.pid}, {record.address})" if record is not None else ""
 
@@ -291,7 +289,7 @@ class EmbeddedZooKeeper:
             except OSError:
                 raise ZooKeeperUnavailable(
                     f"port {self._membership.client_port} of the ZooKeeper over {self.data_dir} is in use by another"
-                    " process, and its ensemble knows it by that: stop that process"
+                    " process, but the ensemble needs it: stop that process"
                 ) from None
         earlier = _read_record(self._record_path)
         return ReservedPort.preferring(0 if earlier is None else int(earlier.address.rpartition(":")[2]))
@@ -324,12 +322,12 @@ class EmbeddedZooKeeper:
     def _require_running(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
             raise ZooKeeperUnavailable(
-                f"ZooKeeper ended with exit code {code} before it answered; {self._said()}"
+                f"ZooKeeper ended with exit code {code} before it answered; {self._read_log_tail()}"
             )
         if time.monotonic() > deadline:
-            raise ZooKeeperUnavailable(f"ZooKeeper did not answer in time; {self._said()}")
+            raise ZooKeeperUnavailable(f"ZooKeeper did not answer in time; {self._read_log_tail()}")
 
-    def _said(self) -> str:
+    def _read_log_tail(self) -> str:
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             text = log.read().decode(errors="replace")
@@ -341,7 +339,7 @@ class EmbeddedZooKeeper:
         )
 
     def _end(self, timeout_s: float | None) -> None:
-        """`timeout_s` None: kills it at once."""
+        """Ends the process. `timeout_s` None: kills it at once."""
         self._release_port()
         if self._owned is not None:
             self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
@@ -373,7 +371,7 @@ def _mode(address: str, timeout_s: float) -> str | None:
             connection.settimeout(timeout_s)
             connection.sendall(b"srvr")
             with connection.makefile("r", encoding="utf-8", errors="replace") as answer:
-                told = [line.partition(": ")[2].strip() for line in answer if line.startswith("Mode: ")]
+                modes = [line.partition(": ")[2].strip() for line in answer if line.startswith("Mode: ")]
     except OSError:
         return None
-    return told[0] if told else None
+    return modes[0] if modes else None

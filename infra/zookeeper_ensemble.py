@@ -1,8 +1,7 @@
 """A ZooKeeper ensemble on this machine: several servers, of which a majority must run.
 
 It is for tests that need more than one server: a dying leader, a partitioned minority, a rolling restart. Every server
-is
-a separate EmbeddedZooKeeper that can be stopped, killed, paused and started alone.
+is a separate EmbeddedZooKeeper that can be stopped, killed, paused and started alone.
 """
 
 from __future__ import annotations
@@ -44,11 +43,10 @@ class ZooKeeperEnsemble:
         """`data_dir` has a directory for each server; the default is a temporary one, which `stop` removes.
 
         A directory of an earlier ensemble of that size keeps its ports; OSError if one is in use. All ports, also those
-        that only
-        a later leader binds, are reserved until `stop`.
+        that only a later leader binds, are reserved until `stop`.
         """
         if size < 1:
-            raise ValueError(f"an ensemble has one server or more, not {size}")
+            raise ValueError(f"an ensemble has at least one server, not {size}")
         self._scratch = (
             tempfile.TemporaryDirectory(prefix="tailrace-zookeeper-") if data_dir is None else None
         )
@@ -69,7 +67,7 @@ class ZooKeeperEnsemble:
         self.connect_string: Final = ",".join(f"{HOST}:{member.client_port}" for member in members)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Starts the servers that are not running and returns when all serve. Raises as EmbeddedZooKeeper.start."""
+        """Starts the servers that are not running and returns when all serve. Raises like EmbeddedZooKeeper.start."""
         deadline = time.monotonic() + timeout_s
         fresh = [server for server in self.servers if not server.is_running()]
         try:
@@ -98,17 +96,17 @@ class ZooKeeperEnsemble:
             port.release()
 
     def kill(self) -> None:
-        """SIGKILL to all, as in a crash of the machine."""
+        """Sends SIGKILL to all servers, as in a crash of the machine."""
         for server in self.servers:
             server.kill()
 
     def pause(self) -> None:
-        """SIGSTOP to all running servers."""
+        """Sends SIGSTOP to all running servers."""
         for server in self._running():
             server.pause()
 
     def resume(self) -> None:
-        """SIGCONT to all running servers."""
+        """Sends SIGCONT to all running servers."""
         for server in self._running():
             server.resume()
 
@@ -125,12 +123,12 @@ class ZooKeeperEnsemble:
                     return server
             if time.monotonic() > deadline:
                 raise ZooKeeperUnavailable(
-                    f"no server of {self.connect_string} leads: fewer than half of them serve?"
+                    f"no server of {self.connect_string} leads: does a majority of them run?"
                 )
             time.sleep(_LEADER_LOOK_S)
 
     def followers(self, timeout_s: float = START_TIMEOUT_S) -> tuple[EmbeddedZooKeeper, ...]:
-        """Returns all servers except `leader`, running or not. Raises as `leader`."""
+        """Returns all servers except `leader`, running or not. Raises like `leader`."""
         leader = self.leader(timeout_s)
         return tuple(server for server in self.servers if server is not leader)
 

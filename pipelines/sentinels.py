@@ -1,47 +1,90 @@
-"""User code is pickled by value so that its classes work where they are loaded.
+"""Pickles user code by value so that its classes work where they are loaded.
 
-The sentinels of `dataclasses` keep their identity. What msgspec stores in a class that it decodes is not sent, since it
-can't be pickled.
+The sentinels of `dataclasses` keep their identity. Data that msgspec stores in a class that it decodes is not pickled,
+because it cannot be. Annotations that are texts (`from __future__ import annotations`, a class that refers to itself)
+are resolved before pickling, because the names are unknown where the class is loaded. A `NewType` is pickled by value,
+too.
 
-`dataclasses` compares MISSING and its like by identity, but pickle makes a new object of each. A field without a
-default then has a default: the copy of MISSING. While this module is loaded, pickle writes the sentinels by name, and
-`load_code` also restores those that another process wrote as objects.
+`dataclasses` compares MISSING and similar sentinels by identity, but pickle creates a new object of each. A field
+without a default would then have a default: the copy of MISSING. While this module is loaded, pickle writes the
+sentinels by name, and `load_code` also restores those that another process wrote as objects.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import dataclasses
 import functools
+import inspect
 import io
 import pickle
+import sys
+import typing
 from typing import Any, Final
 
+from .class_identity import identify, set_state_once
+
+_BUILT_IN: Final = frozenset({"builtins", "types", "typing"})
 _NAMES: Final = ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
 
 
-def dump_code(value: Any) -> bytes:
-    """Functions or classes, by value where they can't be imported elsewhere. Raises whatever their own code raises."""
+def dump_code(value: Any, *, sends_program: bool = True) -> bytes:
+    """Pickles functions or classes, by value if they cannot be imported elsewhere. Raises any error of their own
+    code.
+
+    `sends_program`: whether they are part of a program that this process submits.
+    """
     file = io.BytesIO()
-    _pickler()(file).dump(value)
+    pickler = _pickler()(file)
+    pickler.sends_program = sends_program
+    pickler.dump(value)
     return file.getvalue()
 
 
 def load_code(code: bytes) -> Any:
-    """The functions or the class that were pickled. Runs the job's code, and raises whatever that raises."""
+    """Loads the pickled functions or class. Runs the job's code, and raises any error of it."""
     return _Unpickler(io.BytesIO(code)).load()
+
+
+def class_hints(cls: type) -> dict[str, Any]:
+    """Returns the type hints of a class and its bases, without those that only type checkers can resolve. Keeps
+    `Annotated`."""
+    return {name: hint for base in reversed(cls.__mro__) for name, hint in _own_hints(base).items()}
+
+
+def _own_hints(cls: type) -> dict[str, Any]:
+    module = sys.modules.get(cls.__module__)
+    # As in typing, a name of the module precedes a field of the class with that name.
+    names = {cls.__name__: cls, **vars(cls), **(vars(module) if module else {})}
+    hints: dict[str, Any] = {}
+    for name, annotation in inspect.get_annotations(cls).items():
+        # One by one: if one hint cannot be resolved, get_type_hints returns none of them.
+        alone = type(cls.__name__, (), {"__annotations__": {name: annotation}, "__module__": cls.__module__})
+        with contextlib.suppress(NameError, TypeError, AttributeError, SyntaxError):
+            hints |= typing.get_type_hints(alone, localns=names, include_extras=True)
+    return hints
 
 
 @functools.cache
 def _pickler() -> Any:
-    import cloudpickle  # only where code is sent, not where it runs
+    import cloudpickle  # only where code is pickled, not where it runs
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        sends_program = True
+
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, typing.NewType):
+                return typing.NewType, (obj.__name__, obj.__supertype__)
+            if isinstance(obj, type) and obj.__module__ not in _BUILT_IN:
+                identify(obj, sends_program=self.sends_program)
             reduced = super().reducer_override(obj)
             if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
-                attributes, _slots = reduced[2]
+                make, arguments, (attributes, slots), *items, _set_state = reduced
                 attributes.pop("__msgspec_cache__", None)
+                if "__annotations__" in attributes:
+                    attributes["__annotations__"] = {**attributes["__annotations__"], **_own_hints(obj)}
+                return make, arguments, (attributes, slots), *items, set_state_once
             return reduced
 
     return Pickler
@@ -55,7 +98,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _maker(sentinel: object) -> type:
-    """A class whose only instance is the sentinel: pickle makes objects by calling `__new__` of a class."""
+    """Returns a class whose only instance is the sentinel: pickle creates objects by calling `__new__` of a class."""
     return type(type(sentinel).__name__, (), {"__new__": lambda cls: sentinel})
 
 

@@ -1,18 +1,16 @@
-"""Record types: how the records of a stream are laid out in Arrow columns.
+"""Record types: the layout of a stream's records in Arrow columns.
 
-A stream's record type is read from type hints or declared. `str`, `int`, `float`, `bool` and `bytes` are
-one column; a tuple, a NamedTuple or a dataclass is one column per field, nested ones are structs.
-Whatever has no such layout is pickled, record by record, into one binary column: always right, never
-fast.
+A stream's record type is derived from type hints or declared. `str`, `int`, `float`, `bool` and `bytes` are one column;
+a tuple, a NamedTuple or a dataclass has one column per field, and nested ones are structs. A type without such a layout
+is pickled, record by record, into one binary column: always correct, but slow.
 
-A record comes back as it went in. Values that are not of their type are refused (`RecordTypeError`)
-rather than converted, and a dataclass that its fields alone cannot rebuild (`__post_init__`, `InitVar`,
-its own `__init__`) is pickled. Classes travel as cloudpickle bytes inside the type's JSON form and are
-loaded when the first record is rebuilt, so that reading a type never runs code. Integers are 64 bits
-wide.
+A record is restored unchanged. Values of another type are refused (`RecordTypeError`), not converted. A dataclass that
+its fields alone cannot restore (`__post_init__`, `InitVar`, its own `__init__`) is pickled. Classes travel as
+cloudpickle bytes inside the type's JSON form and are loaded when the first record is restored, so that reading a type
+never runs code. Integers are 64 bits wide.
 
-A column is named after its field, `f0`, `f1`, ... in tuples, and `value` where there is only one; columns
-that others put beside them need names that are no Python identifiers.
+A column is named after its field, `f0`, `f1`, ... in tuples, and `value` for a single column. Additional columns of
+other modules need names that are not Python identifiers.
 """
 
 from __future__ import annotations
@@ -32,29 +30,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..infra.json_depth import MOST, is_value_too_deep
-from .sentinels import dump_code, load_code
+from .sentinels import class_hints, dump_code, load_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class RecordTypeError(TypeError):
-    """A value does not fit its declared record type, or a record type's JSON form is not one."""
+    """A value does not fit its declared record type, or the JSON form of a record type is invalid."""
 
 
 class RecordType(ABC):
-    """How the records of a stream are laid out. Frozen; equal types lay out equally."""
+    """The layout of a stream's records. Frozen; equal types have equal layouts."""
 
     __slots__ = ()
 
     @staticmethod
     def of(hint: object) -> RecordType:
-        """The record type of a type hint, or of a record type itself; what has no layout is pickled."""
-        return _of(hint, frozenset())
+        """Returns the record type of a type hint, or the given record type; a type without a layout is pickled."""
+        return _from_hint(hint, frozenset())
 
     @staticmethod
     def from_json(form: object) -> RecordType:
-        """Reads what `to_json` gave. Loads no classes. Raises RecordTypeError."""
+        """Reads the result of `to_json`. Loads no classes. Raises RecordTypeError."""
         if is_value_too_deep(form):
             raise RecordTypeError(f"a record type is nested more than {MOST} deep")
         try:
@@ -68,7 +66,7 @@ class RecordType(ABC):
         return all(of.immutable for _, of in self.columns())
 
     def columns(self) -> tuple[tuple[str, RecordType], ...]:
-        """Name and type of each column of a record."""
+        """The name and type of each column of a record."""
         return (("value", self),)
 
     def schema(self) -> pa.Schema:
@@ -78,26 +76,27 @@ class RecordType(ABC):
         return pa.schema([_arrow_field(name, of) for name, of in self.columns()])
 
     def to_columns(self, values: Sequence[Any]) -> list[pa.Array]:
-        """The records as arrays, one per column, each as long as `values`. Raises RecordTypeError."""
+        """Returns the records as arrays, one per column, each as long as `values`. Raises RecordTypeError."""
         return [self.encode(values)]
 
     def from_columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[Any]:
-        """The records that `to_columns` laid out."""
+        """Returns the records of the result of `to_columns`."""
         (column,) = columns
         return self.decode(_whole(column))
 
     def to_lists(self, values: Sequence[Any]) -> list[list[Any]]:
-        """The records as lists, one per column; what is in a column is not looked at. Raises RecordTypeError."""
+        """Returns the records as lists, one per column; the values in a column are not checked. Raises
+        RecordTypeError."""
         return [list(values)]
 
     def from_lists(self, lists: Sequence[list[Any]]) -> list[Any]:
-        """The records that `to_lists` laid out."""
+        """Returns the records of the result of `to_lists`."""
         (values,) = lists
         return values
 
     @abstractmethod
     def to_json(self) -> Any:
-        """What JSON can hold and `from_json` reads. Classes are pickled by cloudpickle, in base64."""
+        """Returns JSON data that `from_json` reads. Classes are pickled by cloudpickle, in base64."""
 
     @abstractmethod
     def arrow_type(self) -> pa.DataType:
@@ -105,11 +104,11 @@ class RecordType(ABC):
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        """The values as one array. Raises RecordTypeError."""
+        """Returns the values as one array. Raises RecordTypeError."""
 
     @abstractmethod
     def decode(self, array: pa.Array) -> list[Any]:
-        """The values of an array that `encode` made."""
+        """Returns the values of an array of `encode`."""
 
 
 ScalarKind = Literal["str", "int", "float", "bool", "bytes"]
@@ -128,7 +127,7 @@ _EXACT: Mapping[str, frozenset[type]] = {
     "bool": frozenset({bool}),
     "bytes": frozenset({bytes}),
 }
-# What turns a value of a subclass (a StrEnum, True as an int, a numpy number) into the plain type.
+# Converts a value of a subclass (a StrEnum, True as an int, a numpy number) to the plain type.
 _PLAIN: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Any]]] = {
     "str": (lambda v: isinstance(v, str), lambda v: str.__str__(v)),
     "int": (lambda v: hasattr(v, "__index__"), operator.index),
@@ -212,11 +211,11 @@ class Pickled(RecordType):
         return self.load(array.to_pylist())
 
     def dump(self, values: Sequence[Any]) -> list[bytes]:
-        """The values, each pickled."""
+        """Pickles each value."""
         return list(map(_dumps, values))
 
     def load(self, pickled: Iterable[bytes]) -> list[Any]:
-        """The values that `dump` pickled."""
+        """Loads the values of `dump`."""
         return list(map(pickle.loads, pickled))
 
 
@@ -299,7 +298,7 @@ class ListOf(RecordType):
 
 
 class _Composite(RecordType):
-    """What the types with several columns share."""
+    """The common part of types with several columns."""
 
     __slots__ = ()
 
@@ -379,7 +378,7 @@ class ClassOf(_Composite):
     name: str
     form: Literal["dataclass", "named_tuple"]
     fields: tuple[tuple[str, RecordType], ...]
-    # The class itself, or its cloudpickle bytes where it came from elsewhere.
+    # The class, or its cloudpickle bytes if another process has pickled it.
     source: type | bytes = field(compare=False, repr=False)
 
     FORMS: ClassVar[frozenset[str]] = frozenset({"dataclass", "named_tuple"})
@@ -395,7 +394,7 @@ class ClassOf(_Composite):
 
     @property
     def cls(self) -> type:
-        """The class; runs the job's code where it has to be loaded first."""
+        """The class; runs the job's code if it must be loaded first."""
         return self.source if isinstance(self.source, type) else _load_class(self.source)
 
     def columns(self) -> tuple[tuple[str, RecordType], ...]:
@@ -428,8 +427,22 @@ class ClassOf(_Composite):
 PICKLED = Pickled()
 
 
+def load_classes(of: RecordType) -> None:
+    """Loads the classes of a type. Runs the job's code, and raises any error of it."""
+    match of:
+        case OptionalOf(item) | ListOf(item):
+            load_classes(item)
+        case ClassOf() | TupleOf():
+            for _, item in of.columns():
+                load_classes(item)
+            if isinstance(of, ClassOf) and isinstance(of.source, bytes):
+                _load_class(of.source)
+        case _:
+            pass
+
+
 class Types:
-    """Declared record types, by the names PyFlink has for them; a plain Python type will do as well."""
+    """Declared record types, by PyFlink's names; a plain Python type is accepted as well."""
 
     @staticmethod
     def STRING() -> RecordType:
@@ -443,7 +456,7 @@ class Types:
 
     @staticmethod
     def INT() -> RecordType:
-        """`int`, 64 bits, as LONG."""
+        """`int`, 64 bits, the same as LONG."""
         return Scalar("int")
 
     @staticmethod
@@ -453,7 +466,7 @@ class Types:
 
     @staticmethod
     def FLOAT() -> RecordType:
-        """`float`, 64 bits, as DOUBLE."""
+        """`float`, 64 bits, the same as DOUBLE."""
         return Scalar("float")
 
     @staticmethod
@@ -484,11 +497,11 @@ class Types:
 
     @staticmethod
     def POJO(cls: type) -> RecordType:
-        """A dataclass or NamedTuple. Raises RecordTypeError where its fields alone cannot rebuild it."""
+        """A dataclass or NamedTuple. Raises RecordTypeError if its fields alone cannot restore it."""
         found = RecordType.of(cls)
         if not isinstance(found, ClassOf):
             raise RecordTypeError(
-                f"{cls!r} is no dataclass or NamedTuple that its fields alone rebuild:"
+                f"{cls!r} is not a dataclass or NamedTuple that its fields alone can restore:"
                 " use Types.PICKLED_BYTE_ARRAY()"
             )
         return found
@@ -502,22 +515,26 @@ class Types:
 _SCALARS: Mapping[type, ScalarKind] = {str: "str", int: "int", float: "float", bool: "bool", bytes: "bytes"}
 
 
-def _of(hint: object, within: frozenset[type]) -> RecordType:
-    """`within` holds the classes being looked at, for classes whose fields refer to themselves."""
+def _from_hint(hint: object, within: frozenset[type]) -> RecordType:
+    """`within` holds the classes that are being resolved, for classes whose fields refer to themselves."""
     if isinstance(hint, RecordType):
         return hint
     if isinstance(hint, typing.NewType):
-        return _of(hint.__supertype__, within)
+        return _from_hint(hint.__supertype__, within)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return _of(arguments[0], within)
+        return _from_hint(arguments[0], within)
     if origin is typing.Union or origin is types.UnionType:
         present = [argument for argument in arguments if argument is not type(None)]
-        return _optional(_of(present[0], within)) if len(present) == 1 and len(arguments) == 2 else PICKLED
+        return (
+            _optional(_from_hint(present[0], within))
+            if len(present) == 1 and len(arguments) == 2
+            else PICKLED
+        )
     if origin is tuple and arguments and arguments[-1] is not Ellipsis and arguments != ((),):
-        return TupleOf(tuple(_of(argument, within) for argument in arguments))
+        return TupleOf(tuple(_from_hint(argument, within) for argument in arguments))
     if origin is list and arguments:
-        return ListOf(_of(arguments[0], within))
+        return ListOf(_from_hint(arguments[0], within))
     if isinstance(hint, type) and origin is None and hint not in within:
         if hint in _SCALARS:
             return Scalar(_SCALARS[hint])
@@ -532,16 +549,13 @@ def _of_class(cls: type, within: frozenset[type]) -> RecordType:
         form = "dataclass"
     else:
         return PICKLED
-    try:
-        hints = typing.get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError, AttributeError):  # a hint that only type checkers can resolve
-        hints = {}
-    fields = tuple((name, _of(hints.get(name), within)) for name in names)
+    hints = class_hints(cls)
+    fields = tuple((name, _from_hint(hints.get(name), within)) for name in names)
     return ClassOf(cls.__name__, form, fields, cls)
 
 
 def _rebuilt_by_its_fields(cls: type) -> bool:
-    """Whether the class, called with its fields' values, makes an equal object and runs no user code."""
+    """Whether the class, called with its fields' values, returns an equal object and runs no user code."""
     parameters = cls.__dict__.get("__dataclass_params__")
     if parameters is None or not parameters.init or hasattr(cls, "__post_init__"):
         return False
@@ -556,7 +570,7 @@ def _rebuilt_by_its_fields(cls: type) -> bool:
 
 
 def _optional(item: RecordType) -> RecordType:
-    """Pickled values hold None by themselves, and `T | None | None` is `T | None`."""
+    """A pickled type includes None, and `T | None | None` is `T | None`."""
     return item if isinstance(item, (Pickled, OptionalOf)) else OptionalOf(item)
 
 
@@ -606,11 +620,11 @@ def _misfit(value: Any, of: RecordType) -> RecordTypeError:
 
 
 def _dumps(value: Any) -> bytes:
-    """Pickles by reference where that can be read elsewhere, else the class by value with it."""
+    """Pickles by reference if that can be read elsewhere, else pickles the class by value with it."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return dump_code(value)
+        return dump_code(value, sends_program=False)
 
 
 def _class_bytes(source: type | bytes) -> bytes:
@@ -621,5 +635,5 @@ def _class_bytes(source: type | bytes) -> bytes:
 def _load_class(code: bytes) -> type:
     cls = load_code(code)
     if not isinstance(cls, type):
-        raise RecordTypeError(f"the class of a record type is no class but {type(cls).__name__}")
+        raise RecordTypeError(f"the class of a record type is not a class but {type(cls).__name__}")
     return cls

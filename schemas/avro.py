@@ -1,9 +1,9 @@
 """The Avro schemas of the package, as files and parsed.
 
-Every record is one `.avsc` file named after it, in the folder of its namespace. Files refer to shared types by
-name, so they are parsed together: types first. What is used for reading and writing has its logical types taken
-away: times are integers (microseconds since the epoch) inside the services, and datetimes only where people look.
-fastavro is loaded with the first schema that it has to parse.
+Every record is one `.avsc` file with its name, in the folder of its namespace. Files refer to shared types by name, so
+they are parsed together: types first. Schemas for reading and writing have no logical types: inside the services times
+are integers (microseconds since the epoch), and datetimes only in displays. fastavro is loaded with the first schema
+that it parses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NESTED = frozenset({"type", "items", "values", "fields"})
 
 
 def files() -> list[Path]:
-    """All `.avsc` files: shared types in the order of their dependencies, then the rest by folder and name."""
+    """Returns all `.avsc` files: shared types in the order of their dependencies, then the rest by folder and name."""
     every = sorted(FOLDER.glob("*/*.avsc"))
     types = [path for path in every if path.parent.name == "types"]
     return _by_dependency(types) + [path for path in every if path.parent.name != "types"]
@@ -31,7 +31,7 @@ def files() -> list[Path]:
 
 @functools.cache
 def schemas() -> Mapping[str, Schema]:
-    """Full name -> the schema as its file has it."""
+    """Returns full name -> the schema as in its file."""
     loaded = {}
     for path in files():
         schema = json.loads(path.read_text("utf-8"))
@@ -41,32 +41,34 @@ def schemas() -> Mapping[str, Schema]:
 
 @functools.cache
 def parsed() -> Mapping[str, Any]:
-    """Full name -> fastavro's parsed schema, references resolved, without logical types."""
+    """Returns full name -> fastavro's parsed schema, references resolved, without logical types."""
     named: dict[str, Any] = {}
     return MappingProxyType({name: parse(copy.deepcopy(schema), named) for name, schema in schemas().items()})
 
 
 def standalone(name: str) -> Schema:
-    """The schema with every referenced type written out where it is first used: what a registry or a client needs."""
+    """Returns the schema with every referenced type written out at its first use, as registries and clients need it."""
     return inlined(name, schemas())
 
 
 def inlined(name: str, definitions: Mapping[str, Schema]) -> Schema:
-    """As `standalone`, of a type among any others."""
+    """Like `standalone`, for a type among any others."""
     schema: Schema = _inline(definitions[name], {name}, definitions)
     return schema
 
 
 def written_out(names: Iterable[str]) -> list[Schema]:
-    """The schemas for a place where they stand together: each type is written out where it is first used."""
+    """Returns the schemas for one document: each type is written out at its first use."""
     seen: set[str] = set()
     return [_inline(name, seen, schemas()) for name in names]
 
 
 @functools.cache
 def fingerprint(name: str) -> bytes:
-    """CRC-64-AVRO of the schema's parsing canonical form, 8 bytes little-endian (Avro, single-object encoding)."""
-    # Those of all events are wanted by whoever reads a log, and to compute them takes longer than to read a small one.
+    """Returns the CRC-64-AVRO of the schema's parsing canonical form, 8 bytes little-endian (Avro, single-object
+    encoding)."""
+    # Cached: each reader of a log needs the fingerprints of all events, and computing them takes longer than reading
+    # a small log.
     from .fingerprints import FINGERPRINTS
 
     known = FINGERPRINTS.get(name)
@@ -74,7 +76,7 @@ def fingerprint(name: str) -> bytes:
 
 
 def fingerprint_of(schema: Schema) -> bytes:
-    """The fingerprint of any schema that stands alone; see `fingerprint`."""
+    """Returns the fingerprint of any standalone schema; see `fingerprint`."""
     import fastavro.schema
 
     canonical = fastavro.schema.to_parsing_canonical_form(schema)
@@ -83,7 +85,7 @@ def fingerprint_of(schema: Schema) -> bytes:
 
 @functools.cache
 def fingerprints_with_logical_types() -> Mapping[bytes, str]:
-    """Fingerprint -> the event whose schema has it where a writer keeps `logicalType` in the canonical form.
+    """Returns fingerprint -> the event, for writers that keep `logicalType` in the canonical form.
 
     Avro's specification strips it; some libraries, such as Go's hamba/avro, do not.
     """
@@ -100,11 +102,11 @@ def fingerprints_with_logical_types() -> Mapping[bytes, str]:
 
 
 def canonical_with_logical_types(node: Any, namespace: str = "") -> str:
-    """The parsing canonical form of a schema that stands alone, with the logical types of primitive types kept."""
+    """Returns the parsing canonical form of a standalone schema, with the logical types of primitive types kept."""
     if isinstance(node, str):
         return json.dumps(node)
     if isinstance(node, list):
-        return f"[{','.join(canonical_with_logical_types(each, namespace) for each in node)}]"
+        return f"[{','.join(canonical_with_logical_types(branch, namespace) for branch in node)}]"
     kind, name = node["type"], node.get("name", "")
     if not isinstance(kind, str):
         return canonical_with_logical_types(kind, namespace)
@@ -119,8 +121,8 @@ def canonical_with_logical_types(node: Any, namespace: str = "") -> str:
                 symbols = ",".join(map(json.dumps, node["symbols"]))
                 return f'{{"name":"{full}","type":"enum","symbols":[{symbols}]}}'
             fields = [
-                f'{{"name":"{each["name"]}","type":{canonical_with_logical_types(each["type"], namespace)}}}'
-                for each in node["fields"]
+                f'{{"name":"{field["name"]}","type":{canonical_with_logical_types(field["type"], namespace)}}}'
+                for field in node["fields"]
             ]
             return f'{{"name":"{full}","type":"record","fields":[{",".join(fields)}]}}'
         case _ if "logicalType" in node:
@@ -159,15 +161,14 @@ def _by_dependency(paths: list[Path]) -> list[Path]:
 
 
 def stands_alone(name: str) -> bool:
-    """Whether what is called so stands in a topic by itself; else it is a type that others share."""
+    """Whether records of this name are messages of a topic; otherwise it is a type that others share."""
     return name.count(".") > 1
 
 
 def parse(schema: Schema, named: dict[str, Any] | None = None) -> Any:
-    """A schema as fastavro reads with it; it is changed as by `without_logical_types`.
+    """Parses a schema for reading with fastavro; it is changed as by `without_logical_types`.
 
-    It stands alone, or refers to those in `named`, to which it is added. Raises what fastavro does where it can't be
-    used.
+    It stands alone, or refers to those in `named`, to which it is added. Raises fastavro's errors if it is invalid.
     """
     import fastavro.schema
 
@@ -175,7 +176,7 @@ def parse(schema: Schema, named: dict[str, Any] | None = None) -> Any:
 
 
 def without_logical_types(node: Any) -> Any:
-    """The same schema, changed in place: times become plain integers."""
+    """Removes logical types from the schema in place: times become plain integers. Returns the same schema."""
     if isinstance(node, dict):
         node.pop("logicalType", None)
         for value in node.values():
@@ -187,13 +188,13 @@ def without_logical_types(node: Any) -> Any:
 
 
 def _inline(node: Any, seen: set[str], definitions: Mapping[str, Schema]) -> Any:
-    """A copy of the schema, with every type that is not in `seen` written out."""
+    """Returns a copy of the schema, with every type that is not in `seen` written out."""
     match node:
         case str() if node.startswith("tailrace.") and node not in seen:
             seen.add(node)
             return _inline(definitions[node], seen, definitions)
         case list():
-            return [_inline(each, seen, definitions) for each in node]
+            return [_inline(branch, seen, definitions) for branch in node]
         case dict():
             return {
                 key: _inline(value, seen, definitions) if key in _NESTED else copy.copy(value)

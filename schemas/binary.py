@@ -1,12 +1,12 @@
-"""Events to and from Avro's binary encoding, by functions compiled from the schemas.
+"""Encodes events to Avro's binary form and decodes them, by functions compiled from the schemas.
 
-A general Avro library goes by way of a dict of dicts, which the typed event is then built from; that is most of what an
-event costs. Here each record type gets, the first time it is met, one function that writes its fields and one that
-reads them, as `dataclasses` makes its methods: Python source, put together from the schema. What they write is what
-fastavro writes; tests hold one against the other.
+A general Avro library creates nested dicts, from which the typed event is then built; that is most of the cost of an
+event. Here each record type gets, at its first use, one function that writes its fields and one that reads them, as
+`dataclasses` generates its methods: Python source, generated from the schema. Their output equals fastavro's; tests
+compare both.
 
-Reading trusts nothing: sizes are not negative, integers fit, symbols and branches exist, and the last field ends where
-the bytes end. A size that points behind the end is found there.
+Reading does not trust the input: it checks that sizes are not negative, integers fit, symbols and branches exist, and
+the last field ends at the end of the bytes. A size that exceeds the bytes is an error there.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from .event import Event
 from .types import Header
 
 _SAID_AGAIN = frozenset({types.JobGraph.AVRO_NAME})
-"""What is large, and is said several times over: by who submits a job, to its JobMaster, and to each TaskExecutor."""
+"""Large fields that several events repeat: the submission, the start of the JobMaster, and, for a small graph, one
+event per TaskExecutor."""
 
 Write = Callable[[Event], bytes]
 Read = Callable[[bytes, int], Event]
 
 
 class Functions(NamedTuple):
-    """How one kind of event is written and read.
+    """The functions that write and read one kind of event.
 
-    `write` returns the Avro body. `read` takes a whole message and where in it the body begins. Both raise what
-    comes of a value or bytes that don't fit: ValueError, IndexError, TypeError, AttributeError, KeyError, struct.error.
+    `write` returns the Avro body. `read` takes a whole message and the offset of the body in it. For a value or bytes
+    that do not fit, both raise ValueError, IndexError, TypeError, AttributeError, KeyError or struct.error.
     """
 
     write: Write
@@ -41,20 +42,21 @@ class Functions(NamedTuple):
 
 @functools.cache
 def functions(name: str) -> Functions:
-    """Of the event with that full name."""
+    """Returns the functions of the event with that full name."""
     return _compiled(name)
 
 
 @functools.cache
 def reader_among_others(name: str) -> Callable[[bytes, int], tuple[Event, int]]:
-    """Reads an event of that name which begins somewhere in the bytes and does not end with them; returns it, and where
-    it ends. Raises as `read`; of a text that is torn off the end is behind that of the bytes."""
+    """Returns a reader of an event that begins somewhere in the bytes and does not end with them. It returns the
+    event, and the offset after it. Raises like `read`; for a truncated text the offset is beyond the end of the
+    bytes."""
     read: Callable[[bytes, int], tuple[Event, int]] = _reader(_Source(), name, _BEHIND)
     return read
 
 
 class _Source:
-    """The text of one record's functions, as it grows, and the names that it refers to."""
+    """The growing source of one record's functions, and the names that it refers to."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {
@@ -91,13 +93,13 @@ class _Source:
         return name
 
     def function(self, text: str, name: str) -> Any:
-        # The text holds names of fields from our own .avsc files, and nothing from outside.
+        # The source contains names of fields from our own .avsc files, and nothing from outside.
         exec(compile(text, f"<{name}>", "exec"), self.names)
         return self.names[name]
 
 
 def _written(source: _Source, schema: Any, value: str) -> str:
-    """An expression for the bytes of the expression `value`."""
+    """Returns an expression for the bytes of the expression `value`."""
     match schema:
         case "string" | "bytes" | "long" | "int":
             return f"write_{schema}({value})"
@@ -121,11 +123,13 @@ def _written(source: _Source, schema: Any, value: str) -> str:
 
 
 def _item_writer(source: _Source, schema: Any) -> str:
-    """The name of a function that writes one value."""
+    """Returns the name of a function that writes one value."""
     match schema:
         case str() if schema in avro.schemas():
             if _is_enum(schema):
-                symbols = {each: primitives.varint(index << 1) for index, each in enumerate(_enum(schema))}
+                symbols = {
+                    symbol: primitives.varint(index << 1) for index, symbol in enumerate(_enum(schema))
+                }
                 return source.named(symbols.__getitem__)
             return source.named(_record(schema)[0])
         case _:
@@ -133,11 +137,11 @@ def _item_writer(source: _Source, schema: Any) -> str:
 
 
 _SIGNED = "-(n >> 1) - 1 if n & 1 else n >> 1"
-"""The number that `n` stands for (Avro specification: zig-zag)."""
+"""Decodes `n` to a signed number (Avro specification: zig-zag)."""
 
 
 def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
-    """Statements that read a value at `at` of `data` into the variable `target`, and move `at` behind it."""
+    """Returns statements that read a value at `at` of `data` into the variable `target`, and advance `at`."""
     size = [
         "n = data[at]",
         "if n & 0x81: n, at = read_size(data, at)",
@@ -155,7 +159,7 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
                 f"else: {target} = {_SIGNED}; at += 1",
             ]
         case "long":
-            # Offsets, for the most part: three bytes at most, up to 2**20.
+            # Mostly offsets: three bytes at most, up to 2**20.
             return [
                 f"if (n := data[at]) < 0x80: {target} = SMALL[n]; at += 1",
                 f"elif (m := data[at + 1]) < 0x80: n += (m << 7) - 0x80; {target} = {_SIGNED}; at += 2",
@@ -219,14 +223,14 @@ def _is_enum(name: str) -> bool:
 
 def _enum(name: str) -> type[StrEnum]:
     kind: type[StrEnum] = getattr(types, name.rpartition(".")[2])
-    if [each.value for each in kind] != avro.schemas()[name]["symbols"]:
-        raise TypeError(f"{name} is not what its .avsc file says: run `make schemas`")
+    if [member.value for member in kind] != avro.schemas()[name]["symbols"]:
+        raise TypeError(f"{name} does not match its .avsc file: run `make schemas`")
     return kind
 
 
 @functools.cache
 def _record(name: str) -> tuple[Callable[[Any], bytes], Callable[[bytes, int], tuple[Any, int]]]:
-    """How a shared record type is written and read."""
+    """Compiles the functions of a shared record type."""
     source = _Source()
     fields = avro.schemas()[name]["fields"]
     parts = _parts(source, fields, "value")
@@ -253,7 +257,7 @@ _BEHIND = ("return Event(header, Body({arguments})), at",)
 
 
 def _reader(source: _Source, name: str, last: tuple[str, ...]) -> Any:
-    """`last`: what it does when all fields are read."""
+    """Compiles a reader. `last`: the statements after all fields are read."""
     source.names["Body"] = EVENTS[name]
     header_lines, header_arguments = _fields(source, avro.schemas()[Header.AVRO_NAME]["fields"])
     lines, arguments = _fields(source, avro.schemas()[name]["fields"][1:])

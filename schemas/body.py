@@ -1,6 +1,6 @@
-"""What all generated classes stand on.
+"""The base class of all generated classes.
 
-A generated class is the body of an event: every field of its Avro record but the header, which `Event` carries.
+A generated class is the body of an event: every field of its Avro record except the header, which `Event` carries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An event, and an event where the log holds it."""
+"""An event, and an event at its offset in the log."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from .body import Body
 from .types import Header
 
 EVERYONE = "*"
-"""The recipient of what concerns every role."""
+"""The recipient of events for every role."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What travels: the header, and the body that says what happened or what is asked."""
+    """A message of the log: the header, and the body with what has happened or what is requested."""
 
     header: Header
     body: Body
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """An event at its place in the log. `offset` is the log's."""
+    """An event in the log. `offset` is its offset there."""
 
     offset: int
     header: Header

@@ -1,4 +1,4 @@
-"""The ids that people and clients choose: of clusters, jobs, TaskExecutors."""
+"""The ids that users and clients choose: of clusters, jobs, TaskExecutors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Avro's primitive types, arrays and maps as bytes: what the functions of `binary` are put together from.
+"""Avro's primitive types, arrays and maps as bytes: the building blocks of the functions of `binary`.
 
-A reader is given all bytes and where to begin, and returns the value and where it ended. It raises ValueError or
-IndexError for bytes that hold no such value; a writer ValueError, TypeError or AttributeError for a value that does not
-fit.
+A reader takes all bytes and an offset, and returns the value and the offset after it. It raises ValueError or
+IndexError for bytes that are not such a value; a writer raises ValueError, TypeError or AttributeError for a value that
+does not fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def varint(zigzag: int) -> bytes:
-    """A number that is not negative, seven bits a byte, the lowest first (Avro specification, "Primitive Types")."""
+    """Returns the bytes of a number that is not negative: seven bits per byte, the lowest first (Avro specification,
+    "Primitive Types")."""
     out = bytearray()
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)
@@ -26,7 +27,7 @@ def varint(zigzag: int) -> bytes:
 
 
 class _Sizes(dict[int, bytes]):
-    """Lengths as Avro writes them; the short ones are at hand."""
+    """Encoded lengths; the short ones are precomputed."""
 
     def __missing__(self, size: int) -> bytes:
         return varint(size << 1)
@@ -45,7 +46,7 @@ _LARGEST_REMEMBERED = 1 << 16
 
 def write_long(value: int) -> bytes:
     if 0 <= value < 0x100000:
-        # Offsets, for the most part: up to 2**20, three bytes at most.
+        # Mostly offsets: up to 2**20, three bytes at most.
         if value < 0x40:
             return SIZES[value]
         if value < 0x2000:
@@ -56,15 +57,15 @@ def write_long(value: int) -> bytes:
 
 @functools.lru_cache(64)
 def _write_far(value: int) -> bytes:
-    # Times: all that is decided together has the same.
+    # Times: all events of one decision have the same time.
     if value not in _LONG_RANGE:
-        raise ValueError(f"{value!r} is no 64-bit integer")
+        raise ValueError(f"{value!r} is not a 64-bit integer")
     return varint(value << 1 ^ value >> 63)
 
 
 def write_int(value: int) -> bytes:
     if value not in _INT_RANGE:
-        raise ValueError(f"{value!r} is no 32-bit integer")
+        raise ValueError(f"{value!r} is not a 32-bit integer")
     return write_long(value)
 
 
@@ -103,14 +104,15 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
 
 @functools.lru_cache(64)
 def read_time(eight: bytes) -> int | None:
-    """The long that takes exactly these bytes, as the times of this century do; None: it takes more or fewer.
+    """Reads a long that takes exactly these bytes, as the times of this century do; returns None if it takes more or
+    fewer.
 
-    What was decided together has one time, and is read together.
+    All events of one decision have the same time, so the last one is cached.
     """
     bits = int.from_bytes(eight, "little")
     if len(eight) < 8 or bits & 0x80808080_80808080 != 0x00808080_80808080:
         return None
-    # Seven bits of each byte: neighbours are joined, then pairs, then the halves.
+    # Seven bits of each byte: joins neighbours, then pairs, then the halves.
     bits = bits & 0x007F007F_007F007F | (bits & 0x7F007F00_7F007F00) >> 1
     bits = bits & 0x00003FFF_00003FFF | (bits & 0x3FFF0000_3FFF0000) >> 2
     zigzag = bits & 0x0FFFFFFF | (bits & 0x0FFFFFFF_00000000) >> 4
@@ -138,7 +140,7 @@ def read_array(
     count, at = read_long(data, at)
     while count:
         if count < 0:
-            # Blocks may say how long they are, for readers that skip them.
+            # Blocks may state their length, for readers that skip them.
             _, at = read_size(data, at)
         for _ in range(abs(count)):
             item, at = read(data, at)
@@ -148,7 +150,7 @@ def read_array(
 
 
 def ends(data: bytes, at: int) -> None:
-    """Raises ValueError where a reader that came to `at` did not end with the bytes."""
+    """Raises ValueError if a reader that stopped at `at` did not reach the end of the bytes."""
     if at < len(data):
         raise ValueError(f"{len(data) - at} bytes follow the event")
     if at > len(data):
@@ -156,9 +158,9 @@ def ends(data: bytes, at: int) -> None:
 
 
 def remembering(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T, int]]:
-    """The same reader of frozen values, which does not read again what it has read lately: bytes that begin with those
-    of a value that is known hold that value, because no value's bytes begin with another's. Of values that begin alike,
-    as a graph does before and after its JobMaster has added to its configuration, the last few are known."""
+    """Returns a caching reader of frozen values. Bytes that begin with the bytes of a known value hold that value,
+    because no value's bytes begin with another's. For values with equal beginnings, as a graph before and after its
+    JobMaster has added to its configuration, the last few are known."""
     known: list[tuple[tuple[bytes, T], ...]] = [()] * _REMEMBERED
 
     def read_once(data: bytes, at: int) -> tuple[T, int]:
@@ -168,7 +170,7 @@ def remembering(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes,
             if data.startswith(said, at):
                 return value, at + len(said)
         value, end = read(data, at)
-        # A value that is torn off is found to be so when the event's end is not where its bytes end.
+        # The check of the event's end detects a truncated value.
         if end <= len(data) and end - at <= _LARGEST_REMEMBERED:
             known[place] = ((data[at:end], value), *alike[: _ALIKE - 1])
         return value, end

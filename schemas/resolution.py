@@ -1,6 +1,6 @@
-"""Events of another release, read with the schema that they were written with and ours (Avro, "Schema Resolution").
+"""Reads events of another release with their writer's schema and the current one (Avro, "Schema Resolution").
 
-fastavro does it, and is loaded only where another release has written.
+fastavro does it, and is loaded only for events of another release.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from .types import Header
 
 
 def read_resolved(name: str, writer: Any, data: bytes, at: int) -> tuple[Event, int]:
-    """The event of our type `name` that stands in `data`, and where it ends; `writer` as `avro.parse` returns it.
+    """Returns the event of the current type `name` in `data`, and the offset after it; `writer` as `avro.parse`
+    returns it.
 
-    Raises whatever garbage makes reading raise.
+    Raises any error for invalid bytes.
     """
     import fastavro
 

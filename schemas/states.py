@@ -1,4 +1,4 @@
-"""The states of jobs and Executions: which are ends, and what may follow what."""
+"""The states of jobs and Executions: the terminal ones, and the allowed transitions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from .types import ExecutionState, JobStatus
 
 JOB_ENDS = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
-"""Nothing follows them. SUSPENDED is none of them: a job that is suspended goes on."""
+"""Terminal states. SUSPENDED is not one of them: a suspended job can resume."""
 EXECUTION_ENDS = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
-"""Nothing follows them: a retry is another Execution."""
+"""Terminal states: a retry is another Execution."""
 
 EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     ExecutionState.CREATED: frozenset(
@@ -37,10 +37,8 @@ EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     ExecutionState.CANCELED: frozenset(),
     ExecutionState.FAILED: frozenset(),
 }
-"""State of an Execution -> what may follow (Flink's Execution).
-
-Two differ from Flink. RUNNING is followed by INITIALIZING where the TaskExecutor was started again under its old
-resource id: the attempt goes on. CANCELING may be followed by FINISHED, which Flink counts as CANCELED: a task that had
-committed all its output before it heard of the cancellation has finished, and a job that is resumed does not run it
-again. A state that is reported once more is no transition.
-"""
+"""State of an Execution -> the allowed next states (Flink's Execution). Two transitions differ from Flink. RUNNING
+is followed by INITIALIZING if the TaskExecutor was restarted under its old resource id: the attempt continues.
+CANCELING may be followed by FINISHED, which Flink counts as CANCELED: a task that had committed all its output
+before it received the cancellation has finished, and a job that is resumed does not run it again. A repeated report
+of a state is not a transition."""

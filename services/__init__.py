@@ -1,1 +1,1 @@
-"""The control plane: one folder per role, plus what the roles stand on."""
+"""The control plane: one folder per role, and the folders that the roles share."""

@@ -1,4 +1,4 @@
-"""One program for each step that the API has: what the laws of translation are held against."""
+"""One program per operation of the API. The properties of translation are tested on each of them."""
 
 from __future__ import annotations
 

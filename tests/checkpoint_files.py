@@ -1,4 +1,5 @@
-"""Checkpoints for tests: written to storage as a job of any parallelism would, with state that says what it is."""
+"""Writes checkpoints for tests, as a job of any parallelism writes them. The state identifies the subtask that wrote
+it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def pipeline(
     partitioner: Partitioner = Partitioner.HASH,
     **changes: Any,
 ) -> JobGraph:
-    """generator -> (reduce -> file sink)."""
+    """Returns the graph generator -> (reduce -> file sink)."""
     source = vertex(
         "source", operator("source", OperatorKind.GENERATOR), parallelism=source_parallelism, **changes
     )
@@ -57,7 +58,7 @@ def metadata_of(
     finished: Iterable[tuple[str, int]] = (),
     checkpoint_id: int = 1,
 ) -> CheckpointMetadata:
-    """Of a checkpoint with a part of every subtask of the graph."""
+    """Returns the metadata of a checkpoint that has a part of every subtask of the graph."""
     ended = set(finished)
     parts = [
         SubtaskSnapshot(v.vertex_id, i, states.get((v.vertex_id, i), SubtaskState()))
@@ -74,14 +75,14 @@ def metadata_of(
 
 
 def keyed(storage: Storage, path: str, key: str, sections: Sequence[tuple[range, bytes]]) -> OperatorState:
-    """State with a section for each range of key groups."""
+    """Writes keyed state: a file with one section per range of key groups."""
     with Sections(storage, path) as file:
         files = [file.add(key, [data], groups.start, groups.stop - 1) for groups, data in sections]
     return OperatorState(files=tuple(files))
 
 
 def plain(storage: Storage, path: str, key: str, *messages: bytes) -> StateFile:
-    """A file with one section."""
+    """Writes a file with one section."""
     with Sections(storage, path) as file:
         return file.add(key, messages)
 
@@ -89,7 +90,8 @@ def plain(storage: Storage, path: str, key: str, *messages: bytes) -> StateFile:
 def write_checkpoint(
     job: str, number: int, *, shared: Iterable[str] = (), own: Iterable[str] = ()
 ) -> CheckpointMetadata:
-    """chk-N in a job's directory: files in it, and files that it shares, which are made where they are missing."""
+    """Writes chk-N into a job's directory, with its own files and the shared files, which are created if they are
+    missing."""
     storage = Storage.open(job)
     directory = layout.checkpoint_directory(storage.uri, number)
     files = []

@@ -1,4 +1,4 @@
-"""What tests of sources and sinks share: configurations, attempts that crash, and data like real data."""
+"""Shared by tests of sources and sinks: configurations, attempts that crash, and realistic data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Step = int | Literal["commit", "crash"]
 def operator_config(
     kind: str, *functions: Any, output_type: object = None, **parameters: Any
 ) -> OperatorConfig:
-    """As the API makes it."""
+    """Returns the configuration of an operator as the API creates it."""
     if output_type is not None:
         parameters["output_type"] = RecordType.of(output_type).to_json()
     return OperatorConfig(
@@ -35,7 +35,7 @@ def operator_config(
 
 
 class Clock:
-    """Milliseconds that pass when told to."""
+    """A clock in milliseconds that a test advances."""
 
     def __init__(self, now: int = 1_000_000) -> None:
         self.now = now
@@ -53,7 +53,7 @@ def open_source(
     clock: Callable[[], int] | None = None,
     wake: Callable[[], None] = lambda: None,
 ) -> Source:
-    """One attempt of one subtask, as its task opens it."""
+    """Opens a source for one attempt of one subtask, as its task does."""
     source = build_source(config)
     for message in changelog:
         source.restore(message)
@@ -70,7 +70,8 @@ def committed_records(
     parallelism: int = 1,
     last_limit: int = 100,
 ) -> list[Any]:
-    """What the transactions of one subtask hold after these steps, and after a last attempt that reads to the end."""
+    """Returns the records in the committed transactions of one subtask: after these steps, and after a last attempt
+    that reads to the end."""
     committed: list[Any] = []
     pending: list[Any] = []
     changelog: list[bytes] = []
@@ -114,7 +115,7 @@ def _poll(source: Source, limit: int, into: list[Any]) -> bool:
 
 
 def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000) -> Iterator[str]:
-    """Lines in the Combined Log Format, a few milliseconds to seconds apart, of some hundred clients."""
+    """Returns lines in the Combined Log Format, of about a hundred clients, milliseconds to seconds apart."""
     draw = random.Random(seed)
     at = start_ms
     for _ in range(lines):
@@ -126,7 +127,7 @@ def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000)
 
 
 class CollectedRecords:
-    """An operator's output as a list of what came out: ("records", batch), ("watermark", ms), ("idle", whether)."""
+    """Collects the output of an operator as a list: ("records", batch), ("watermark", ms), ("idle", is_idle)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, Any]] = []
@@ -143,9 +144,9 @@ class CollectedRecords:
     def emit_idle(self, idle: bool) -> None:
         self.events.append(("idle", idle))
 
-    def of(self, kind: str) -> list[Any]:
-        """What came out of that kind."""
-        return [what for each, what in self.events if each == kind]
+    def of_kind(self, kind: str) -> list[Any]:
+        """Returns the output of one kind."""
+        return [what for item, what in self.events if item == kind]
 
 
 def build_one(
@@ -159,7 +160,7 @@ def build_one(
     job_id: str = "1" * 32,
     generation: int = 0,
 ) -> tuple[Operator, CollectedRecords]:
-    """An operator that is not open yet, and its output."""
+    """Returns an operator that is not open yet, and its output."""
     context = TaskContext(
         job_id=job_id, subtask_index=subtask, parallelism=parallelism, attempt_number=attempt
     )

@@ -1,4 +1,4 @@
-"""StreamGraphs for tests: any, by Hypothesis, and small ones by hand."""
+"""StreamGraphs for tests: random ones by Hypothesis, and small ones by hand."""
 
 from __future__ import annotations
 
@@ -101,11 +101,13 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
 _SOURCES = [kind for kind in OperatorKind if TRAITS[kind].source]
 _ONE_INPUT = [kind for kind in OperatorKind if TRAITS[kind].inputs == 1]
 _TWO_INPUTS = [kind for kind in OperatorKind if TRAITS[kind].inputs == 2]
-_UNKEYED = [each for each in Partitioner if each not in (Partitioner.HASH, Partitioner.CUSTOM)]
+_UNKEYED = [
+    partitioner for partitioner in Partitioner if partitioner not in (Partitioner.HASH, Partitioner.CUSTOM)
+]
 
 
 def node(node_id: int, kind: OperatorKind = OperatorKind.MAP, **settings: Any) -> StreamNode:
-    """An operator; its code is bytes that nothing may unpickle."""
+    """Returns an operator; its code is bytes that must not be unpickled."""
     given = {
         "name": f"{kind} {node_id}",
         "parameters": json.dumps(PARAMETERS[kind]),
@@ -118,7 +120,7 @@ def node(node_id: int, kind: OperatorKind = OperatorKind.MAP, **settings: Any) -
 
 
 def line(*nodes: StreamNode, partitioner: Partitioner = Partitioner.FORWARD, **settings: Any) -> StreamGraph:
-    """The nodes, one after another."""
+    """Returns a graph of the nodes in one line."""
     edges = [
         StreamEdge(source_id=a.node_id, target_id=b.node_id, partitioner=partitioner)
         for a, b in pairwise(nodes)
@@ -128,17 +130,17 @@ def line(*nodes: StreamNode, partitioner: Partitioner = Partitioner.FORWARD, **s
 
 @st.composite
 def stream_graphs(draw: st.DrawFn) -> StreamGraph:
-    """Acyclic graphs as the API makes them: nodes in the order of their ids, edges from lower to higher ones."""
+    """Draws acyclic graphs as the API creates them: nodes in the order of their ids, edges from lower to higher ids."""
     count = draw(st.integers(1, 8))
     nodes: dict[int, StreamNode] = {}
     edges: list[StreamEdge] = []
     uids = draw(st.lists(st.none() | st.sampled_from("abcdefgh"), min_size=count, max_size=count))
     for node_id in range(1, count + 1):
         outputs = [
-            (each, tag)
-            for each in nodes
-            if not TRAITS[nodes[each].kind].sink
-            for tag in (None, *json.loads(nodes[each].parameters).get("side_outputs", ()))
+            (node, tag)
+            for node in nodes
+            if not TRAITS[nodes[node].kind].sink
+            for tag in (None, *json.loads(nodes[node].parameters).get("side_outputs", ()))
         ]
         inputs = draw(st.lists(st.sampled_from(outputs), max_size=3)) if outputs else []
         kind = draw(st.sampled_from([_SOURCES, _ONE_INPUT, _ONE_INPUT + _TWO_INPUTS][min(len(inputs), 2)]))
@@ -154,7 +156,9 @@ def stream_graphs(draw: st.DrawFn) -> StreamGraph:
         for place, (source_id, tag) in enumerate(inputs):
             same = nodes[source_id].parallelism == nodes[node_id].parallelism
             partitioners = [*([Partitioner.FORWARD] * 12 if same else []), *Partitioner]
-            allowed = [each for each in partitioners if same or each is not Partitioner.FORWARD]
+            allowed = [
+                partitioner for partitioner in partitioners if same or partitioner is not Partitioner.FORWARD
+            ]
             if TRAITS[kind].broadcast and place:
                 partitioner = Partitioner.BROADCAST
             else:
@@ -173,7 +177,7 @@ def stream_graphs(draw: st.DrawFn) -> StreamGraph:
 
 
 def operator(operator_id: str, kind: OperatorKind = OperatorKind.MAP, **changes: Any) -> OperatorConfig:
-    """An operator of a JobVertex."""
+    """Returns an operator of a JobVertex."""
     given = {
         "operator_id": operator_id,
         "name": operator_id,
@@ -185,7 +189,7 @@ def operator(operator_id: str, kind: OperatorKind = OperatorKind.MAP, **changes:
 
 
 def vertex(vertex_id: str, *operators: OperatorConfig, **changes: Any) -> JobVertex:
-    """A vertex of a JobGraph; operators that name no other take the output of the one before them."""
+    """Returns a vertex of a JobGraph. Operators without explicit inputs read the output of the operator before them."""
     chain = list(operators or (operator(f"{vertex_id}-operator"),))
     for place, (before, own) in enumerate(pairwise(chain), 1):
         if own.upstream is None:
@@ -202,14 +206,14 @@ def vertex(vertex_id: str, *operators: OperatorConfig, **changes: Any) -> JobVer
 
 
 def source(vertex_id: str = "source", **changes: Any) -> JobVertex:
-    """A vertex with a source."""
+    """Returns a vertex with a source."""
     return vertex(vertex_id, operator(f"{vertex_id}-operator", OperatorKind.SOCKET_TEXT_STREAM), **changes)
 
 
 def edge(
     source_id: str, target_id: str, partitioner: Partitioner = Partitioner.REBALANCE, **changes: Any
 ) -> JobEdge:
-    """An edge of a JobGraph."""
+    """Returns an edge of a JobGraph."""
     own = {
         "data_set_id": f"{source_id}-{target_id}",
         "source_vertex_id": source_id,
@@ -221,7 +225,7 @@ def edge(
 
 
 def job_graph(*parts: JobVertex | JobEdge, **changes: Any) -> JobGraph:
-    """A JobGraph of the vertices and edges."""
+    """Returns a JobGraph of the vertices and edges."""
     own = {
         "name": "job",
         "vertices": tuple(part for part in parts if isinstance(part, JobVertex)),

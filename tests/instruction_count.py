@@ -1,4 +1,4 @@
-"""How much a call does, in instructions of the interpreter: a count, which is the same on every machine."""
+"""Measures the work of a call in instructions of the interpreter. The count is the same on every machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def count_instructions(call: Callable[[], object]) -> int:
-    """Instructions of Python code that the call runs; what C code does inside of one is not counted."""
+    """Returns how many instructions of Python code the call runs. Code in C is not counted."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Topics outside of any job, for integration tests: written and read as anybody would."""
+"""Topics that belong to no job, for integration tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polling import TIMEOUT_S
 
 
 class Topics:
-    """Topics of one test."""
+    """The topics of one test."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -49,12 +49,12 @@ class Topics:
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int:
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
-        (found,) = consumer.committed([TopicPartition(topic, partition)], 30)
+        (result,) = consumer.committed([TopicPartition(topic, partition)], 30)
         consumer.close()
-        return int(found.offset)
+        return int(result.offset)
 
     def first_offset(self, topic: str, partition: int = 0) -> int:
-        """What lies before it is deleted."""
+        """Deletes the records before the offset."""
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": f"test-{uuid.uuid4()}"})
         first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
         consumer.close()
@@ -66,7 +66,8 @@ class Topics:
         consumer.close()
 
     def read(self, topic: str, count: int, *, beyond_s: float = 0.0) -> list[bytes]:
-        """The committed values of a topic: at least `count`, and what comes within `beyond_s` after those."""
+        """Returns the committed values of a topic: at least `count`, and what arrives within `beyond_s` seconds
+        after those."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -76,7 +77,7 @@ class Topics:
             }
         )
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         values: list[bytes] = []
         deadline = time.monotonic() + TIMEOUT_S
         enough = None

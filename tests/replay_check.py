@@ -1,4 +1,4 @@
-"""Whether a real cluster's log is decided again as it was: `tailrace replay --check`, for logs that tests have made."""
+"""Recomputes the decisions in the log of a real cluster, as `tailrace replay --check` does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tailrace.services.log.factory import open_event_log
 
 
 def differences(configuration: Configuration) -> tuple[list[str], ReplayCounts]:
-    """Each difference at length, and what was looked at."""
+    """Returns each difference in detail, and a summary of what was checked."""
     check = DecisionCheck()
-    found: list[str] = []
+    results: list[str] = []
     with closing(open_event_log(configuration)) as log:
         for batch in read_to_end(log):
-            found += ["\n".join(each.format_lines()) for each in check.check_all(batch)]
+            results += ["\n".join(difference.format_lines()) for difference in check.check_all(batch)]
     check.finish()
-    return found, check.counts
+    return results, check.counts

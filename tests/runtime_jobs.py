@@ -1,4 +1,4 @@
-"""Jobs run by a TaskRuntime without a cluster around it: what integration tests of the runtime share."""
+"""Runs jobs on a TaskRuntime without a cluster, for integration tests of the runtime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDS = {ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED}
 
 
 class Reports:
-    """What the runtime has reported, and waiting for more."""
+    """Collects what the runtime reports, and waits for more."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -55,8 +55,8 @@ class Reports:
             self._changed.notify_all()
 
     def await_parts(self, executions: Sequence[str], checkpoint_id: int) -> None:
-        """Until all have acknowledged."""
-        wanted = {(each, checkpoint_id) for each in executions}
+        """Waits until all attempts have acknowledged the checkpoint."""
+        wanted = {(execution, checkpoint_id) for execution in executions}
 
         def there() -> bool:
             return wanted <= self.parts.keys() or bool(self.refusals)
@@ -82,32 +82,32 @@ class Reports:
             self._changed.notify_all()
 
     def of(self, execution: str) -> list[ExecutionState]:
-        return [state for each, state, _ in self.all if each == execution]
+        return [state for item, state, _ in self.all if item == execution]
 
     def failure_of(self, execution: str) -> str | None:
-        return next((failure for each, _, failure in self.all if each == execution and failure), None)
+        return next((failure for item, _, failure in self.all if item == execution and failure), None)
 
     def accumulators_of(self, execution: str) -> Mapping[str, float]:
-        """What it had counted and committed at its end."""
+        """Returns the committed accumulators of an attempt at its end."""
         return self.accumulators[execution]
 
     def wait(self, executions: list[str], state: ExecutionState, patience_s: float = TIMEOUT_S) -> None:
-        """Until all have been in that state; what has ended otherwise is not waited for."""
+        """Waits until all attempts have been in the state. Attempts that end in another state are not waited for."""
 
         def missing() -> list[str]:
-            return [each for each in executions if state not in self.of(each)]
+            return [execution for execution in executions if state not in self.of(execution)]
 
         def settled() -> bool:
-            return not missing() or any(ENDS.intersection(self.of(each)) for each in missing())
+            return not missing() or any(ENDS.intersection(self.of(item)) for item in missing())
 
         with self._changed:
             self._changed.wait_for(settled, patience_s)
-            told = {each: [*self.of(each), self.failure_of(each)] for each in missing()}
-            assert not told, f"waiting for {state}: {told}"
+            report = {item: [*self.of(item), self.failure_of(item)] for item in missing()}
+            assert not report, f"waiting for {state}: {report}"
 
 
 class Job:
-    """A job graph whose vertices are all run by one runtime."""
+    """A job graph whose vertices all run on one runtime."""
 
     def __init__(self, runtime: TaskRuntime, reports: Reports, servers: str, cluster: str, graph: JobGraph):
         self.runtime, self.reports, self.servers, self.graph, self.cluster = (
@@ -132,7 +132,7 @@ class Job:
         restore: RestoredCheckpoint | None = None,
         finished: Sequence[tuple[int, int]] = (),
     ) -> list[str]:
-        """`finished`: (vertex, subtask) of those that only say that they have ended."""
+        """Deploys the job. `finished` has each (vertex, subtask) that only reports its end."""
         chosen = self.graph.vertices[vertex]
         indices = list(range(chosen.parallelism)) if subtasks is None else subtasks
         attempts = [self.attempt(vertex, index, attempt) for index in indices]
@@ -166,9 +166,9 @@ class Job:
         finished: Sequence[tuple[int, int]] = (),
     ) -> list[str]:
         return [
-            each
+            item
             for vertex in range(len(self.graph.vertices))
-            for each in self.deploy(
+            for item in self.deploy(
                 vertex, attempt=attempt, generation=generation, restore=restore, finished=finished
             )
         ]
@@ -177,12 +177,12 @@ class Job:
         for attempt in attempts:
             self.runtime.cancel(attempt)
         deadline = time.monotonic() + TIMEOUT_S
-        while not all(ENDS.intersection(self.reports.of(each)) for each in attempts):
+        while not all(ENDS.intersection(self.reports.of(attempt)) for attempt in attempts):
             assert time.monotonic() < deadline, self.reports.all
             time.sleep(0.01)
 
     def printed(self, until: Callable[[Counter[str]], bool]) -> Counter[str]:
-        """The counts printed per word, read until the predicate holds, or for too long."""
+        """Returns the printed counts per word, when the predicate holds or the timeout is over."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -202,11 +202,11 @@ class Job:
         return counts
 
     def accumulated(self, name: str, attempts: list[str], until: float) -> float:
-        """The sum of an accumulator over attempts, once it has reached a value, or after too long."""
+        """Returns the sum of an accumulator over attempts, when it reaches the value or the timeout is over."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             known = self.runtime.attempts()
-            total = sum(known[each].get(name, 0) for each in attempts)
+            total = sum(known[attempt].get(name, 0) for attempt in attempts)
             if total >= until or time.monotonic() > deadline:
                 return total
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Spark SQL over logs in a process of its own, so that no other test's Spark is in the way; one start serves all."""
+"""Runs Spark SQL over logs in a process of its own, apart from the Spark of other tests. One start serves all tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _EXIT_STACK = ExitStack()
 
 
 class QueriedLog(msgspec.Struct, frozen=True):
-    """Which log is asked: an exported file, or a cluster's; `first` and `last` as people say them."""
+    """The log to query: an exported file, or the log of a cluster. `first` and `last` are positions as the user
+    writes them."""
 
     file: Path | None = None
     settings: tuple[tuple[str, str], ...] = ()
@@ -32,7 +33,7 @@ class QueriedLog(msgspec.Struct, frozen=True):
 
 
 class QueryRejected(Exception):
-    """What was raised in the other process: the name of its class, and its message."""
+    """An exception of the other process: the name of its class, and its message."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -43,24 +44,24 @@ class QueryRejected(Exception):
 
 
 class SqlQueries:
-    """Asks in the other process. Raises Refused."""
+    """Runs queries in the other process. Raises QueryRejected."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
 
     def table(self, log: QueriedLog, name: str) -> pa.Table:
-        """All rows of a table."""
+        """Returns all rows of a table."""
         return self._pool.submit(_table, log, name).result()
 
     def ask(self, log: QueriedLog | Path, query: str) -> list[dict[str, Any]]:
-        """What the last of the statements gives."""
+        """Runs the statements and returns the result of the last one."""
         log = QueriedLog(log) if isinstance(log, Path) else log
         return self._pool.submit(_ask, log, query).result()
 
 
 @contextmanager
 def sql_queries() -> Iterator[SqlQueries]:
-    """Until the end of the block."""
+    """Starts the process, and stops it at the end of the block."""
     # Not forked: threads of confluent-kafka and pyarrow would not be there.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
@@ -81,11 +82,11 @@ def _table(log: QueriedLog, name: str) -> pa.Table:
 
 
 def _ask(log: QueriedLog, query: str) -> list[dict[str, Any]]:
-    found = None
+    result = None
     try:
-        asked = _open_queries(log)
-        for each in split_statements(f"{query}\n;")[0]:
-            found = asked.run(each)
+        queries = _open_queries(log)
+        for statement in split_statements(f"{query}\n;")[0]:
+            result = queries.run(statement)
     except Exception as error:
         raise QueryRejected(type(error).__name__, str(error)) from None
-    return [] if found is None else found.to_pylist(maps_as_pydicts="strict")
+    return [] if result is None else result.to_pylist(maps_as_pydicts="strict")

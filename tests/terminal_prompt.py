@@ -1,4 +1,4 @@
-"""A command of ours at a terminal of its own, as a person has it: typed to, and read up to its next prompt."""
+"""Runs a command of tailrace at a pseudo terminal: a test types, and reads the output up to the next prompt."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Self
 
 
 class TerminalPrompt:
-    """`tailrace ARGUMENTS` at a pseudo terminal, a plain one or as `terminal` (variables of the environment) says.
+    """Runs `tailrace ARGUMENTS` at a pseudo terminal, a plain one or one that `terminal` (environment variables)
+    describes.
 
-    A context manager; killed at its end.
+    A context manager; the command is killed at the end.
     """
 
     def __init__(self, *arguments: str, **terminal: str) -> None:
@@ -29,23 +30,23 @@ class TerminalPrompt:
         os.close(theirs)
 
     def type(self, keys: str) -> None:
-        """Keys are pressed, one after the other: `\\t` is Tab, `\\x04` Ctrl-D."""
+        r"""Types the keys one after the other: `\t` is Tab, `\x04` is Ctrl-D."""
         os.write(self._terminal, keys.encode())
 
     def until(self, text: str, silence_s: float = 60.0) -> str:
-        """What comes, up to and with the text; it may be silent for so long.
+        """Returns the output up to and including the text. Each read has a timeout.
 
-        Raises OSError where the command has ended before.
+        Raises OSError if the command ends before.
         """
-        said = b""
-        while text.encode() not in said:
+        output = b""
+        while text.encode() not in output:
             ready, _, _ = select.select([self._terminal], [], [], silence_s)
             assert ready, f"never said: {text!r}"
-            said += os.read(self._terminal, 1 << 16)
-        return said.decode(errors="replace")
+            output += os.read(self._terminal, 1 << 16)
+        return output.decode(errors="replace")
 
     def end(self, patience_s: float = 30.0) -> int:
-        """Its exit code, once it has ended."""
+        """Waits for the end of the command and returns its exit code."""
         return self._process.wait(patience_s)
 
     def __enter__(self) -> Self:

@@ -1,9 +1,11 @@
 -- Mean time to recover, by job: from the failure of a task, or the loss of its TaskExecutor,
 -- until the next attempt of the same subtask runs.
 WITH tasks AS (
-    SELECT offset, job_id, vertex_id, subtask_index, execution_attempt_id,
-           substring_index(recipient, '/', -1) AS resource_id
-    FROM task_executor_SubmitTask
+    SELECT offset, job_id, vertex_id, task.subtask_index, task.execution_attempt_id, resource_id FROM (
+        SELECT offset, job_id, vertex_id, explode(subtasks) AS task,
+               substring_index(recipient, '/', -1) AS resource_id
+        FROM task_executor_SubmitTask
+    )
 ),
 states AS (
     SELECT offset, time, execution_attempt_id, execution_state AS state FROM job_master_UpdateTaskExecutionState

@@ -1,7 +1,9 @@
 -- Which TaskExecutor lost most tasks: those that failed on it, and those that were lost with it.
 WITH tasks AS (
-    SELECT offset, execution_attempt_id, substring_index(recipient, '/', -1) AS resource_id
-    FROM task_executor_SubmitTask
+    SELECT offset, task.execution_attempt_id, resource_id FROM (
+        SELECT offset, explode(subtasks) AS task, substring_index(recipient, '/', -1) AS resource_id
+        FROM task_executor_SubmitTask
+    )
 ),
 ended AS (
     SELECT execution_attempt_id, min(offset) AS offset, min_by(execution_state, offset) AS state

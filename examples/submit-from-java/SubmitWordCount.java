@@ -1,7 +1,9 @@
 import java.io.File;
 import java.nio.ByteBuffer;
+import java.security.SecureRandom;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -33,7 +35,9 @@ public class SubmitWordCount {
     }
     String bootstrap = args[0], cluster = args[1], host = args[2], port = args[3];
     Schema schema = submitJob(new File(args.length > 4 ? args[4] : "schemas"));
-    String jobId = "wordcount-" + UUID.randomUUID();
+    byte[] random = new byte[16];
+    new SecureRandom().nextBytes(random);
+    String jobId = "wordcount-" + HexFormat.of().formatHex(random);
 
     GenericRecord header =
         new GenericRecordBuilder(schema.getField("header").schema())

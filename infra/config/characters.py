@@ -1,9 +1,8 @@
 """The characters that a name from outside may have, the same under every Python.
 
 `str.isprintable` follows the interpreter's Unicode tables, which differ between releases, while decisions from a log
-must
-not. This module lists the forbidden characters: terminal controls, invisible characters, and non-characters. All other
-characters are allowed, also those that Unicode has not assigned yet.
+must not. This module lists the forbidden characters: terminal controls, invisible characters, and non-characters. All
+other characters are allowed, also those that Unicode has not assigned yet.
 """
 
 from __future__ import annotations

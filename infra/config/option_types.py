@@ -20,6 +20,8 @@ from .characters import is_plain
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
+Duration = int
+"""Microseconds."""
 MICROSECOND = 1
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -48,7 +50,7 @@ class OptionType(msgspec.Struct, Generic[T], frozen=True):
 
 
 def choice(kind: type[E], aliases: Mapping[str, E] | None = None) -> OptionType[E]:
-    """One of an enum's values, or an alias of one."""
+    """An option type for the values of an enum, and aliases of them."""
     by_name = {**{member.value.lower(): member for member in kind}, **(aliases or {})}
 
     def read(text: str) -> E:
@@ -62,7 +64,7 @@ def choice(kind: type[E], aliases: Mapping[str, E] | None = None) -> OptionType[
 
 
 def unlimited(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `unlimited`, which is None."""
+    """Like `inner`, or `unlimited`, which is None."""
 
     def read(text: str) -> T | None:
         return None if text.lower() in (_UNLIMITED, "infinite") else inner.read(text)
@@ -74,7 +76,7 @@ def unlimited(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def derived(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `auto`, which is None: the machine's value."""
+    """Like `inner`, or `auto`, which is None: the machine's value."""
 
     def read(text: str) -> T | None:
         return None if text.lower() == _AUTO else inner.read(text)
@@ -86,7 +88,7 @@ def derived(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def switchable(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `off`, which is None: disabled."""
+    """Like `inner`, or `off`, which is None: disabled."""
 
     def read(text: str) -> T | None:
         return None if text.lower() == _OFF else inner.read(text)
@@ -98,7 +100,7 @@ def switchable(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def optional(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `none`, which is None."""
+    """Like `inner`, or `none`, which is None."""
 
     def read(text: str) -> T | None:
         return None if text.lower() in (_NONE, "") else inner.read(text)
@@ -110,7 +112,7 @@ def optional(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def pattern(wanted: str, matches: Callable[[str], bool]) -> OptionType[str]:
-    """A text that satisfies a predicate."""
+    """An option type for texts that satisfy a predicate."""
 
     def read(text: str) -> str:
         if not matches(text):
@@ -182,7 +184,7 @@ def _reader(units: Mapping[str, int], most: int) -> Callable[[str], int]:
 
 
 def _writer(names: Mapping[str, int]) -> Callable[[int], str]:
-    """Writes with the largest unit that divides the value."""
+    """Returns a function that writes a number with the largest unit that divides it."""
 
     def write(value: int) -> str:
         if value == 0:
@@ -203,13 +205,12 @@ BOOL: OptionType[bool] = OptionType(
 )
 INT: OptionType[int] = OptionType("whole number", "a whole number", _read_int, str)
 FLOAT: OptionType[float] = OptionType("number", "a number", _read_float, lambda value: f"{value!r}")
-DURATION: OptionType[int] = OptionType(
+DURATION: OptionType[Duration] = OptionType(
     "duration",
     "a duration such as 500 ms, 10 s or 1 min (a plain number: milliseconds)",
     _reader(_TIME_UNITS, _MAX_LENGTH),
     _writer({"d": DAY, "h": HOUR, "min": MINUTE, "s": SECOND, "ms": MILLISECOND, "us": MICROSECOND}),
 )
-"""In microseconds."""
 MEMORY: OptionType[int] = OptionType(
     "memory size",
     "a memory size such as 128 mb or 1 gb (a plain number: bytes; 1 kb is 1024)",

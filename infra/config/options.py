@@ -78,12 +78,12 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def possible(self) -> str:
-        """Returns the valid values, for people."""
+        """Returns a description of the valid values, for messages."""
         return self._bounded(self.type.wanted)
 
     @property
     def brief(self) -> str:
-        """As `possible`, for tables."""
+        """Like `possible`, for tables."""
         return self._bounded(self.type.name)
 
     def _bounded(self, what: str) -> str:

@@ -2,8 +2,7 @@
 URIs.
 
 A path without a scheme, or with `file:`, is local; fsspec handles any other URI. Errors are one line that names the
-URI. A
-missing file and an unreachable storage are different errors: only the first says anything about the content.
+URI. A missing file and an unreachable storage are different errors: only the first says anything about the content.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ class NewFile:
         self.uri: Final = uri
         self.length = 0
         """Bytes written."""
-        self._file = _told("created", uri, open_it)
+        self._file = _translate_errors("created", uri, open_it)
 
     def write(self, data: bytes) -> None:
         """Appends to the file. Raises StorageError; then an unknown part of the data is in the file."""
-        _told("written", self.uri, lambda: self._file.write(data))
+        _translate_errors("written", self.uri, lambda: self._file.write(data))
         self.length += len(data)
 
     def close(self) -> None:
         """Closes the file; idempotent. Raises StorageError."""
-        _told("written", self.uri, self._file.close)
+        _translate_errors("written", self.uri, self._file.close)
 
     def __enter__(self) -> NewFile:
         return self
@@ -99,7 +98,7 @@ class Storage:
     def write_atomically(self, path: str, data: bytes) -> None:
         """Writes a file atomically; replaces an existing one. Raises StorageError."""
         uri = self.absolute(path)
-        _told("written", uri, lambda: _file_system_for(uri).write_atomically(uri, data))
+        _translate_errors("written", uri, lambda: _file_system_for(uri).write_atomically(uri, data))
 
     def create(self, path: str) -> NewFile:
         """Creates a file to write piece by piece; if `can_append`, readers see each piece at once.
@@ -115,13 +114,13 @@ class Storage:
         Raises MissingFile, StorageError.
         """
         uri = self.absolute(path)
-        return _told("read", uri, lambda: _file_system_for(uri).read(uri, offset, length))
+        return _translate_errors("read", uri, lambda: _file_system_for(uri).read(uri, offset, length))
 
     def size(self, path: str) -> int | None:
         """Returns the bytes of a file; None if it does not exist. Raises StorageError."""
         uri = self.absolute(path)
         try:
-            return _told("looked at", uri, lambda: _file_system_for(uri).size(uri))
+            return _translate_errors("looked at", uri, lambda: _file_system_for(uri).size(uri))
         except MissingFile:
             return None
 
@@ -133,7 +132,7 @@ class Storage:
         """
         uri = self.absolute(path)
         try:
-            return _told("looked at", uri, lambda: _file_system_for(uri).modified(uri))
+            return _translate_errors("looked at", uri, lambda: _file_system_for(uri).modified(uri))
         except MissingFile:
             return None
 
@@ -146,7 +145,7 @@ class Storage:
         StorageError."""
         uri = self.absolute(directory)
         try:
-            return _told("listed", uri, lambda: _file_system_for(uri).sizes(uri))
+            return _translate_errors("listed", uri, lambda: _file_system_for(uri).sizes(uri))
         except MissingFile:
             return {}
 
@@ -154,7 +153,7 @@ class Storage:
         """Returns the names of the directories directly in a directory, sorted. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            return _told("listed", uri, lambda: _file_system_for(uri).directories(uri))
+            return _translate_errors("listed", uri, lambda: _file_system_for(uri).directories(uri))
         except MissingFile:
             return []
 
@@ -162,7 +161,7 @@ class Storage:
         """Deletes a file if it exists. Raises StorageError."""
         uri = self.absolute(path)
         try:
-            _told("deleted", uri, lambda: _file_system_for(uri).delete(uri))
+            _translate_errors("deleted", uri, lambda: _file_system_for(uri).delete(uri))
         except MissingFile:
             return
 
@@ -170,7 +169,7 @@ class Storage:
         """Deletes a directory tree if it exists. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            _told("deleted", uri, lambda: _file_system_for(uri).delete_tree(uri))
+            _translate_errors("deleted", uri, lambda: _file_system_for(uri).delete_tree(uri))
         except MissingFile:
             return
 
@@ -178,7 +177,7 @@ class Storage:
         """Deletes a directory if it exists and is empty. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            _told("deleted", uri, lambda: _file_system_for(uri).delete_if_empty(uri))
+            _translate_errors("deleted", uri, lambda: _file_system_for(uri).delete_if_empty(uri))
         except MissingFile:
             return
 
@@ -217,10 +216,10 @@ def _file_system_for(uri: str) -> LocalFiles | RemoteFiles:
     return _LOCAL if _is_local(uri) else _REMOTE
 
 
-def _told(what: str, uri: str, act: Callable[[], _T]) -> _T:
+def _translate_errors(what: str, uri: str, act: Callable[[], _T]) -> _T:
     try:
         return act()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFile(f"{uri} is not there") from error
+        raise MissingFile(f"{uri} does not exist") from error
     except Exception as error:  # whatever a client of a file system may raise
         raise StorageError(f"{uri} could not be {what}: {in_short(error)}") from error

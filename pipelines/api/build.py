@@ -1,8 +1,8 @@
-"""Runs programs: files for `tailrace run`, entry points for the jobmanager.
+"""Runs programs: files for `tailrace run`, and entry points for the jobmanager.
 
-build_server.py runs those of the jobmanager in processes of their own.
+For the jobmanager, build_server.py runs each program in a process of its own.
 
-Whatever a program does wrong becomes a ProgramError with the line of the program.
+Every error of a program becomes a ProgramError with the line of the program.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def build(
     python_files: Sequence[PythonFile] = (),
     python_path: str | None = None,
 ) -> JobGraph:
-    """The JobGraph of the program that `module:function` names, called with the arguments as strings.
+    """Returns the JobGraph of the program `module:function`, called with the arguments as strings.
 
-    Runs the program in this process, up to its first `execute`. `python_files` are those that its job ships,
-    `python_path` is where they lie, and are imported from already. Raises ProgramError.
+    Runs the program in this process, up to its first `execute`. `python_files` are the files that its job ships.
+    `python_path` is the directory that holds them; it is already on the import path. Raises ProgramError.
     """
     return _captured(
         lambda: _call_entry_point(target, arguments),
@@ -56,7 +56,7 @@ def build_file(
     python_files: Sequence[PythonFile] = (),
     python_path: str | None = None,
 ) -> JobGraph:
-    """As `build`, of PROGRAM.py, which is run as __main__. Raises ProgramError."""
+    """Like `build`, for a file PROGRAM.py, which runs as __main__. Raises ProgramError."""
     return _captured(
         lambda: _run_as_main(path, arguments),
         path,
@@ -73,7 +73,7 @@ class Plan:
 
 
 def plan(request: BuildRequest, python_path: str) -> Plan:
-    """As `build` or `build_file`, for what a request names. Raises ProgramError."""
+    """Calls `build` or `build_file`, as the request says. Raises ProgramError."""
     target, file = request.target or "", request.file
     return _captured(
         lambda: (
@@ -96,11 +96,11 @@ def run_file(
     python_files: Sequence[PythonFile] = (),
     python_path: str | None = None,
 ) -> None:
-    """Runs PROGRAM.py as __main__, from start to end, with its jobs given to the executor.
+    """Runs PROGRAM.py as __main__, from start to end, and passes its jobs to the executor.
 
-    `python_files` are those that its jobs ship, `python_path` is where they lie, and are imported from already.
-    Raises ProgramError where it does not exist, raises, exits with a status other than 0 (ProgramExited), or
-    ends without having executed a job.
+    `python_files` are the files that its jobs ship. `python_path` is the directory that holds them; it is already on
+    the import path. Raises ProgramError if the file does not exist, raises, exits with a status other than 0
+    (ProgramExited), or ends without having executed a job.
     """
     counting = _Counting(executor)
     context = _context(parallelism, configuration, python_files, python_path)
@@ -128,11 +128,12 @@ class _Counting:
 
 
 class _Captured(BaseException):
-    """Ends a program at its first `execute`; no Exception, so that the program does not catch it by accident."""
+    """Ends a program at its first `execute`. It is not an Exception, so that the program does not catch it by
+    accident."""
 
 
 class _Capturing:
-    """Keeps the first job that a program executes."""
+    """Stores the first job that a program executes."""
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
@@ -156,7 +157,7 @@ def _context(
     python_files: Sequence[PythonFile],
     python_path: str | None,
 ) -> Context:
-    """What a program runs under, but for who takes its graphs."""
+    """Returns the context of the program, without an executor."""
     return lambda executor: ProgramContext(
         executor, parallelism, configuration or {}, python_files, python_path
     )
@@ -169,7 +170,7 @@ def _captured(run: Callable[[], None], program: str, context: Context) -> Plan:
         with program_context(watched), _reasons(program):
             run()
     except (_Captured, ProgramError):
-        if executor.plan is None:  # what it did after that does not matter
+        if executor.plan is None:  # what the program did after that does not matter
             raise
     if executor.plan is None:
         raise _never_executes(program)
@@ -192,7 +193,7 @@ def _call_entry_point(target: str, arguments: Sequence[str]) -> None:
             )
         found = getattr(found, name)
     if not callable(found):
-        raise ProgramError(f"the entry point {target!r} is no function but {type(found).__name__}")
+        raise ProgramError(f"the entry point {target!r} is not a function but {type(found).__name__}")
     found(*arguments)
 
 
@@ -206,9 +207,9 @@ def _import(module_name: str, target: str) -> ModuleType:
                 f"the entry point {target!r} does not exist: no module {missing!r} can be imported here"
             ) from error
         raise
-    except (ValueError, TypeError) as error:  # a name that is none, such as `.x`
+    except (ValueError, TypeError) as error:  # not a module name, such as `.x`
         if module_name.startswith(".") or not all(part.isidentifier() for part in module_name.split(".")):
-            raise ProgramError(f"the entry point {target!r} names no module") from error
+            raise ProgramError(f"the entry point {target!r} does not name a module") from error
         raise
 
 
@@ -227,13 +228,13 @@ def _run_as_main(path: str, arguments: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _reasons(program: str) -> Iterator[None]:
-    """Turns whatever a program ends with into a ProgramError, except an end that is none of its mistakes."""
+    """Converts every error that ends a program into a ProgramError, except those that the program has not caused."""
     try:
         yield
     except (ProgramError, _Captured, KeyboardInterrupt):
         raise
     except SystemExit as error:
-        # A text is what Python prints for the program, with status 1.
+        # For SystemExit with a text, Python prints the text and exits with status 1.
         status = 0 if error.code is None else error.code if isinstance(error.code, int) else str(error.code)
         reason = (
             f"{program} exited with status {status}" if isinstance(status, int) else f"{program}: {status}"
@@ -246,7 +247,7 @@ def _reasons(program: str) -> Iterator[None]:
 
 
 def _location(error: BaseException) -> str | None:
-    """file:line in the user's own code where an exception came from: the innermost, if there is one."""
+    """Returns file:line of the innermost frame in the user's own code that raised an exception, if there is one."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{shown_path(error.filename)}:{error.lineno}"
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]

@@ -1,6 +1,6 @@
-"""The other end of graph/build_server.py: forks a process for each program, and tells how that has ended.
+"""The server side of graph/build_server.py: forks a process for each program, and reports its exit status.
 
-Run as `python -m tailrace.pipelines.api.build_server`.
+Run it as `python -m tailrace.pipelines.api.build_server`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FILES = "files"
 
 
 def serve() -> None:
-    """Until stdin is at its end."""
+    """Serves requests until the end of stdin."""
     with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb", buffering=0) as answers:
         for line in requests:
             pid = os.fork()
@@ -38,7 +38,7 @@ def serve() -> None:
 
 
 def _wait(pid: int) -> int:
-    """The exit status; every process that the program started, and that stayed in its group, is ended with it."""
+    """Returns the exit status. Kills all processes of the program's process group that still run."""
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -58,7 +58,7 @@ def _run(directory: Path) -> NoReturn:
             os.dup2(source, target)
         request = msgspec.json.decode((directory / REQUEST).read_bytes(), type=BuildRequest)
         result = _result(request, directory / _FILES)
-        # Threads and exit handlers of the program have no say in when the answer is complete.
+        # Threads and exit handlers of the program must not delay the answer.
         complete = directory / f"{RESULT}.new"
         complete.write_bytes(msgspec.msgpack.encode(result))
         complete.replace(directory / RESULT)
@@ -86,7 +86,8 @@ def _result(request: BuildRequest, files: Path) -> BuildResult:
 
 
 def _import_from(request: BuildRequest, files: Path) -> None:
-    """The program's own files come first, and what lies in the working directory last: it must not hide ours."""
+    """Puts the program's own files first, and the working directory last: its modules must not hide those of
+    tailrace."""
     sys.path.append(os.getcwd())
     if request.python_files:
         files.mkdir()
@@ -95,14 +96,15 @@ def _import_from(request: BuildRequest, files: Path) -> None:
 
 
 def _die_with_parent() -> None:
-    """A program that hangs must not outlive a jobmanager that was killed."""
+    """Asks the kernel to kill this process with its parent: a program that hangs must not outlive a killed
+    jobmanager."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    # Ctrl-C in a terminal reaches every process: whoever started this one decides what it means.
+    # Ctrl-C in a terminal reaches every process; the parent of this one decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     serve()

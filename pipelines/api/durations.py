@@ -20,14 +20,14 @@ def to_milliseconds(
     operator: str | None = None,
     at_least: int = 1,
 ) -> int:
-    """The sum of all that is given, in milliseconds. Raises ProgramError below `at_least`."""
+    """Returns the sum of the arguments in milliseconds. Raises ProgramError if it is below `at_least`."""
 
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=operator, location=caller_location())
 
     if not isinstance(duration, timedelta | None):
         raise refuse(
-            f"the {what} is {duration!r}: give a timedelta, or seconds= or milliseconds= by their names"
+            f"the {what} is {duration!r}: give a timedelta, or the keyword seconds= or milliseconds="
         )
     if not (is_number(seconds) and is_number(milliseconds)):
         raise refuse(f"the {what} is {seconds!r} s and {milliseconds!r} ms: give numbers")

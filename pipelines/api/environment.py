@@ -19,7 +19,7 @@ from .submission import check_size
 
 
 class StreamExecutionEnvironment(Sources):
-    """Collects what a program asks for, and has it run."""
+    """Collects the transformations of a program, and executes them as jobs."""
 
     def __init__(
         self,
@@ -28,7 +28,8 @@ class StreamExecutionEnvironment(Sources):
         max_parallelism: int | None = None,
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        """`max_parallelism`: None for 128 or, above a parallelism of 85, what fits. See also `-p` of `tailrace run`."""
+        """`max_parallelism`: None means 128, or more if the parallelism is above 85. See also `-p` of `tailrace
+        run`."""
         check_count("parallelism", parallelism, operator="StreamExecutionEnvironment")
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
@@ -47,7 +48,7 @@ class StreamExecutionEnvironment(Sources):
     def get_execution_environment(
         configuration: Mapping[str, str] | None = None,
     ) -> StreamExecutionEnvironment:
-        """An environment with the settings the program was started with (such as `-p`)."""
+        """Returns an environment with the settings that the program was started with (such as `-p`)."""
         context = current_context()
         if context is None:
             return StreamExecutionEnvironment(configuration=configuration)
@@ -74,27 +75,27 @@ class StreamExecutionEnvironment(Sources):
         return self
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
-        """Each operator becomes a task by itself."""
+        """Makes each operator a task of its own."""
         self._chaining = False
         return self
 
     def configure(self, key: str, value: str | float) -> StreamExecutionEnvironment:
-        """An option of the job, such as `execution.mode`; see docs/configuration.md."""
+        """Sets an option of the job, such as `execution.mode`; see docs/configuration.md."""
         self._configuration[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
     def add_python_file(self, path: str) -> StreamExecutionEnvironment:
         """Ships a module, the directory of a package, a zip file of them, or a data file with the job.
 
-        The functions of the job import such modules instead of taking them along pickled, and find data files with
-        `shipped_file`. All files together may have 6 MiB. Call it before the modules are imported: the program can
-        import them, too. Raises ProgramError.
+        Functions of these modules are pickled by name; the job's processes import the modules. Functions find data
+        files with `shipped_file`. All files together may have 512 MiB. Call it before the modules are imported: the
+        program can import them, too. Raises ProgramError.
         """
         self._shipped.add(path)
         return self
 
     def get_stream_graph(self, job_name: str = "tailrace job") -> StreamGraph:
-        """The program so far, from the last `execute` on. Raises ProgramError."""
+        """Returns the graph of the transformations since the last `execute`. Raises ProgramError."""
         defaults = Defaults(
             parallelism=self._parallelism,
             max_parallelism=self._max_parallelism,
@@ -106,15 +107,15 @@ class StreamExecutionEnvironment(Sources):
         return create_stream_graph(job_name, self._program, defaults)
 
     def get_job_graph(self, job_name: str = "tailrace job") -> JobGraph:
-        """The program so far as it would be submitted. Raises ProgramError."""
+        """Returns the JobGraph that `execute` would submit. Raises ProgramError."""
         return _job_graph(self.get_stream_graph(job_name))
 
     def execute(self, job_name: str = "tailrace job") -> JobExecutionResult:
-        """Has the job run and, unless it runs detached, waits for its end. Raises ProgramError."""
+        """Submits the job and, unless the program runs detached, waits for its end. Raises ProgramError."""
         return self.execute_async(job_name).result()
 
     def execute_async(self, job_name: str = "tailrace job") -> JobClient:
-        """Has the job run; returns when it is accepted. Raises ProgramError."""
+        """Submits the job; returns when the cluster has accepted it. Raises ProgramError."""
         check_text("job_name", job_name, operator="execute")
         executor = current_executor()
         stream_graph = self.get_stream_graph(job_name)
@@ -125,7 +126,7 @@ class StreamExecutionEnvironment(Sources):
         return executor.execute(graph)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a StreamExecutionEnvironment exists only in the program that describes the job")
+        raise TypeError("a StreamExecutionEnvironment exists only in the program that builds the job")
 
 
 def _job_graph(stream_graph: StreamGraph) -> JobGraph:

@@ -19,18 +19,18 @@ from ..graph.stream_graph import StreamGraph
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """The result of a job; with `tailrace run -d`, which does not wait, what is known at its submission."""
+    """The result of a job. With `tailrace run -d`, which does not wait, it has only what is known at submission."""
 
     job_id: str
     status: JobStatus
     accumulators: Mapping[str, float] = field(default_factory=dict)
     """Name -> sum over all subtasks."""
     duration: timedelta | None = None
-    """From acceptance to end; None where the job has not ended, or nobody waited for it."""
+    """From acceptance to end; None if the job has not ended, or the client did not wait."""
 
 
 class CheckpointFailedError(Exception):
-    """A checkpoint or savepoint that was asked for was not completed; the message is the reason."""
+    """A requested checkpoint or savepoint was not completed; the message is the reason."""
 
 
 class JobClient(Protocol):
@@ -41,15 +41,16 @@ class JobClient(Protocol):
         """The id under which the cluster knows the job."""
 
     def status(self) -> JobStatus:
-        """The job's status now."""
+        """Returns the current status of the job."""
 
     def cancel(self) -> None:
-        """Asks for the job to be cancelled; returns at once."""
+        """Requests the cancellation of the job; returns at once."""
 
     def trigger_checkpoint(self) -> str:
-        """Has a checkpoint taken now and waits for it; its directory, a path or URI. Raises CheckpointFailedError.
+        """Triggers a checkpoint, waits for it, and returns its directory, a path or URI. Raises
+        CheckpointFailedError.
 
-        It belongs to the job, which discards it when there are newer ones.
+        The checkpoint belongs to the job, which discards it when newer ones replace it.
         """
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
@@ -60,7 +61,8 @@ class JobClient(Protocol):
         """
 
     def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
-        """As `trigger_savepoint`; the job then ends with status FINISHED, and does nothing behind the savepoint.
+        """Takes a savepoint like `trigger_savepoint`, and ends the job with status FINISHED. No record after the
+        savepoint is processed.
 
         `drain`: emits the maximum watermark first, so that all windows and timers fire (Flink's
         advanceToEndOfEventTime). Do not drain a job that will continue from the savepoint.
@@ -70,30 +72,30 @@ class JobClient(Protocol):
         """Waits until the job has ended. A detached client returns at once."""
 
     def accumulators(self) -> Mapping[str, float]:
-        """The accumulators that the tasks last reported; final once the job has ended."""
+        """Returns the accumulators that the tasks last reported; they are final after the job has ended."""
 
 
 class PipelineExecutor(Protocol):
-    """Takes the graphs of a program."""
+    """Executes the graphs of a program."""
 
     def execute(self, job_graph: JobGraph) -> JobClient:
-        """Has the job run; returns when it is accepted. May raise ProgramError with the reason it is not."""
+        """Submits the job; returns when it is accepted. May raise ProgramError with the reason of a rejection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """What a program runs under."""
+    """The settings and the executor of a program."""
 
     executor: PipelineExecutor
     parallelism: int | None = None
     """The default parallelism (`-p`); None for the program's own."""
     configuration: Mapping[str, str] = field(default_factory=dict)
     python_files: Sequence[PythonFile] = ()
-    """What the program was itself imported from; its jobs ship them too."""
+    """The files that the program itself was imported from; its jobs ship them too."""
     python_path: str | None = None
-    """The directory where those lie unpacked: modules imported from there are shipped, not pickled."""
+    """The directory of the unpacked files: modules imported from there are shipped, not pickled."""
     on_stream_graph: Callable[[StreamGraph], None] = lambda _: None
-    """Is told the StreamGraph of each job before that is handed to the executor."""
+    """Called with the StreamGraph of each job before the job is passed to the executor."""
 
 
 _current: ProgramContext | None = None
@@ -111,14 +113,14 @@ def program_context(context: ProgramContext) -> Iterator[None]:
 
 
 def current_context() -> ProgramContext | None:
-    """The context of the program; None if it was started as a plain Python program."""
+    """Returns the context of the program; None if it was started as a plain Python program."""
     return _current
 
 
 def current_executor() -> PipelineExecutor:
-    """The executor that takes the program's graphs. Raises ProgramError if there is none."""
+    """Returns the executor that takes the program's graphs. Raises ProgramError if there is none."""
     if _current is None:
         raise NotConnected(
-            "this process is connected to no cluster: start the program with `tailrace run PROGRAM.py`"
+            "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`"
         )
     return _current.executor

@@ -1,9 +1,10 @@
-"""Transformations -> StreamGraph (Flink's StreamGraphGenerator): a dispatch over the kinds of transformations.
+"""Translates transformations into a StreamGraph (Flink's StreamGraphGenerator): a dispatch over the kinds of
+transformations.
 
-A physical one becomes a StreamNode, after its inputs. A virtual one becomes no node: whoever takes its input from it
-gets edges from the operators before, with the partitioner, the side output and the several inputs of all virtual ones
-in between; of several partitioners in a row, the last. An edge without a partitioner is FORWARD where both ends have
-the same parallelism, and REBALANCE where not.
+A physical transformation becomes a StreamNode, after its inputs. A virtual one becomes no node: an operator behind it
+gets edges from the operators before it. These edges have the partitioner, the side output and all inputs of the virtual
+transformations in between; of several partitioners the last one counts. An edge without a partitioner is FORWARD if
+both ends have the same parallelism, else REBALANCE.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class _Upstream:
-    """An operator that records come from, which of its outputs they are, and how they are distributed on the way."""
+    """An operator whose records an edge carries, its output, and the partitioner on the way."""
 
     node: StreamNode
     output_tag: str | None = None
@@ -73,21 +74,21 @@ class _Upstream:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """What is known of the timestamps of an operator's output."""
+    """The timestamps and watermarks of an operator's output, as far as the graph tells."""
 
     strategy: str | None
-    """A watermark strategy before it, with its line; None: there is none on any path."""
+    """A watermark strategy before it, with its line; None: no path has one."""
     held_by: str | None
-    """An unbounded source before it, with its line, without a strategy on the path: no watermark ever comes from it."""
+    """An unbounded source before it, with its line, without a strategy on the path: it never emits a watermark."""
 
     @property
     def event_time_held_by(self) -> str | None:
-        """The source that holds back the event time of others; None where there is no event time, or nobody does."""
+        """The source that holds back the event time of others; None if there is no event time or no such source."""
         return self.held_by if self.strategy is not None else None
 
 
 def create_stream_graph(name: str, program: Program, defaults: Defaults) -> StreamGraph:
-    """The graph of what is pending in the program, and all it depends on. Raises ProgramError."""
+    """Returns the graph of the program's pending transformations and their inputs. Raises ProgramError."""
     generator = _Generator(program.transformations, defaults)
     with local_modules_by_value(defaults.shipped.has):
         for transformation_id in program.pending:
@@ -113,36 +114,38 @@ class _Generator:
         self.virtual_nodes: dict[int, VirtualNode] = {}
         self._transformations = transformations
         self._defaults = defaults
-        self._done: dict[int, tuple[_Upstream, ...]] = {}
+        self._translated: dict[int, tuple[_Upstream, ...]] = {}
         self._times: dict[int, _Times] = {}
         self._next_id = max(transformations, default=0) + 1
 
     @property
     def bounded(self) -> bool:
-        """Whether all sources come to an end."""
+        """Whether all sources are bounded."""
         return not any(map(_is_unbounded, (self._transformations.get(node_id) for node_id in self.nodes)))
 
     def transform(self, transformation_id: int) -> None:
-        """Makes the nodes and edges of a transformation and of all before it, unless they are made."""
-        # Inputs first, without recursion: a program may be a thousand steps long.
+        """Creates the nodes and edges of a transformation and of all its inputs, unless they exist."""
+        # Inputs first, and no recursion: a program may have a thousand steps.
         waiting = [transformation_id]
         while waiting:
             transformation = self._transformations[waiting[-1]]
-            missing = [i for i in reversed(transformation.inputs) if i not in self._done]
+            missing = [i for i in reversed(transformation.inputs) if i not in self._translated]
             if missing:
                 waiting += missing
             else:
-                if transformation.id not in self._done:
-                    self._done[transformation.id] = self._translate(transformation)
+                if transformation.id not in self._translated:
+                    self._translated[transformation.id] = self._translate(transformation)
                 waiting.pop()
 
     def _translate(self, transformation: Transformation) -> tuple[_Upstream, ...]:
-        """What the transformation offers to those that build on it."""
-        inputs = [self._done[i] for i in transformation.inputs]
+        """Returns the outputs that the transformation offers to later ones."""
+        inputs = [self._translated[i] for i in transformation.inputs]
         match transformation:
             case Virtual():
                 self.virtual_nodes[transformation.id] = _virtual_node(transformation)
-                return tuple(_passed(each, transformation) for upstreams in inputs for each in upstreams)
+                return tuple(
+                    _pass_through(upstream, transformation) for upstreams in inputs for upstream in upstreams
+                )
             case Aggregate() if self._defaults.mini_batch:
                 return self._operator(transformation, [self._pre_aggregated(inputs[0], transformation)])
             case Physical():
@@ -151,24 +154,24 @@ class _Generator:
                 raise TypeError(f"no translation for {type(transformation).__name__}")
 
     def _operator(self, own: Physical, inputs: list[tuple[_Upstream, ...]]) -> tuple[_Upstream, ...]:
-        upstreams = [each for upstreams in inputs for each in upstreams]
+        upstreams = [upstream for upstreams in inputs for upstream in upstreams]
         times = self._times_before(own, upstreams)
         node = self._node(
             own,
-            [each.node for each in upstreams],
+            [upstream.node for upstream in upstreams],
             Surroundings(self._defaults.mini_batch, times.event_time_held_by),
         )
         self._times[own.id] = _times_behind(own, times)
         self.nodes[own.id] = node
         for index, each_input in enumerate(inputs):
-            self.edges += [_edge(each, node, own, index) for each in each_input]
+            self.edges += [_edge(edge, node, own, index) for edge in each_input]
         return (_Upstream(node),)
 
     def _pre_aggregated(self, upstreams: tuple[_Upstream, ...], own: Aggregate) -> tuple[_Upstream, ...]:
-        """One record per key and batch in front of the shuffle: an operator chained to each that sends to it."""
+        """Chains an operator to each sender that reduces a batch to one record per key before the shuffle."""
         made = []
-        for each in upstreams:
-            before = each.node
+        for upstream in upstreams:
+            before = upstream.node
             step = PreAggregate(
                 id=self._next_id,
                 step=own.step,
@@ -184,15 +187,15 @@ class _Generator:
                 field=own.field,
             )
             self._next_id += 1
-            (offered,) = self._operator(step, [(dataclasses.replace(each, partition=None, through=()),)])
-            made.append(dataclasses.replace(offered, partition=each.partition, through=each.through))
+            (offered,) = self._operator(step, [(dataclasses.replace(upstream, partition=None, through=()),)])
+            made.append(dataclasses.replace(offered, partition=upstream.partition, through=upstream.through))
         return tuple(made)
 
     def _times_before(self, own: Physical, upstreams: list[_Upstream]) -> _Times:
-        before = [self._times[each.node.node_id] for each in upstreams]
+        before = [self._times[upstream.node.node_id] for upstream in upstreams]
         times = _Times(
-            strategy=next((each.strategy for each in before if each.strategy is not None), None),
-            held_by=next((each.held_by for each in before if each.held_by is not None), None),
+            strategy=next((node.strategy for node in before if node.strategy is not None), None),
+            held_by=next((node.held_by for node in before if node.held_by is not None), None),
         )
         if isinstance(own, Window) and own.assigner.TIME == "event":
             _check_event_time(own, times)
@@ -242,8 +245,8 @@ def _virtual_node(virtual: Virtual) -> VirtualNode:
     return VirtualNode(node_id=virtual.id, inputs=virtual.inputs, location=virtual.location, **what)
 
 
-def _passed(upstream: _Upstream, virtual: Virtual) -> _Upstream:
-    """What comes out of a virtual node."""
+def _pass_through(upstream: _Upstream, virtual: Virtual) -> _Upstream:
+    """Returns the outputs of a virtual transformation."""
     through = (*upstream.through, virtual.id)
     match virtual:
         case Partition():
@@ -279,7 +282,7 @@ def _times_behind(own: Physical, before: _Times) -> _Times:
 
 def _check_event_time(own: Window, times: _Times) -> None:
     if times.strategy is None:
-        why = "no stream before it has watermarks: call assign_timestamps_and_watermarks behind the source"
+        why = "no stream before it has watermarks: call assign_timestamps_and_watermarks after the source"
     elif times.held_by is not None:
         why = (
             f"no window of it would ever fire: it takes records of {times.held_by}, which has no watermark strategy,"
@@ -294,7 +297,7 @@ def _check_event_time(own: Window, times: _Times) -> None:
 
 
 def _inherited_group(inputs: list[StreamNode]) -> str:
-    """The group of all inputs, if it is one (Flink's rule)."""
+    """Returns the group of all inputs if they have the same one (Flink's rule)."""
     groups = {node.slot_sharing_group for node in inputs}
     return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
 

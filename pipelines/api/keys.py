@@ -1,4 +1,4 @@
-"""Keys, and the fields of records that steps name: what a selector gives, and which column that is."""
+"""Keys, and the fields of records that steps name: their selectors and their columns."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .type_hints import return_type
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """How a record's key is found."""
+    """How to find a record's key."""
 
     selector: Callable[[Any], Any]
     record_type: RecordType
-    """Of the key."""
+    """The type of the key."""
     field: str | None = None
-    """The column that the key is, where it is one."""
+    """The column of the key, if the key is a column."""
 
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters of operators and HASH edges besides the selector."""
+        """The parameters of operators and HASH edges, without the selector."""
         return {"key_type": self.record_type.to_json(), "key_field": self.field}
 
 
 NO_KEY = Key(no_key, Scalar("int"))
-"""All records have it."""
+"""The key of all records of a stream without keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Column:
     """A field of a stream's records."""
 
     name: str
-    """Of the Arrow column."""
+    """The name of the Arrow column."""
     of: RecordType
     select: Callable[[Any], Any]
 
 
 def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type: object, step: str) -> Key:
-    """A key given as a function, a field's name or a position. Raises ProgramError."""
+    """Returns the key for a function, a field's name or a position. Raises ProgramError."""
     location = caller_location()
     if not is_field(key):
         check_function(key, SELECTOR, operator=step, location=location)
@@ -69,7 +69,7 @@ def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type:
 
 
 def column_of(records: RecordType, field: str | int, step: str) -> Column:
-    """A field by its name, or by its position in a tuple. Raises ProgramError if it does not exist."""
+    """Returns the field with that name, or at that position of a tuple. Raises ProgramError if it does not exist."""
 
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=step, location=caller_location())
@@ -99,7 +99,7 @@ def column_of(records: RecordType, field: str | int, step: str) -> Column:
 
 
 def field_selector(records: RecordType, field: str | int, step: str) -> Callable[[Any], Any]:
-    """What takes the field out of a record, whether or not its type is known. Raises ProgramError."""
+    """Returns a function that takes the field out of a record of known or unknown type. Raises ProgramError."""
     if records == PICKLED and isinstance(field, str):
         return Field(field)
     return column_of(records, field, step).select

@@ -9,7 +9,8 @@ from ..types import PICKLED, ClassOf, RecordType, RecordTypeError, Scalar, Tuple
 
 
 def common_type(values: Sequence[Any]) -> RecordType:
-    """The type that all values are of exactly, where it is a plain one, a tuple of such, or one class with fields."""
+    """Returns the type that all values have exactly: a plain type, a tuple of plain types, or one class with fields;
+    else None."""
     kinds = {type(value) for value in values}
     if len(kinds) != 1:
         return PICKLED
@@ -30,7 +31,7 @@ def _of_tuples(values: Sequence[tuple[Any, ...]]) -> RecordType:
 
 
 def _fits(of: RecordType, values: Sequence[Any]) -> bool:
-    """Hints may be wrong, and integers wider than 64 bits."""
+    """Whether a value has a type: hints may be wrong, and integers may be wider than 64 bits."""
     try:
         of.to_columns(values)
     except RecordTypeError:

@@ -22,9 +22,9 @@ _PACKAGE = __name__.split(".", 1)[0]
 def dump_functions(
     functions: Sequence[object], *, operator: str, location: str | None, what: str = "function"
 ) -> bytes:
-    """The functions for OperatorConfig.code or JobEdge.code; empty for none. `what` they are, for people.
+    """Returns the functions for OperatorConfig.code or JobEdge.code; empty for none. `what` names them in errors.
 
-    Raises ProgramError where they cannot be pickled.
+    Raises ProgramError if they cannot be pickled.
     """
     if not functions:
         return b""
@@ -41,7 +41,7 @@ def dump_functions(
 
 @contextmanager
 def local_modules_by_value(is_shipped: Callable[[types.ModuleType], bool]) -> Iterator[None]:
-    """While this lasts, cloudpickle takes modules that are neither installed nor shipped along by value."""
+    """Context manager: inside it, cloudpickle pickles by value all modules that are neither installed nor shipped."""
     import cloudpickle
 
     already = set(cloudpickle.list_registry_pickle_by_value())

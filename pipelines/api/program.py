@@ -17,10 +17,10 @@ class Program:
     def __init__(self) -> None:
         self.transformations: dict[int, Transformation] = {}
         self.pending: list[int] = []
-        """What becomes operators, of the next job."""
+        """The transformations of the next job that become operators, by id."""
 
     def add(self, kind: type[Made], **fields: Any) -> Made:
-        """Makes and adds a transformation."""
+        """Creates and adds a transformation."""
         made = kind(id=len(self.transformations) + 1, **fields)
         self.transformations[made.id] = made
         if isinstance(made, Physical):
@@ -28,7 +28,7 @@ class Program:
         return made
 
     def physical(self, transformation_id: int) -> Physical:
-        """A transformation that becomes an operator, as it is now."""
+        """Returns the current copy of a transformation that becomes an operator."""
         found = self.transformations[transformation_id]
         assert isinstance(found, Physical)
         return found
@@ -40,7 +40,7 @@ class Program:
         )
 
     def record_type(self, transformation_id: int) -> RecordType:
-        """The type of the records that a transformation gives."""
+        """Returns the type of the records that a transformation emits."""
         found = self.transformations[transformation_id]
         while isinstance(found, (Partition, Union)):
             found = self.transformations[found.inputs[0]]
@@ -53,4 +53,4 @@ class Program:
                 raise TypeError(f"{type(found).__name__} has no records")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a StreamExecutionEnvironment exists only in the program that describes the job")
+        raise TypeError("a StreamExecutionEnvironment exists only in the program that builds the job")

@@ -1,6 +1,6 @@
-"""Files that a program ships, and which of its modules the job's processes therefore import.
+"""Files that a program ships, and the modules that the job's processes therefore import.
 
-A module that was imported from a shipped file, under the name that it will have there too, is pickled by reference.
+A module that was imported from a shipped file, under the same name as in the job's processes, is pickled by reference.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .source_location import caller_location
 
 
 class ShippedFiles:
-    """What `add_python_file` was called with, and what the program was itself imported from."""
+    """The arguments of `add_python_file`, and the files that the program itself was imported from."""
 
     def __init__(self, files: Sequence[PythonFile] = (), directory: str | None = None) -> None:
-        """`directory` is where the files lie unpacked, if this process imports from them."""
+        """`directory` holds the unpacked files, if this process imports from them."""
         self.files: tuple[PythonFile, ...] = tuple(files)
         self._origins: set[str] = set()
         self._zips: list[str] = []
         if directory is not None:
-            for each in files:
-                self._remember(each.path, Path(directory, each.path))
+            for file in files:
+                self._remember(file.path, Path(directory, file.path))
 
     def add(self, path: str) -> None:
         """Reads a file, or all files of a directory. Raises ProgramError."""
@@ -37,14 +37,14 @@ class ShippedFiles:
             files = merge_files(self.files, found)
             check(files)
         except (ProgramError, TypeError) as error:
-            reason = error.reason if isinstance(error, ProgramError) else f"{path!r} is no path"
+            reason = error.reason if isinstance(error, ProgramError) else f"{path!r} is not a path"
             raise ProgramError(reason, operator="add_python_file", location=caller_location()) from error
         self.files = files
         given = Path(path)
         root = given.resolve().parent if given.is_dir() else given.absolute().parent
-        for each in found:
-            self._remember(each.path, root / each.path)
-        # At the end: what the program could import before, it imports from where it did.
+        for file in found:
+            self._remember(file.path, root / file.path)
+        # At the end of the path: modules that the program could import before come from the same place.
         importable = str(path) if str(path).endswith(".zip") else str(root)
         if importable not in sys.path:
             sys.path.append(importable)
@@ -56,7 +56,7 @@ class ShippedFiles:
             return False
         name = module.__name__.replace(".", "/")
         real = os.path.realpath(origin)
-        if any(real == f"{each}{os.sep}{end}" for each in self._zips for end in _files_of(name)):
+        if any(real == f"{archive}{os.sep}{end}" for archive in self._zips for end in _files_of(name)):
             return True
         return real in self._origins and any(real.endswith(os.sep + end) for end in _files_of(name))
 

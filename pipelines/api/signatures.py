@@ -39,25 +39,25 @@ _ON_TIMER = (
     KeyedCoProcessFunction.on_timer,
     KeyedBroadcastProcessFunction.on_timer,
 )
-"""Of which nothing follows."""
+"""The default methods, which do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a step calls its function: as methods of a class, or plainly."""
+    """How a step calls its function: as methods of a class, or as a plain function."""
 
     base: type | None
-    """The class of `pipelines.functions` that will do; None where only plain callables will."""
+    """The accepted class of `pipelines.functions`; None if only plain callables are accepted."""
     methods: tuple[str, ...]
-    """Its methods."""
+    """The methods of the class."""
     arguments: int
-    """Of each method, and of a plain callable."""
+    """The number of arguments of each method, and of a plain callable."""
     yields: bool = False
-    """Gives any number of records instead of one value."""
+    """Whether it returns any number of records instead of one value."""
     plain: bool = True
-    """A plain callable will do as well."""
+    """Whether a plain callable is accepted as well."""
     result: int | None = None
-    """Which type argument of the base class is the type of its records."""
+    """The type argument of the base class that is the type of its records."""
 
 
 MAP = Signature(MapFunction, ("map",), 1, result=1)
@@ -107,7 +107,7 @@ def check_function(function: object, signature: Signature, *, operator: str, loc
         return ProgramError(reason, operator=operator, location=location)
 
     if isinstance(function, type) and issubclass(function, (RichFunction, AggregateFunction)):
-        raise refuse(f"it needs an object, not the class {function.__name__}: write {function.__name__}(...)")
+        raise refuse(f"expected an object, not the class {function.__name__}: write {function.__name__}(...)")
     if is_of(function, signature):
         for name in signature.methods:
             _check_call(getattr(function, name), signature, f"{type(function).__name__}.{name}", refuse)
@@ -116,7 +116,7 @@ def check_function(function: object, signature: Signature, *, operator: str, loc
         or isinstance(function, (RichFunction, AggregateFunction))
         or not callable(function)
     ):
-        raise refuse(f"it needs {_wanted(signature)}, not {_shown(function)}")
+        raise refuse(f"expected {_describe_expected(signature)}, not {_shown(function)}")
     else:
         _check_call(function, signature, function_name(function), refuse)
     if is_rich(function):
@@ -124,12 +124,12 @@ def check_function(function: object, signature: Signature, *, operator: str, loc
 
 
 def is_of(function: object, signature: Signature) -> bool:
-    """Whether the function is one of the class of `pipelines.functions`."""
+    """Whether the function is an object of a class of `pipelines.functions`."""
     return signature.base is not None and isinstance(function, signature.base)
 
 
 def has_timers(function: object) -> bool:
-    """Whether something follows from the timers that a function registers: it has an `on_timer` of its own."""
+    """Whether the timers of a function have an effect: it has an `on_timer` of its own."""
     own = getattr(getattr(function, "on_timer", None), "__func__", None)
     return own not in _ON_TIMER
 
@@ -144,12 +144,12 @@ def is_rich(function: object) -> bool:
 
 
 def function_name(function: Any) -> str:
-    """The name of a function for people."""
+    """Returns the name of a function for messages."""
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 def called(function: Function) -> Any:
-    """The Python function behind a callable: of a partial, a method, an object with __call__."""
+    """Returns the Python function behind a callable: a partial, a method, or an object with __call__."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or isinstance(function, type):
@@ -165,11 +165,15 @@ def uses_itself(method: Function) -> bool:
     own = code.co_varnames[0]
     if own in code.co_cellvars:
         return True
-    used = (each.argval for each in dis.get_instructions(code) if each.opname.startswith("LOAD_FAST"))
+    used = (
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname.startswith("LOAD_FAST")
+    )
     return any(own in name if isinstance(name, tuple) else name == own for name in used)
 
 
-def _wanted(signature: Signature) -> str:
+def _describe_expected(signature: Signature) -> str:
     name = "" if signature.base is None else signature.base.__name__
     names = [f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"] if name else []
     return " or ".join([*(["a function"] if signature.plain else []), *names])
@@ -202,7 +206,7 @@ def _check_arguments(
 ) -> None:
     try:
         parameters = inspect.signature(function)
-    except (ValueError, TypeError):  # some builtins have none
+    except (ValueError, TypeError):  # some builtins have no signature
         return
     try:
         parameters.bind(*[None] * count)
@@ -212,7 +216,7 @@ def _check_arguments(
 
 
 def _check_life(function: object, refuse: Callable[[str], ProgramError]) -> None:
-    """`open` takes the RuntimeContext, `close` nothing."""
+    """Checks that `open` takes the RuntimeContext and `close` no argument."""
     for name, arguments in (("open", 1), ("close", 0)):
         if callable(method := getattr(function, name, None)):
             _check_arguments(method, arguments, f"{type(function).__name__}.{name}", refuse)

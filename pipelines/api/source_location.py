@@ -15,7 +15,7 @@ _INSTALLED = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def caller_location() -> str:
-    """file:line of the innermost frame outside the API: the user's call."""
+    """Returns file:line of the innermost frame outside the API: the user's call."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_API):
         frame = frame.f_back
@@ -23,7 +23,7 @@ def caller_location() -> str:
 
 
 def shown_path(path: str) -> str:
-    """The path as people know it: relative to the working directory where it lies below."""
+    """Returns the path for messages: relative if it is below the working directory."""
     try:
         relative = os.path.relpath(path)
     except (ValueError, OSError):
@@ -33,8 +33,8 @@ def shown_path(path: str) -> str:
 
 @functools.cache
 def is_users(path: str) -> bool:
-    """Whether a source file is the user's own: neither Python's, nor an installed package's, nor tailrace's."""
-    # As text first, and once: a process has hundreds of modules, and to resolve a path takes half a millisecond.
+    """Whether a source file belongs to the user, not to Python, an installed package or tailrace."""
+    # As text, and only once: a process has hundreds of modules, and resolving a path takes half a millisecond.
     if path.startswith(("<", *_foreign_roots())) or _INSTALLED.search(path):
         return False
     resolved = os.path.realpath(path)
@@ -43,7 +43,7 @@ def is_users(path: str) -> bool:
 
 @functools.cache
 def _foreign_roots() -> tuple[str, ...]:
-    """Prefixes of the paths of source files that are not the user's, as they are written and resolved."""
+    """Returns prefixes of the paths of source files that are not the user's, unresolved and resolved."""
     package = Path(__file__).parents[1]
     folders = ("api", "functions", "graph")
     own = [str(package / "types.py"), *(str(package / name) + os.sep for name in folders)]

@@ -32,11 +32,11 @@ class Sources:
     def socket_text_stream(
         self, host: str, port: int, delimiter: str = "\n", max_retries: int = 0
     ) -> SingleOutputStreamOperator[str]:
-        """The text that a server at host:port sends, split at the delimiter, which is dropped. Parallelism 1.
+        """Returns the text that a server at host:port sends, split at the delimiter, which is dropped. Parallelism 1.
 
-        If the server is unreachable, the source retries up to `max_retries` times every half second (-1: for ever), and
-        then fails. It connects once: when the server closes the connection the source finishes, and when the connection
-        breaks it fails.
+        If the server is unreachable, the source retries up to `max_retries` times, every half second (-1: without
+        limit), and then fails. It connects once: it finishes when the server closes the connection, and fails when the
+        connection breaks.
         """
         step = "socket_text_stream"
         check_text("host", host, operator=step)
@@ -57,14 +57,15 @@ class Sources:
     def from_collection(
         self, items: Iterable[T], output_type: object = None
     ) -> SingleOutputStreamOperator[T]:
-        """Records that the program has at hand, in order, and then the end; parallelism 1.
+        """Returns the given records, in order, as a bounded stream. Parallelism 1.
 
-        Without `output_type`, the type is that of the items where all are of one that is known: plain values, tuples of
-        them, or one dataclass or NamedTuple; others are pickled. They travel inside the job: a few megabytes at most.
+        Without `output_type`, the type is that of the items if all have one known type: plain values, tuples of them,
+        or one dataclass or NamedTuple. Other items are pickled. The items travel inside the job: a few megabytes at
+        most.
         """
         step = "from_collection"
         if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
-            raise _refusal(step, f"it needs a list of records, not {type(items).__name__} {items!r}")
+            raise _refusal(step, f"expected a list of records, not {type(items).__name__} {items!r}")
         records = list(items)
         if output_type is None:
             of = common_type(records)
@@ -77,13 +78,14 @@ class Sources:
         return self._source(Collection, step, "Source: Collection", of, records=records)
 
     def read_text_file(self, *paths: str) -> SingleOutputStreamOperator[str]:
-        """The lines of files, directories and glob patterns, local or of any file system that fsspec knows."""
+        """Returns the lines of files, directories and glob patterns, local or of any file system that fsspec
+        supports."""
         return self._files("read_text_file", FileSource(*paths))
 
     def read_avro(
         self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """The rows of Avro files. See FileSource."""
+        """Returns the rows of Avro files. See FileSource."""
         return self._files(
             "read_avro", FileSource(*paths, format="avro", columns=columns, output_type=output_type)
         )
@@ -91,7 +93,7 @@ class Sources:
     def read_parquet(
         self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """The rows of Parquet files. See FileSource."""
+        """Returns the rows of Parquet files. See FileSource."""
         return self._files(
             "read_parquet", FileSource(*paths, format="parquet", columns=columns, output_type=output_type)
         )
@@ -103,9 +105,9 @@ class Sources:
         rate_per_second: float | None = None,
         output_type: object = None,
     ) -> SingleOutputStreamOperator[T]:
-        """The records that the function makes of 0, 1, 2, ...: `count` of them, or without end.
+        """Returns function(0), function(1), ...: `count` records, or an unbounded stream.
 
-        `rate_per_second` is that of all subtasks together; None: as fast as it goes.
+        `rate_per_second` is the rate of all subtasks together; None: no limit.
         """
         step = "generate"
         check_function(function, signatures.SELECTOR, operator=step, location=caller_location())
@@ -130,14 +132,14 @@ class Sources:
         watermark_strategy: WatermarkStrategy[Any] | None = None,
         name: str | None = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """The records of a connector, with timestamps and watermarks where a strategy is given."""
+        """Returns the records of a connector, with timestamps and watermarks if a strategy is given."""
         match source:
             case KafkaSource():
                 stream = self._kafka("from_source", source)
             case FileSource():
                 stream = self._files("from_source", source)
             case _:
-                raise _refusal("from_source", f"it needs a KafkaSource or a FileSource, not {source!r}")
+                raise _refusal("from_source", f"expected a KafkaSource or a FileSource, not {source!r}")
         if name is not None:
             stream.name(name)
         if watermark_strategy is None:
@@ -166,7 +168,7 @@ class Sources:
 
 
 def check_text(name: str, value: object, *, operator: str) -> None:
-    """Raises ProgramError for what is no text, or an empty one."""
+    """Raises ProgramError if the value is no string, or empty."""
     if not is_text(value):
         raise _refusal(operator, f"{name} is {value!r}, not one or more characters")
 

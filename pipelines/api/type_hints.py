@@ -1,4 +1,4 @@
-"""Record types from type hints: those of a function, of a class's method, or of the class's type arguments."""
+"""Derives record types from type hints: of a function, of a class's method, or of the class's type arguments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .signatures import Signature, called, is_of
 
 
 def result_type(function: Any, signature: Signature) -> RecordType:
-    """The type of the records that a step's function gives; pickled where its hints do not say.
+    """Returns the type of the records that a step's function emits; pickled if its hints do not define it.
 
-    A class called as a function gives its instances. Where a class's two methods disagree, records are pickled.
+    A class that is called as a function returns its instances. If two methods of a class disagree, records are pickled.
     """
     if not is_of(function, signature):
         hint: object = function if isinstance(function, type) else _return_hint(function)
@@ -26,14 +26,14 @@ def result_type(function: Any, signature: Signature) -> RecordType:
 
 
 def return_type(function: Any) -> RecordType:
-    """The record type of what a plain function returns."""
+    """Returns the record type of a plain function's results."""
     return RecordType.of(function if isinstance(function, type) else _return_hint(function))
 
 
 def _method_type(function: Any, name: str, signature: Signature) -> RecordType:
     hint = _return_hint(getattr(function, name))
     if signature.yields and hint is type(None):
-        hint = None  # it gives nothing by itself: its timers do
+        hint = None  # it emits nothing itself; its timers do
     if not _is_open(hint):
         return _element(hint) if signature.yields else RecordType.of(hint)
     if signature.base is None or signature.result is None:
@@ -42,7 +42,7 @@ def _method_type(function: Any, name: str, signature: Signature) -> RecordType:
 
 
 def type_argument(cls: type, base: type, index: int) -> object:
-    """The argument of a subclass for a type parameter of its generic base; None if it has none."""
+    """Returns the argument of a subclass for a type parameter of its generic base; None if it has none."""
     for parent in getattr(cls, "__orig_bases__", cls.__bases__):
         origin = typing.get_origin(parent) or parent
         if not (isinstance(origin, type) and issubclass(origin, base)):
@@ -56,17 +56,17 @@ def type_argument(cls: type, base: type, index: int) -> object:
 
 
 def _filled_in(hint: Any, given: Mapping[object, object]) -> object:
-    """A hint with type variables replaced by what stands for them."""
+    """Returns a hint with type variables replaced by their arguments."""
     if isinstance(hint, TypeVar):
         return given.get(hint, hint)
     inside = getattr(hint, "__parameters__", ())
     if isinstance(hint, type) or not inside:
         return hint
-    return hint[tuple(given.get(each, each) for each in inside)]
+    return hint[tuple(given.get(variable, variable) for variable in inside)]
 
 
 def _is_open(hint: object) -> bool:
-    """Whether a hint says nothing: there is none, or it stands for a type that the class's bases may name."""
+    """Whether a hint does not define a type: it is missing, or is a type variable that the class's bases may define."""
     return hint is None or isinstance(hint, TypeVar) or any(map(_is_typevar, typing.get_args(hint)))
 
 
@@ -75,7 +75,7 @@ def _is_typevar(hint: object) -> bool:
 
 
 def _element(hint: object) -> RecordType:
-    """The element type of a function's result: Iterator[X], list[X], tuple[X, ...], Iterable[X] | None, ..."""
+    """Returns the element type of a function's result: Iterator[X], list[X], tuple[X, ...], Iterable[X] | None, ..."""
     if hint is str:
         return RecordType.of(str)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -100,7 +100,8 @@ def _return_hint(function: Callable[..., Any]) -> object:
 
 
 def _return_hint_alone(behind: Any) -> object:
-    """The return hint where another hint, or a class local to a function, keeps them from being read together."""
+    """Returns the return hint alone, if another hint, or a class local to a function, prevents reading them
+    together."""
     hint = getattr(behind, "__annotations__", {}).get("return")
     if not isinstance(hint, str):
         return hint

@@ -1,6 +1,6 @@
-"""Window assigners: into which windows a record falls (Flink's, by their names).
+"""Window assigners: they assign a record to windows (Flink's, by their names).
 
-In processing time a record falls where the clock stands when it is read, in event time where its timestamp says.
+In processing time the clock at the window operator assigns a record, in event time the record's timestamp.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Time = Literal["processing", "event"]
 
 @dataclass(frozen=True, slots=True)
 class WindowAssigner:
-    """What all assigners have."""
+    """Base of all assigners."""
 
     TIME: ClassVar[Time]
 
@@ -27,7 +27,7 @@ class WindowAssigner:
         raise NotImplementedError
 
     def parameters(self) -> Mapping[str, Any]:
-        """`assigner` in OperatorConfig.parameters."""
+        """The value of `assigner` in OperatorConfig.parameters."""
         raise NotImplementedError
 
 
@@ -44,10 +44,10 @@ class _Tumbling(WindowAssigner):
 
 
 class TumblingProcessingTimeWindows(_Tumbling):
-    """Windows of one size, one after another, by the time at which the source read the record.
+    """Windows of one size, one after another, by the time at which the record arrives at the window operator.
 
-    A window begins at a multiple of its size since the epoch, plus the offset: windows of a day with an offset of
-    -8 hours begin at midnight in Shanghai.
+    A window begins at a multiple of its size since the epoch, plus the offset: windows of a day with an offset of -8
+    hours begin at midnight in Shanghai.
     """
 
     __slots__ = ()
@@ -62,13 +62,13 @@ class TumblingProcessingTimeWindows(_Tumbling):
         offset: timedelta | None = None,
         offset_seconds: float = 0,
     ) -> TumblingProcessingTimeWindows:
-        """Windows of that size, in all a millisecond or more. Raises ProgramError."""
+        """Returns windows of that size, a millisecond or more. Raises ProgramError."""
         size_ms = _size(size, seconds, milliseconds)
         return TumblingProcessingTimeWindows(size_ms, _offset(offset, offset_seconds, size_ms))
 
 
 class TumblingEventTimeWindows(_Tumbling):
-    """As TumblingProcessingTimeWindows, by the record's timestamp."""
+    """Like TumblingProcessingTimeWindows, by the record's timestamp."""
 
     __slots__ = ()
     TIME: ClassVar[Time] = "event"
@@ -82,7 +82,7 @@ class TumblingEventTimeWindows(_Tumbling):
         offset: timedelta | None = None,
         offset_seconds: float = 0,
     ) -> TumblingEventTimeWindows:
-        """Windows of that size, in all a millisecond or more. Raises ProgramError."""
+        """Returns windows of that size, a millisecond or more. Raises ProgramError."""
         size_ms = _size(size, seconds, milliseconds)
         return TumblingEventTimeWindows(size_ms, _offset(offset, offset_seconds, size_ms))
 
@@ -107,7 +107,7 @@ class _Sliding(WindowAssigner):
 
 
 class SlidingProcessingTimeWindows(_Sliding):
-    """Windows of one size, of which one begins each `slide`, by the time at which the source read the record."""
+    """Windows of one size, one for each `slide`, by the time at which the record arrives at the window operator."""
 
     __slots__ = ()
     TIME: ClassVar[Time] = "processing"
@@ -124,7 +124,7 @@ class SlidingProcessingTimeWindows(_Sliding):
         offset: timedelta | None = None,
         offset_seconds: float = 0,
     ) -> SlidingProcessingTimeWindows:
-        """Windows of that size and slide, each a millisecond or more. Raises ProgramError."""
+        """Returns windows of that size and slide, each a millisecond or more. Raises ProgramError."""
         slide_ms = _slide(slide, slide_seconds, slide_milliseconds)
         return SlidingProcessingTimeWindows(
             _size(size, seconds, milliseconds), slide_ms, _offset(offset, offset_seconds, slide_ms)
@@ -132,7 +132,7 @@ class SlidingProcessingTimeWindows(_Sliding):
 
 
 class SlidingEventTimeWindows(_Sliding):
-    """As SlidingProcessingTimeWindows, by the record's timestamp."""
+    """Like SlidingProcessingTimeWindows, by the record's timestamp."""
 
     __slots__ = ()
     TIME: ClassVar[Time] = "event"
@@ -149,7 +149,7 @@ class SlidingEventTimeWindows(_Sliding):
         offset: timedelta | None = None,
         offset_seconds: float = 0,
     ) -> SlidingEventTimeWindows:
-        """Windows of that size and slide, each a millisecond or more. Raises ProgramError."""
+        """Returns windows of that size and slide, each a millisecond or more. Raises ProgramError."""
         slide_ms = _slide(slide, slide_seconds, slide_milliseconds)
         return SlidingEventTimeWindows(
             _size(size, seconds, milliseconds), slide_ms, _offset(offset, offset_seconds, slide_ms)
@@ -168,7 +168,7 @@ class _Session(WindowAssigner):
 
 
 class ProcessingTimeSessionWindows(_Session):
-    """Windows that last until no record has come for the gap, by the time at which the source read the record."""
+    """Windows that last until no record arrives at the window operator for the time of the gap."""
 
     __slots__ = ()
     TIME: ClassVar[Time] = "processing"
@@ -177,12 +177,12 @@ class ProcessingTimeSessionWindows(_Session):
     def with_gap(
         gap: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> ProcessingTimeSessionWindows:
-        """Sessions with that gap, a millisecond or more. Raises ProgramError."""
+        """Returns sessions with that gap, a millisecond or more. Raises ProgramError."""
         return ProcessingTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
 
 class EventTimeSessionWindows(_Session):
-    """As ProcessingTimeSessionWindows, by the record's timestamp."""
+    """Windows that end when no record has a timestamp within the gap after the last one."""
 
     __slots__ = ()
     TIME: ClassVar[Time] = "event"
@@ -191,7 +191,7 @@ class EventTimeSessionWindows(_Session):
     def with_gap(
         gap: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> EventTimeSessionWindows:
-        """Sessions with that gap, a millisecond or more. Raises ProgramError."""
+        """Returns sessions with that gap, a millisecond or more. Raises ProgramError."""
         return EventTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
 
@@ -208,7 +208,7 @@ def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
 
 
 def _offset(offset: timedelta | None, seconds: float, period_ms: int) -> int:
-    """Where windows begin, within the period after which one begins."""
+    """Returns the offset of windows within their period."""
     found = to_milliseconds("offset of a window", offset, seconds, at_least=-(2**53))
     if abs(found) >= period_ms:
         raise ProgramError(

@@ -20,18 +20,17 @@ from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of, 
 from .previous_job import ACCUMULATORS, PreviousJob
 
 ALIGNED: Final = frozenset({Partitioner.BROADCAST, Partitioner.CUSTOM})
-"""How an input is partitioned that has nothing in flight in a checkpoint, because it could not be divided anew.
-
-Each subtask has its own copy of a record that is broadcast. Some have processed theirs and others have not:
-at another parallelism nobody can make up for exactly those. A partitioner of the user's need not put a record where it
-put it before: it may count, or draw lots. Checkpoints of earlier releases may have such records in flight.
-"""
+"""Partitioners of inputs without records in flight in a checkpoint, because such records could not be redistributed.
+Each subtask has its own copy of a broadcast record. Some subtasks have processed theirs and others have not: at
+another parallelism, exactly the missing ones cannot be processed. A user's partitioner may send a record to another
+partition than before: it may count, or choose randomly. Checkpoints of earlier releases may have such records in
+flight."""
 
 
 def incompatibilities(
     metadata: CheckpointMetadata, graph: JobGraph, *, allow_non_restored_state: bool = False
 ) -> list[str]:
-    """Why a checkpoint does not fit a job, a line each; empty: it does."""
+    """Returns why a checkpoint does not fit a job, a line for each reason; empty if it fits."""
     earlier = PreviousJob(metadata)
     faults = [] if allow_non_restored_state else list(_left_over(earlier, graph))
     for vertex in graph.vertices:
@@ -44,10 +43,11 @@ def incompatibilities(
 
 
 def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGraph:
-    """The graph with the maximum parallelism that keyed vertices had in the checkpoint, where the program sets none.
+    """Returns the graph with the maximum parallelism that keyed vertices had in the checkpoint, if the program sets
+    none.
 
-    A default follows from the parallelism: a program that says none goes on from its state at any parallelism that
-    the key groups of the checkpoint allow.
+    The default follows from the parallelism. So a program that sets none continues from its state at any parallelism
+    that the key groups of the checkpoint allow.
     """
     earlier = PreviousJob(metadata)
     return msgspec.structs.replace(
@@ -56,7 +56,7 @@ def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGrap
 
 
 def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
-    """As `with_key_groups_of`, for the checkpoint in a directory; the graph unchanged if there is none.
+    """Like `with_key_groups_of`, for the checkpoint in a directory; the graph unchanged if there is none.
 
     It is also unchanged if the checkpoint cannot be read: the JobMaster reads it and reports the error.
     """
@@ -69,29 +69,34 @@ def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
 
 
 def _with_key_groups_of(earlier: PreviousJob, vertex: JobVertex) -> JobVertex:
-    # Earlier releases do not say whether the program sets it.
+    # Earlier releases do not record whether the program sets it.
     is_default = vertex.max_parallelism == default_max_parallelism(vertex.parallelism)
     if vertex.is_max_parallelism_configured or not is_default:
         return vertex
-    before = (earlier.vertex_of.get(each.operator_id) for each in vertex.operators if is_keyed(each.kind))
-    had = {each.max_parallelism for each in before if each is not None}
+    before = (
+        earlier.vertex_of.get(operator.operator_id)
+        for operator in vertex.operators
+        if is_keyed(operator.kind)
+    )
+    had = {vertex.max_parallelism for vertex in before if vertex is not None}
     if len(had) != 1 or max(had) < vertex.parallelism:
-        return vertex  # misfits says why
+        return vertex  # `incompatibilities` reports the error
     return msgspec.structs.replace(vertex, max_parallelism=had.pop())
 
 
 def finished_subtasks(metadata: CheckpointMetadata, vertex: JobVertex) -> frozenset[int]:
-    """Which subtasks of a vertex that fits have nothing left to do: those that had finished, or all where all had."""
+    """Returns the subtasks of a fitting vertex that have nothing left to do: those that had finished, or all if all
+    had."""
     return _finished_of(PreviousJob(metadata), vertex)
 
 
 def edges_into(graph: JobGraph, vertex_id: str) -> list[JobEdge]:
-    """The edges of a vertex's inputs, in their order (InFlightState.input)."""
+    """Returns the edges of a vertex's inputs, in their order (InFlightState.input)."""
     return [edge for edge in graph.edges if edge.target_vertex_id == vertex_id]
 
 
 def is_keyed(kind: str) -> bool:
-    """Whether operators of a kind keep their state by key group; no for a kind that is not known any more."""
+    """Whether operators of a kind store their state by key group; False for a kind that no longer exists."""
     return kind in OperatorKind.__members__.values() and traits_of(kind).keyed
 
 
@@ -104,7 +109,7 @@ def _left_over(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
             kept = any(True for _ in earlier.states(vertex, operator.operator_id))
             if kept:
                 advice = (
-                    "its id followed from its place in the program, which is another now"
+                    "its id was derived from its position in the program, which has changed"
                     if operator.uid is None
                     else f"give its operator the uid {operator.uid!r} again"
                 )
@@ -114,7 +119,7 @@ def _left_over(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
                 )
     kept_by = {key for subtask in earlier.metadata.subtasks for key in subtask.state.operators}
     for stranger in sorted(kept_by - earlier.vertex_of.keys() - known - {ACCUMULATORS}):
-        yield f"there is state of an operator {stranger}, which is in no vertex of the checkpoint"
+        yield f"there is state of an operator {stranger}, which no vertex of the checkpoint has"
 
 
 def _key_groups(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
@@ -127,7 +132,7 @@ def _key_groups(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
         if keyed != is_keyed(was.kind):
             yield (
                 f"operator {operator.name!r} was a {was.kind} and is a {operator.kind}:"
-                " its state can't be taken over; give it another uid"
+                " its state cannot be restored; give it another uid"
             )
         elif keyed and before.max_parallelism != vertex.max_parallelism:
             yield (
@@ -138,19 +143,19 @@ def _key_groups(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
 
 def _finished(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
     before, new = _before(earlier, vertex)
-    ended = {each.vertex_id: earlier.finished(each) for each in before}
+    ended = {vertex_before.vertex_id: earlier.finished(vertex_before) for vertex_before in before}
     if not any(ended.values()):
         return
-    if all(len(ended[each.vertex_id]) == each.parallelism for each in before):
+    if all(len(ended[vertex_before.vertex_id]) == vertex_before.parallelism for vertex_before in before):
         if new:
             yield (
-                f"vertex {vertex.name!r} had finished, and operator {new[0]!r} in it is new: it would get nothing"
+                f"vertex {vertex.name!r} had finished, and operator {new[0]!r} in it is new: it would get no input"
             )
         return
     same = len(set(ended.values())) == 1 and not new
-    if not same or any(each.parallelism != vertex.parallelism for each in before):
-        count = sum(len(each) for each in ended.values())
-        total = sum(each.parallelism for each in before)
+    if not same or any(vertex_before.parallelism != vertex.parallelism for vertex_before in before):
+        count = sum(len(subtasks) for subtasks in ended.values())
+        total = sum(vertex_before.parallelism for vertex_before in before)
         yield (
             f"vertex {vertex.name!r} had finished in {count} of {total} subtasks: its parallelism and"
             " operators must be as they were"
@@ -178,16 +183,16 @@ def _in_flight(earlier: PreviousJob, graph: JobGraph, vertex: JobVertex) -> Iter
     if before is None:
         return
     edges = edges_into(graph, vertex.vertex_id)
-    told = set()
+    reported = set()
     for channel in earlier.in_flight(before):
-        if channel.operator_id != head or channel.input in told:
+        if channel.operator_id != head or channel.input in reported:
             continue
         fault = _channel_fault(earlier, before, channel, graph, vertex, edges)
         if fault is not None:
-            told.add(channel.input)
+            reported.add(channel.input)
             yield (
                 f"records in flight to operator {vertex.operators[0].name!r} can't be taken over: {fault};"
-                " take a savepoint instead, which holds none"
+                " take a savepoint instead, which contains none"
             )
 
 
@@ -216,20 +221,27 @@ def _channel_fault(
 
 
 def _lost_in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
-    """Records in flight to an operator that is gone, or that is not the head of a vertex any more.
+    """Yields errors for records in flight to an operator that is gone, or that is no longer the head of a vertex.
 
-    State may be left out where the user allows it; records may not, since nobody counted on their loss.
+    The user may allow a job to drop state (`--allow-non-restored-state`), but not records: their loss would change
+    results.
     """
     heads = {vertex.operators[0].operator_id for vertex in graph.vertices}
-    chained = {each.operator_id: each.name for vertex in graph.vertices for each in vertex.operators}
-    names = {each.operator_id: each.name for vertex in earlier.metadata.vertices for each in vertex.operators}
-    told = set()
+    chained = {
+        operator.operator_id: operator.name for vertex in graph.vertices for operator in vertex.operators
+    }
+    names = {
+        operator.operator_id: operator.name
+        for vertex in earlier.metadata.vertices
+        for operator in vertex.operators
+    }
+    reported = set()
     for vertex in earlier.metadata.vertices:
         for channel in earlier.in_flight(vertex):
             operator_id = channel.operator_id
-            if operator_id in heads or operator_id in told:
+            if operator_id in heads or operator_id in reported:
                 continue
-            told.add(operator_id)
+            reported.add(operator_id)
             name, why = (
                 (chained[operator_id], "is now chained to the one before it")
                 if operator_id in chained
@@ -237,12 +249,12 @@ def _lost_in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
             )
             yield (
                 f"records were in flight to operator {name!r}, which {why}:"
-                " take a savepoint instead, which holds none"
+                " take a savepoint instead, which contains none"
             )
 
 
 def _before(earlier: PreviousJob, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:
-    """The vertices that the operators of a vertex were in, and the names of those that were in none."""
+    """Returns the vertices that had the operators of a vertex, and the names of operators that were in none."""
     found = {}
     new = []
     for operator in vertex.operators:
@@ -256,10 +268,12 @@ def _before(earlier: PreviousJob, vertex: JobVertex) -> tuple[list[VertexOutline
 
 def _finished_of(earlier: PreviousJob, vertex: JobVertex) -> frozenset[int]:
     before, _ = _before(earlier, vertex)
-    ended = [earlier.finished(each) for each in before]
+    ended = [earlier.finished(vertex_before) for vertex_before in before]
     if not any(ended):
         return frozenset()
-    if all(len(those) == each.parallelism for those, each in zip(ended, before, strict=True)):
+    if all(
+        len(those) == vertex_before.parallelism for those, vertex_before in zip(ended, before, strict=True)
+    ):
         return frozenset(range(vertex.parallelism))
     return frozenset.intersection(*ended)
 

@@ -20,7 +20,7 @@ class DeltaWriter:
     """The chain of one operator of one attempt. For one thread at a time."""
 
     def __init__(self, storage: Storage, directory: str, name: str, key: str) -> None:
-        """Writes nothing yet. `name` is how the files' names begin: they end so that no two are alike."""
+        """Writes nothing yet. File names begin with `name` and end with a part that makes them unique."""
         self._storage = storage
         self._path: Final = posixpath.join(directory, f"{name}-{uuid.uuid4().hex[:12]}")
         self._key = key
@@ -31,9 +31,8 @@ class DeltaWriter:
         """Bytes of all messages so far."""
 
     def append(self, messages: Iterable[bytes]) -> None:
-        """Adds messages, which are written by the next `cut` at the latest. Raises StorageError; then start another
-        chain."""
-        new = [bytes(each) for each in messages]
+        """Adds messages; the next `cut` writes them at the latest. After a StorageError, start another chain."""
+        new = [bytes(message) for message in messages]
         if not new:
             return
         self.length += sum(map(len, new))
@@ -45,7 +44,8 @@ class DeltaWriter:
         self._growing.append(new)
 
     def cut(self) -> tuple[StateFile, ...]:
-        """The files of all that was added so far, in storage now; none where that is nothing. Raises StorageError."""
+        """Returns the files of all messages so far, which are in storage now; empty if there are none. Raises
+        StorageError."""
         if self._growing is not None:
             return (self._growing.cut(),)
         if self._waiting:
@@ -56,6 +56,6 @@ class DeltaWriter:
         return tuple(self._files)
 
     def close(self) -> None:
-        """What was not cut may be lost. Raises StorageError."""
+        """Closes the chain. Messages since the last cut may be lost. Raises StorageError."""
         if self._growing is not None:
             self._growing.close()

@@ -1,10 +1,10 @@
-"""Deleting checkpoints: what one holds alone goes, what another refers to stays.
+"""Deletes checkpoints: the files that only one checkpoint uses are deleted, files that another one refers to stay.
 
-Files that several checkpoints may refer to lie in the job's shared directory. One of them is deleted only if it is
-known of every checkpoint that stays that it does not refer to it: where the metadata of one can't be read, all shared
-files stay. With a checkpoint go files that none refers to, and none ever will (orphaned_state_files.py). A savepoint
-may lie where people have put other things, and takes only its own files with it. Deleting twice does no more than
-deleting once, so that whoever was interrupted begins again.
+Files that several checkpoints may refer to are in the job's shared directory. Such a file is deleted only if every
+remaining checkpoint is known not to refer to it: if the metadata of one cannot be read, all shared files stay. The
+deletion of a checkpoint also deletes the files that no checkpoint will ever refer to (orphaned_state_files.py). A
+savepoint may be in a directory with other files of the user; only its own files are deleted. Deletion is idempotent, so
+an interrupted deletion is repeated.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .metadata import CheckpointMetadata, files_of, read_metadata
 from .orphaned_state_files import orphaned_files
 
 Read = Callable[[str], CheckpointMetadata]
-"""`read_metadata`, or something that remembers what it gave."""
+"""`read_metadata`, or a cached version of it."""
 
 
 def discard(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> None:
     """Deletes a checkpoint's directory, and the shared files that only it refers to. Raises StorageError.
 
-    `retained`: the directories of checkpoints that may share files with it and stay; others that are in storage keep
-    theirs too, until they are discarded.
+    `retained`: the directories of checkpoints that may share files with it and stay. Other checkpoints in storage keep
+    their files too, until they are discarded.
     """
     delete(uri, exclusive_files(uri, retained, read=read))
 
 
 def exclusive_files(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> set[str]:
-    """The shared files that only this checkpoint refers to, or none, now and later; as far as that is known.
+    """Returns the shared files that only this checkpoint refers to now and later; empty if that is unknown.
 
     They are relative to the job's directory. Raises StorageError.
     """
@@ -41,7 +41,7 @@ def exclusive_files(uri: str, retained: Iterable[str] = (), *, read: Read = read
         return set()
     storage = Storage.open(base_of(uri))
     own = _shared_by(uri, storage, read)
-    wanted = _kept(retained, storage, read)
+    wanted = _retained_files(retained, storage, read)
     if wanted is None:
         return set()
     named = [posixpath.basename(path) for path in wanted]
@@ -56,56 +56,56 @@ def exclusive_files(uri: str, retained: Iterable[str] = (), *, read: Read = read
 
 
 def delete(uri: str, files: Iterable[str], before_each: Callable[[], None] = lambda: None) -> None:
-    """Deletes a checkpoint's directory and files that it shares with no other. Raises StorageError, and what
-    `before_each` raises, which may end it at any file."""
+    """Deletes a checkpoint's directory and the files that it shares with no other. Calls `before_each` before each
+    file; an error that it raises ends the deletion. Raises StorageError."""
     storage = Storage.open(base_of(canonical(uri)))
     for path in sorted(files):
         before_each()
         storage.delete(path)
     before_each()
-    # Its metadata goes last: as long as it is there, what is left can be found.
+    # The metadata is deleted last: as long as it exists, the remaining files can be found.
     storage.delete_tree(canonical(uri))
 
 
 def discard_incomplete(uri: str) -> None:
-    """Deletes the directory of a checkpoint that was not completed; again does no more. Raises StorageError.
+    """Deletes the directory of a checkpoint that was not completed; does nothing if it is gone. Raises StorageError.
 
-    What its tasks have put into the shared directory stays: they go on from there.
+    Files that its tasks have written to the shared directory stay: later checkpoints refer to them.
     """
     Storage.open(uri).delete_tree("")
 
 
 def remove_all(job_directory: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> None:
-    """Deletes all that a job's checkpoints have left, but for those that are retained and what they refer to.
+    """Deletes all files of a job's checkpoints, except retained checkpoints and the files that they refer to.
 
     Raises StorageError.
     """
     storage = Storage.open(job_directory)
-    staying = {canonical(each) for each in retained}
-    staying = {each for each in staying if storage.exists(metadata_path(each))}
-    if not any(posixpath.dirname(each) == storage.uri for each in staying):
+    staying = {canonical(directory) for directory in retained}
+    staying = {directory for directory in staying if storage.exists(metadata_path(directory))}
+    if not any(posixpath.dirname(directory) == storage.uri for directory in staying):
         storage.delete_tree("")
         return
     for name in storage.directories():
         if storage.absolute(name) not in staying and name != SHARED:
             storage.delete_tree(name)
-    wanted = _kept(staying, storage, read)
+    wanted = _retained_files(staying, storage, read)
     if wanted is not None:
         for path in {posixpath.join(SHARED, name) for name in storage.sizes(SHARED)} - wanted:
             storage.delete(path)
 
 
 def dispose(savepoint: CheckpointMetadata) -> list[str]:
-    """Deletes the files that a savepoint names and that lie in its directory, then its `_metadata`, and then the
-    directory, if nothing else is in it. Raises StorageError.
+    """Deletes the files that a savepoint names in its directory, then its `_metadata`, then the directory if it is
+    empty. Raises StorageError.
 
-    What else there is: names of files, and of directories with a slash behind.
+    Returns the names of the files that remain, and of directories with a trailing slash.
     """
     storage = Storage.open(savepoint.checkpoint.uri)
     own = sorted(path for path in _paths(savepoint, storage) if storage.absolute(path) != path)
     for path in own:
         storage.delete(path)
-    # As long as its metadata is there, what is left can be found.
+    # As long as its metadata exists, the remaining files can be found.
     storage.delete(METADATA)
     for directory in sorted({parent for path in own for parent in _parents(path)}, key=len, reverse=True):
         storage.delete_if_empty(directory)
@@ -114,19 +114,19 @@ def dispose(savepoint: CheckpointMetadata) -> list[str]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """The directories that a relative path goes through, but for its base."""
+    """Yields the directories of a relative path, without its base."""
     while path := posixpath.dirname(path):
         yield path
 
 
-def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | None:
-    """The files that these checkpoints refer to, relative to the job's directory; None where that is not known."""
+def _retained_files(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | None:
+    """Returns the files that these checkpoints refer to, relative to the job's directory; None if that is unknown."""
     found: set[str] = set()
     for uri in retained:
         try:
             found |= _paths(read(uri), storage)
         except (NoCheckpoint, CorruptFile):
-            # One that has no metadata is being written, or torn.
+            # A checkpoint without metadata is being written, or incomplete.
             return None
     return found
 
@@ -139,6 +139,6 @@ def _shared_by(uri: str, storage: Storage, read: Read) -> set[str]:
 
 
 def _paths(metadata: CheckpointMetadata, storage: Storage) -> set[str]:
-    """Of its files, relative to the job's directory."""
+    """Returns the paths of its files, relative to the job's directory."""
     own = Storage.open(base_of(metadata.checkpoint.uri))
     return {storage.relative(canonical(own.absolute(file.path))) for file in files_of(metadata)}

@@ -1,4 +1,4 @@
-"""Where checkpoints lie: one directory for each job, as Flink has it, and one for each savepoint.
+"""The directories of checkpoints: one for each job, as in Flink, and one for each savepoint.
 
     <state.checkpoints.dir>/<job id>/chk-N        what only checkpoint N holds, and its _metadata
     <state.checkpoints.dir>/<job id>/shared       state that several checkpoints refer to
@@ -22,44 +22,46 @@ _CHECKPOINT: Final = re.compile(r"chk-([1-9][0-9]*)")
 
 
 def job_directory(checkpoints: str, job_id: str) -> str:
-    """A job's directory in the configured one (a path or URI)."""
+    """Returns a job's directory in the configured one (a path or URI)."""
     return posixpath.join(checkpoints, job_id)
 
 
 def checkpoint_directory(job: str, checkpoint_id: int) -> str:
-    """chk-N in a job's directory."""
+    """Returns chk-N in a job's directory."""
     return posixpath.join(job, f"chk-{checkpoint_id}")
 
 
 def shared_directory(job: str) -> str:
-    """For state that several checkpoints refer to."""
+    """Returns the directory of state that several checkpoints refer to."""
     return posixpath.join(job, SHARED)
 
 
 def taskowned_directory(job: str) -> str:
-    """For files that tasks delete themselves."""
+    """Returns the directory of files that tasks delete themselves."""
     return posixpath.join(job, TASKOWNED)
 
 
 def savepoint_directory(savepoints: str, job_id: str, own: str) -> str:
-    """The directory of a savepoint below the configured or requested one; `own` distinguishes savepoints of a job."""
+    """Returns the directory of a savepoint below the configured or requested one; `own` distinguishes savepoints of
+    a job."""
     return posixpath.join(savepoints, f"savepoint-{job_id[:6]}-{own}")
 
 
 def checkpoint_id_of(directory: str) -> int | None:
-    """N of .../chk-N; None for a savepoint's directory."""
+    """Returns N of .../chk-N; None for a savepoint's directory."""
     found = _CHECKPOINT.fullmatch(posixpath.basename(directory.rstrip("/")))
     return int(found[1]) if found else None
 
 
 def job_directory_of(directory: str) -> str | None:
-    """The job's directory of .../chk-N; None for a savepoint's."""
+    """Returns the job's directory of .../chk-N; None for a savepoint's."""
     directory = directory.rstrip("/")
     return None if checkpoint_id_of(directory) is None else posixpath.dirname(directory)
 
 
 def base_of(directory: str) -> str:
-    """What a checkpoint's files are named relative to: the job's directory for .../chk-N, else the savepoint's."""
+    """Returns the directory that a checkpoint's file names are relative to: the job's for .../chk-N, else the
+    savepoint's."""
     return job_directory_of(directory) or directory.rstrip("/")
 
 

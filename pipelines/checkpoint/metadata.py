@@ -1,10 +1,11 @@
-"""`_metadata`: what a checkpoint's directory holds, so that it can be found whole, inspected, and restored into a job.
+"""The `_metadata` file of a checkpoint's directory: with it, the checkpoint can be found, inspected, and restored
+into a job.
 
-It is written last, so a directory without it is no checkpoint. It names files with their lengths and checksums: whoever
-restores knows at once that one is missing or torn.
+It is written last, so a directory without it is no checkpoint. It names files with their lengths and checksums, so a
+restore detects a missing or truncated file at once.
 
-The file is a head (magic, version, length and checksum of what follows) and a CheckpointMetadata in MessagePack. A
-field that is added with a default does not need a new version.
+The file has a head (magic, version, length and checksum of the rest) and a CheckpointMetadata in MessagePack. A new
+field with a default does not need a new version.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .state_files import check
 VERSION: Final = 1
 _MAGIC: Final = b"tailrace"
 _READ_AT_ONCE: Final = 8
-"""Files; most of the time of remote ones is spent waiting."""
+"""Number of files; most of the time of remote ones is spent waiting."""
 _HEAD: Final = struct.Struct("<8sHQI")
 
 
@@ -68,7 +69,7 @@ class EdgeOutline(msgspec.Struct, frozen=True):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """One subtask's part: `finished` where it had ended, and has no state but for what it had counted."""
+    """The snapshot of one subtask. A `finished` subtask has no state except its accumulators."""
 
     vertex_id: str
     subtask_index: int
@@ -78,7 +79,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """All of it. `triggered`: microseconds since the epoch."""
+    """The content of the file. `triggered`: microseconds since the epoch."""
 
     job_id: str
     job_name: str
@@ -94,7 +95,7 @@ _decode = msgspec.msgpack.Decoder(CheckpointMetadata).decode
 
 
 def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
-    """What a checkpoint says of its job's graph."""
+    """Returns the outlines of a job's vertices."""
     return tuple(
         VertexOutline(
             vertex.vertex_id,
@@ -102,7 +103,8 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
             vertex.parallelism,
             vertex.max_parallelism,
             tuple(
-                OperatorOutline(each.operator_id, each.kind, each.name, each.uid) for each in vertex.operators
+                OperatorOutline(operator.operator_id, operator.kind, operator.name, operator.uid)
+                for operator in vertex.operators
             ),
         )
         for vertex in graph.vertices
@@ -110,7 +112,7 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
 
 
 def edges_of(graph: JobGraph) -> tuple[EdgeOutline, ...]:
-    """The same of its edges."""
+    """Returns the outlines of a job's edges."""
     return tuple(
         EdgeOutline(
             edge.source_vertex_id,
@@ -124,10 +126,8 @@ def edges_of(graph: JobGraph) -> tuple[EdgeOutline, ...]:
 
 
 def write_metadata(metadata: CheckpointMetadata) -> int:
-    """Makes the checkpoint's directory one: writes its `_metadata`, whole or not at all. Raises StorageError.
-
-    How many bytes it has.
-    """
+    """Writes the `_metadata` of the checkpoint's directory atomically. Returns its size in bytes. Raises
+    StorageError."""
     body = _encode(metadata)
     data = _HEAD.pack(_MAGIC, VERSION, len(body), _checksum(VERSION, body)) + body
     directory = metadata.checkpoint.uri
@@ -136,7 +136,7 @@ def write_metadata(metadata: CheckpointMetadata) -> int:
 
 
 def directory_of(path: str) -> str:
-    """The directory of a checkpoint that is named by its directory or its `_metadata`."""
+    """Returns the directory of a checkpoint from its directory or its `_metadata`."""
     named = path.rstrip("/")
     return posixpath.dirname(named) if posixpath.basename(named) == METADATA else path
 
@@ -153,17 +153,17 @@ def read_metadata(directory: str) -> CheckpointMetadata:
         data = storage.read(METADATA)
     except MissingFile:
         there = storage.exists("")
-        what = f"has no {METADATA}" if there else "is not there"
+        what = f"has no {METADATA}" if there else "does not exist"
         inside = [name for name in storage.directories() if storage.exists(metadata_path(name))]
-        hint = f"; there are {', '.join(inside[-3:])} in it: name one" if inside else ""
-        raise NoCheckpoint(f"{storage.uri} is no checkpoint or savepoint: it {what}{hint}") from None
+        hint = f"; it contains {', '.join(inside[-3:])}: name one" if inside else ""
+        raise NoCheckpoint(f"{storage.uri} is not a checkpoint or savepoint: it {what}{hint}") from None
     metadata = _parse(path, data)
     checkpoint = msgspec.structs.replace(metadata.checkpoint, uri=storage.uri)
     return msgspec.structs.replace(metadata, checkpoint=checkpoint)
 
 
 def files_of(metadata: CheckpointMetadata) -> Iterator[StateFile]:
-    """Every stretch of a file that a checkpoint refers to."""
+    """Yields every range of a file that a checkpoint refers to."""
     for subtask in metadata.subtasks:
         for state in subtask.state.operators.values():
             yield from state.files
@@ -172,9 +172,9 @@ def files_of(metadata: CheckpointMetadata) -> Iterator[StateFile]:
 
 
 def verify(metadata: CheckpointMetadata, *, checksums: bool = False) -> list[str]:
-    """What is wrong with a checkpoint's files, a line each; empty where all are there and long enough.
+    """Returns what is wrong with a checkpoint's files, a line each; empty if all are there and long enough.
 
-    `checksums`: reads them all, too. Raises StorageError where storage does not say.
+    `checksums`: also reads them all. Raises StorageError if storage does not answer.
     """
     storage = Storage.open(base_of(metadata.checkpoint.uri))
     needed: dict[str, int] = {}
@@ -188,11 +188,9 @@ def verify(metadata: CheckpointMetadata, *, checksums: bool = False) -> list[str
     for path, length in needed.items():
         size = there[posixpath.dirname(path)].get(posixpath.basename(path))
         if size is None:
-            faults.append(f"{storage.absolute(path)} is not there")
+            faults.append(f"{storage.absolute(path)} does not exist")
         elif size < length:
-            faults.append(
-                f"{storage.absolute(path)} is torn: {length} bytes were written and {size} are there"
-            )
+            faults.append(f"{storage.absolute(path)} is truncated: it has {size} of {length} bytes")
         else:
             sound.add(path)
     if checksums:
@@ -222,7 +220,7 @@ def _parse(path: str, data: bytes) -> CheckpointMetadata:
     if not _MAGIC.startswith(data[: len(_MAGIC)]):
         raise NoCheckpoint(f"{path} was not written by tailrace: it begins {data[:8].hex()}")
     if len(data) < _HEAD.size:
-        raise CorruptFile(f"{path} is torn: it has {len(data)} bytes")
+        raise CorruptFile(f"{path} is truncated: it has {len(data)} bytes")
     _, version, length, crc = _HEAD.unpack_from(data)
     if version > VERSION:
         raise NoCheckpoint(
@@ -230,12 +228,10 @@ def _parse(path: str, data: bytes) -> CheckpointMetadata:
         )
     body = data[_HEAD.size :]
     if len(body) != length:
-        raise CorruptFile(
-            f"{path} is torn: {length} bytes were written behind its head and {len(body)} are there"
-        )
+        raise CorruptFile(f"{path} is truncated: {length} bytes should follow its head, but {len(body)} do")
     if _checksum(version, body) != crc:
-        raise CorruptFile(f"{path} holds other bytes than were written: its checksum differs")
+        raise CorruptFile(f"{path} is corrupt: its checksum differs")
     try:
         return _decode(body)
     except msgspec.MsgspecError as error:
-        raise NoCheckpoint(f"{path} can't be understood: {error}") from error
+        raise NoCheckpoint(f"{path} is invalid: {error}") from error

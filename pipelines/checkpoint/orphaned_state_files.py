@@ -1,15 +1,15 @@
-"""Files of state that no checkpoint will ever name again.
+"""Files of state that no checkpoint will ever refer to again.
 
-A task puts files into the job's shared directory before a checkpoint that names them is complete, and an attempt that
-is lost, or a checkpoint that is aborted, leaves some that none names. The names of files say who wrote them:
+A task puts files into the job's shared directory before a checkpoint that refers to them is complete. A lost attempt or
+an aborted checkpoint leaves files that none refers to. The name of a file says who wrote it:
 
     <vertex id>-<subtask>-<attempt>-<incarnation>-<number>.full
     <vertex id>-<subtask>-<attempt>-<incarnation>-<anything else>
 
-Of a subtask, an attempt writes only when those before it are over, and goes on from what a completed checkpoint names.
-Hence, where a completed one names a file of a later attempt, no other will name what earlier attempts have written,
-unless it does already; and where it names a full file, none will name an earlier one of the same writer. That needs no
-clock, and holds for checkpoints that are under way, too. Whatever is called otherwise is left alone.
+An attempt of a subtask writes only when the attempts before it have ended, and continues from the files of a completed
+checkpoint. So if a completed checkpoint refers to a file of a later attempt, no new checkpoint will refer to files of
+earlier attempts. If it refers to a full file, no new one will refer to an earlier file of the same writer. This needs
+no clock, and also holds for checkpoints that are under way. Files with other names are never deleted.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class _File(NamedTuple):
     attempt: int
     incarnation: str
     number: int
-    """-1: of no full file."""
+    """-1 for files that are not full files."""
 
 
 def orphaned_files(names: Iterable[str], named: Iterable[str]) -> set[str]:
-    """Those of the names (of files in a shared directory) that no checkpoint will name that does not do so already.
+    """Returns the names (of files in a shared directory) that no checkpoint refers to now or later.
 
     `named`: the files of completed checkpoints.
     """
     attempts: dict[str, int] = {}
     fulls: dict[tuple[str, int, str], int] = {}
-    for each in named:
-        if (file := _read(each)) is not None:
+    for name in named:
+        if (file := _read(name)) is not None:
             attempts[file.subtask] = max(attempts.get(file.subtask, -1), file.attempt)
             fulls[file[:3]] = max(fulls.get(file[:3], -1), file.number)
     gone = set()
-    for each in names:
-        if (file := _read(each)) is not None:
+    for name in names:
+        if (file := _read(name)) is not None:
             earlier = 0 <= file.number < fulls.get(file[:3], -1)
             if earlier or file.attempt < attempts.get(file.subtask, -1):
-                gone.add(each)
+                gone.add(name)
     return gone
 
 

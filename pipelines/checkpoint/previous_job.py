@@ -1,4 +1,4 @@
-"""The job of which a checkpoint was taken, by operator id: vertices, and the state of their subtasks."""
+"""The job of a checkpoint, by operator id: its vertices, and the state of their subtasks."""
 
 from __future__ import annotations
 
@@ -11,56 +11,60 @@ from ...schemas.types import InFlightState, OperatorState
 from .metadata import CheckpointMetadata, EdgeOutline, OperatorOutline, SubtaskSnapshot, VertexOutline
 
 ACCUMULATORS: Final = "accumulators"
-"""Under which key, in the place of an operator id, a subtask's accumulators are."""
+"""The key of a subtask's accumulators, in place of an operator id."""
 
 
 class PreviousJob:
-    """A checkpoint's metadata, made easy to look things up in."""
+    """A checkpoint's metadata with indexes."""
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
         self.metadata: Final = metadata
-        self.vertices: Final = {each.vertex_id: each for each in metadata.vertices}
+        self.vertices: Final = {vertex.vertex_id: vertex for vertex in metadata.vertices}
         self.vertex_of: Final = {
             operator.operator_id: vertex for vertex in metadata.vertices for operator in vertex.operators
         }
-        """Operator id -> the vertex it was in."""
+        """Operator id -> its vertex."""
 
     @cached_property
     def operators(self) -> Mapping[str, OperatorOutline]:
-        """By id."""
-        return {each.operator_id: each for vertex in self.metadata.vertices for each in vertex.operators}
+        """The operators by id."""
+        return {
+            operator.operator_id: operator
+            for vertex in self.metadata.vertices
+            for operator in vertex.operators
+        }
 
     @cached_property
     def subtasks(self) -> Mapping[str, Sequence[SubtaskSnapshot]]:
         """Vertex id -> its subtasks by index."""
         found: dict[str, list[SubtaskSnapshot]] = defaultdict(list)
-        for subtask in sorted(self.metadata.subtasks, key=lambda each: each.subtask_index):
+        for subtask in sorted(self.metadata.subtasks, key=lambda snapshot: snapshot.subtask_index):
             found[subtask.vertex_id].append(subtask)
         return found
 
     def finished(self, vertex: VertexOutline) -> frozenset[int]:
-        """The indices of its subtasks that had ended."""
+        """Returns the indexes of its subtasks that had ended."""
         return frozenset(
-            each.subtask_index for each in self.subtasks.get(vertex.vertex_id, ()) if each.finished
+            subtask.subtask_index for subtask in self.subtasks.get(vertex.vertex_id, ()) if subtask.finished
         )
 
     def states(self, vertex: VertexOutline, key: str) -> Iterator[tuple[int, OperatorState]]:
-        """Index and state of each subtask that kept any under the key."""
+        """Yields index and state of each subtask that has state under the key."""
         for subtask in self.subtasks.get(vertex.vertex_id, ()):
             state = subtask.state.operators.get(key)
             if state is not None and holds_any(state):
                 yield subtask.subtask_index, state
 
     def in_flight(self, vertex: VertexOutline) -> Iterator[InFlightState]:
-        """What was in flight to its subtasks."""
+        """Yields what was in flight to its subtasks."""
         for subtask in self.subtasks.get(vertex.vertex_id, ()):
             yield from (channel for channel in subtask.state.in_flight if channel.files)
 
     def edges_into(self, vertex_id: str) -> list[EdgeOutline]:
-        """In the order of the vertex's inputs."""
+        """Returns the edges in the order of the vertex's inputs."""
         return [edge for edge in self.metadata.edges if edge.target_vertex_id == vertex_id]
 
 
 def holds_any(state: OperatorState) -> bool:
-    """Whether it is more than nothing."""
+    """Whether the state is not empty."""
     return bool(state.files) or state.inline is not None

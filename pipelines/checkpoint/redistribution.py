@@ -1,19 +1,19 @@
-"""Who takes what of a checkpoint, at any parallelism: each piece of state goes to exactly one subtask.
+"""Assigns the state of a checkpoint to subtasks, at any parallelism: each piece of state goes to exactly one subtask.
 
 | state | goes to |
 |---|---|
 | by key group | the subtask that owns the key group now |
-| broadcast, beside state by key | the subtask, of the first old one that it takes key groups of |
-| broadcast, alone | subtask j, the copy of subtask j % m of m |
+| broadcast, beside state by key | the copy of the first old subtask whose key groups the subtask takes |
+| broadcast, alone | subtask j takes the copy of old subtask j % m of m |
 | of a source | each subtask sees that of all, and takes the splits or partitions that it reads now |
-| of a file sink | subtask i % n of n, for what subtask i had not published |
+| of a file sink | subtask i % n of n takes the unpublished files of old subtask i |
 | accumulators | subtask 0 |
 | in flight, by key | the subtask that owns each record's key group now |
-| in flight, broadcast or by a partitioner of the user's | nobody: refused at another parallelism (`fitting.ALIGNED`) |
+| in flight, broadcast or by a partitioner of the user's | nobody: refused at another parallelism (`ALIGNED`) |
 | in flight, otherwise | subtask i % n of n, what was in flight in partition i |
 
-Where the parallelism is what it was, each subtask has its own back. Accumulators go with the first operator of their
-vertex that is still there; where none is, nobody counts on.
+At the same parallelism, each subtask takes its own state. Accumulators go with the first operator of their vertex that
+still exists; if none exists, they are dropped.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ from .previous_job import ACCUMULATORS, PreviousJob
 
 
 class StateAssignment(msgspec.Struct, frozen=True):
-    """State of one operator in one subtask of the checkpoint, as far as a new subtask has to read it."""
+    """The state of one operator in one subtask of the checkpoint that a new subtask has to read."""
 
     subtask_index: int
     parallelism: int
     max_parallelism: int
-    """These three: of the subtask that wrote it."""
+    """These three belong to the subtask that wrote the state."""
     state: OperatorState
-    """Only files that may hold something to be taken, oldest first."""
+    """The files that may contain state to take, oldest first."""
     first_key_group: int = -1
     last_key_group: int = -1
-    """For keyed state: what is in the files of other key groups is not taken; -1: all of it is."""
+    """For keyed state: the files may contain other key groups, which are not taken; -1: everything is taken."""
 
 
 class InFlightFilter(StrEnum):
-    """Which of the records that were in flight on a channel a subtask takes."""
+    """The records in flight on a channel that a subtask takes."""
 
     ALL = "ALL"
     KEY_GROUP = "KEY_GROUP"
-    """Those whose key group it owns."""
+    """The records whose key group the subtask owns."""
 
 
 class InFlightChannel(msgspec.Struct, frozen=True):
-    """What was in flight in one partition of an input, for a new subtask to process before anything else."""
+    """The records in flight in one partition of an input, which a new subtask processes first."""
 
     input: int
     partition: int
-    """As it was when the checkpoint was taken."""
+    """The partition in the checkpoint."""
     files: tuple[StateFile, ...]
     filter: InFlightFilter
 
 
 class RestoredSubtask(msgspec.Struct, frozen=True):
-    """All that a subtask begins with."""
+    """The state that a subtask restores."""
 
     operators: Mapping[str, tuple[StateAssignment, ...]]
-    """Operator id, or `accumulators` -> by subtask that wrote it; operators without state are not there."""
+    """Operator id, or `accumulators` -> the state by subtask that wrote it; operators without state are absent."""
     in_flight: tuple[InFlightChannel, ...]
     """By input, then partition."""
     finished: bool
@@ -78,9 +78,9 @@ class RestoredSubtask(msgspec.Struct, frozen=True):
 def redistribute_state(
     metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subtask_index: int
 ) -> RestoredSubtask:
-    """What a subtask takes of a checkpoint that fits the job (`fitting.misfits`).
+    """Returns what a subtask takes from a checkpoint that fits the job (`compatibility.incompatibilities`).
 
-    Raises ValueError where the job has no such vertex.
+    Raises ValueError if the job has no such vertex.
     """
     earlier = PreviousJob(metadata)
     vertex = vertex_of(graph, vertex_id)
@@ -147,9 +147,11 @@ def _may_hold(file: StateFile, first: int, last: int) -> bool:
 def _accumulators(
     earlier: PreviousJob, graph: JobGraph, vertex: JobVertex, subtask: int
 ) -> Iterator[StateAssignment]:
-    now = {operator.operator_id: each.vertex_id for each in graph.vertices for operator in each.operators}
+    now = {
+        operator.operator_id: vertex.vertex_id for vertex in graph.vertices for operator in vertex.operators
+    }
     for before in earlier.metadata.vertices:
-        heirs = (now[each.operator_id] for each in before.operators if each.operator_id in now)
+        heirs = (now[operator.operator_id] for operator in before.operators if operator.operator_id in now)
         if next(heirs, None) != vertex.vertex_id:
             continue
         same = before.parallelism == vertex.parallelism
@@ -166,8 +168,8 @@ def _channels(
     if before is None:
         return
     edges = edges_into(graph, vertex.vertex_id)
-    channels = [each for each in earlier.in_flight(before) if each.operator_id == head]
-    for channel in sorted(channels, key=lambda each: (each.input, each.partition)):
+    channels = [channel for channel in earlier.in_flight(before) if channel.operator_id == head]
+    for channel in sorted(channels, key=lambda state: (state.input, state.partition)):
         chosen = _filter(before, vertex, edges[channel.input].partitioner, channel, subtask)
         if chosen is not None:
             yield InFlightChannel(channel.input, channel.partition, channel.files, chosen)
@@ -176,7 +178,7 @@ def _channels(
 def _filter(
     before: VertexOutline, vertex: JobVertex, partitioner: Partitioner, channel: InFlightState, subtask: int
 ) -> InFlightFilter | None:
-    """How much of a channel the subtask takes; None: nothing."""
+    """Returns the part of a channel that the subtask takes; None: nothing."""
     partition = channel.partition
     if before.parallelism == vertex.parallelism:
         return InFlightFilter.ALL if partition == subtask else None

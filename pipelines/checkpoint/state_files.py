@@ -1,11 +1,13 @@
-"""Files of state: messages of one owner, in order, in a stretch of a file that a StateFile names with its checksum.
+"""Files of state: the messages of one owner, in order, in a range of a file. A StateFile names the range and its
+checksum.
 
-A stretch is a section: a head that says whose messages follow, and of which key groups, then each message behind its
-length. A section ends where its stretch does. Hence a growing file is one section, of which each cut hands out a longer
-prefix; and a file that is written at once holds many sections, one for each owner and range of key groups, so that a
-reader takes only what is its own.
+The range is a section: a head with the owner and the key groups, then each message after its length. A section ends
+with its range. So a growing file is one section, and each checkpoint refers to a longer prefix of it. A file that is
+written at once holds many sections, one for each owner and range of key groups, so that a reader takes only its own
+part.
 
-What a reader gives is checked first: a stretch that is too short or holds other bytes gives nothing.
+A reader checks the range before it returns anything: it returns nothing of a range that is too short or has other
+bytes.
 """
 
 from __future__ import annotations
@@ -27,25 +29,26 @@ _LENGTH: Final = struct.Struct("<I")
 _SENDER: Final = struct.Struct("<I")
 _NO_SENDER: Final = 0xFFFFFFFF
 _CHUNK: Final = 8 << 20
-"""Bytes that are read at once; a stretch that is longer is read twice, first to be checked."""
+"""The number of bytes in one read. A longer range is read twice, first to be checked."""
 ANY: Final = -1
-"""For the first and last key group: messages of any, or of none."""
+"""As first and last key group: messages of any key group, or of none."""
 
 
 class Section(msgspec.Struct, frozen=True):
     """The head of a section."""
 
     key: str
-    """Whose messages these are: an operator id, `accumulators`, or what `in_flight_key` gives."""
+    """The owner of these messages: an operator id, `accumulators`, or the result of `in_flight_key`."""
     first_key_group: int = ANY
     last_key_group: int = ANY
 
 
 class Sections:
-    """Writes a file of sections at once: a full snapshot, what was in flight, or one cut where files can't grow.
+    """Writes a file of sections at once: a full snapshot, records in flight, or the changes of a checkpoint if files
+    cannot grow.
 
-    The StateFiles that it gives hold from `close` on. Without a section there is no file: nothing would name it, and
-    nobody would delete it. Use it as a context manager.
+    Its StateFiles are valid after `close`. Without a section there is no file: no checkpoint would name it, and nothing
+    would delete it. Use it as a context manager.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -56,7 +59,7 @@ class Sections:
 
     @property
     def length(self) -> int:
-        """Bytes written."""
+        """The number of bytes written."""
         return 0 if self._file is None else self._file.length
 
     def add(
@@ -100,7 +103,7 @@ class Sections:
 
 
 def _written(file: NewFile, waiting: list[bytes], crc: int) -> int:
-    """Writes what waits; the checksum with it."""
+    """Writes the buffered bytes and updates the checksum."""
     data = b"".join(waiting)
     waiting.clear()
     file.write(data)
@@ -108,7 +111,7 @@ def _written(file: NewFile, waiting: list[bytes], crc: int) -> int:
 
 
 class GrowingFile:
-    """A file of one section that grows from cut to cut; for storage where `can_append`."""
+    """A file of one section that grows from checkpoint to checkpoint, for storage with `can_append`."""
 
     def __init__(self, storage: Storage, path: str, key: str) -> None:
         """Creates the file. Raises StorageError, also if there is one of that name."""
@@ -120,21 +123,21 @@ class GrowingFile:
 
     @property
     def length(self) -> int:
-        """Bytes written; 0 once it is closed."""
+        """The number of bytes written; 0 after it is closed."""
         return 0 if self._file is None else self._file.length
 
     def append(self, messages: Iterable[bytes]) -> None:
-        """Adds messages. Raises StorageError; then the file can't be used any more, though its prefixes hold."""
-        framed = b"".join(part for each in messages for part in (_LENGTH.pack(len(each)), each))
+        """Adds messages. After a StorageError the file cannot be extended; its earlier prefixes stay valid."""
+        framed = b"".join(part for message in messages for part in (_LENGTH.pack(len(message)), message))
         if framed:
             self._write(framed)
 
     def cut(self) -> StateFile:
-        """All that was added so far."""
+        """Returns the range of everything added so far."""
         return StateFile(path=self._path, length=self._open().length, crc=self._crc)
 
     def close(self) -> None:
-        """A second time does nothing. Raises StorageError."""
+        """Closes the file; a second call does nothing. Raises StorageError."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -149,53 +152,53 @@ class GrowingFile:
         try:
             file.write(data)
         except BaseException:
-            # What is at its end now is not known: nothing may follow.
+            # The end of the file is unknown now: nothing may be appended.
             self.close()
             raise
         self._crc = zlib.crc32(data, self._crc)
 
 
 def read_messages(storage: Storage, file: StateFile, key: str | None = None) -> Iterator[bytes]:
-    """The messages of a stretch, in order, once its length and checksum are found right.
+    """Yields the messages of a range, in order, after a check of its length and checksum.
 
-    `key`: whose they have to be. Raises MissingFile, TornFile, StorageError.
+    `key`: the required owner. Raises MissingFile, CorruptFile, StorageError.
     """
     return _FileRange(storage, file).messages(key)
 
 
 def read_section(storage: Storage, file: StateFile) -> Section:
-    """The head of a stretch; its checksum is not looked at. Raises MissingFile, TornFile, StorageError."""
+    """Returns the head of a range without a check of its checksum. Raises MissingFile, CorruptFile, StorageError."""
     return _FileRange(storage, file).section()
 
 
 def check(storage: Storage, file: StateFile) -> None:
-    """Whether a stretch is as it was written. Raises MissingFile, TornFile, StorageError."""
+    """Whether the range is unchanged. Raises MissingFile, CorruptFile, StorageError."""
     _FileRange(storage, file).check()
 
 
 def in_flight_key(operator_id: str, input_index: int, partition: int, behind: str = "") -> str:
-    """Whose section the buffers are that were in flight on an input of an operator, in one partition.
+    """Returns the owner of buffers that were in flight on an input of an operator, in one partition.
 
-    `behind`: the last operator of the stateless prefix, which they have passed; empty where there is none.
+    `behind`: the last operator of the stateless prefix that has processed them; empty if there is none.
     """
     key = f"in flight/{operator_id}/{input_index}/{partition}"
     return f"{key}/{behind}" if behind else key
 
 
 def in_flight_message(sender: int, buffer: bytes) -> bytes:
-    """A buffer in flight and the subtask that sent it, as a message."""
+    """Encodes a buffer in flight and the subtask that sent it as a message."""
     return _SENDER.pack(sender) + buffer
 
 
 def in_flight_type(layout: bytes) -> bytes:
-    """The type of the records in the buffers that follow, as a message."""
+    """Encodes the type of the records in the following buffers as a message."""
     return _SENDER.pack(_NO_SENDER) + layout
 
 
 def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int | None, bytes]]:
-    """(sender, buffer) of each message of a stretch in flight; None and a type of records (`in_flight_type`).
+    """Yields (sender, buffer) of each message of a range in flight, or None and a type of records (`in_flight_type`).
 
-    Raises MissingFile, TornFile, StorageError.
+    Raises MissingFile, CorruptFile, StorageError.
     """
     for message in read_messages(storage, file):
         if len(message) < _SENDER.size:
@@ -205,7 +208,7 @@ def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int | No
 
 
 class _FileRange:
-    """What a StateFile names, read in chunks."""
+    """The range of a StateFile, read in chunks."""
 
     def __init__(self, storage: Storage, file: StateFile) -> None:
         self._storage = storage
@@ -231,7 +234,7 @@ class _FileRange:
             read = self._read
         section, at = self._head(read)
         if key is not None and section.key != key:
-            raise CorruptFile(f"{self._name} holds messages of {section.key!r}, not of {key!r}")
+            raise CorruptFile(f"{self._name} contains messages of {section.key!r}, not of {key!r}")
         rest = b""
         while at < length:
             more = read(at, min(_CHUNK, length - at))
@@ -244,7 +247,7 @@ class _FileRange:
             rest = rest[consumed:]
 
     def _split(self, data: bytes, *, whole: bool) -> Iterator[bytes]:
-        """The messages at the beginning of the data; `whole`: which ends with the last of them."""
+        """Yields the messages at the beginning of the data. `whole`: the data ends with the last message."""
         at, end = 0, len(data)
         while at + _LENGTH.size <= end:
             until = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -256,14 +259,14 @@ class _FileRange:
             raise CorruptFile(f"{self._name} ends in the middle of a message")
 
     def _head(self, read: Callable[[int, int], bytes]) -> tuple[Section, int]:
-        """The head, and where the messages begin."""
+        """Returns the head, and the position of the first message."""
         if self._file.length < _HEAD.size:
             raise CorruptFile(f"{self._name} is too short to hold state")
         head = read(0, _HEAD.size)
         magic, length, first, last = _HEAD.unpack(head)
         begin = _HEAD.size + length
         if magic != _MAGIC or begin > self._file.length:
-            raise CorruptFile(f"{self._name} holds no state: it begins {head[:8].hex()}")
+            raise CorruptFile(f"{self._name} is not a file of state: it begins {head[:8].hex()}")
         key = read(_HEAD.size, length).decode(errors="replace")
         return Section(key, first, last), begin
 
@@ -277,14 +280,14 @@ class _FileRange:
         if len(data) < length:
             whole = self._file.offset + self._file.length
             raise CorruptFile(
-                f"{self._storage.absolute(self._file.path)} is torn:"
-                f" {whole} bytes were written and {offset + len(data)} are there"
+                f"{self._storage.absolute(self._file.path)} is truncated:"
+                f" it has {offset + len(data)} of {whole} bytes"
             )
         return data
 
     def _compare(self, crc: int) -> None:
         if crc != self._file.crc:
-            raise CorruptFile(f"{self._name} holds other bytes than were written: its checksum differs")
+            raise CorruptFile(f"{self._name} is corrupt: its checksum differs")
 
     @property
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""What each card has spent in a day so far, and an alert when it is more than a limit: payments in a Kafka topic.
+"""Payments in a Kafka topic: the sum that each card has spent in a day so far, and an alert if it exceeds a limit.
 
 tailrace run pipelines/examples/alerts.py --input payments --alerts alerts --limit 100
 """

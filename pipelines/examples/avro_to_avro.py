@@ -1,9 +1,9 @@
-"""Readings in degrees Celsius to readings in Fahrenheit: one Kafka topic of Avro records into another.
+"""Converts readings in degrees Celsius to Fahrenheit: one Kafka topic of Avro records into another.
 
     tailrace run pipelines/examples/avro_to_avro.py --input celsius --output fahrenheit
 
-The schemas follow from the classes. With --registry values have Confluent's wire format, and the registry has the
-schemas; without, each begins with its schema's fingerprint (Avro's single-object encoding).
+The schemas are derived from the classes. With --registry values have Confluent's wire format, and the registry has the
+schemas. Without, each value begins with its schema's fingerprint (Avro's single-object encoding).
 """
 
 from argparse import ArgumentParser

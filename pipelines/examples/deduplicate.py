@@ -1,4 +1,4 @@
-"""Events that were sent more than once, once: files of JSON lines with an `id` and a time `at`, in seconds.
+"""Removes duplicates of events: files of JSON lines with an `id` and a time `at`, in seconds.
 
 tailrace run pipelines/examples/deduplicate.py --input events.jsonl --forget-after 60
 """

@@ -1,4 +1,4 @@
-"""Orders with the names of their customers, whichever come first: two Kafka topics of JSON into a third.
+"""Adds the names of customers to orders, in whichever order they arrive: two Kafka topics of JSON into a third.
 
 tailrace run pipelines/examples/enrichment.py --orders orders --customers customers --output named
 """

@@ -1,4 +1,4 @@
-"""The highest reading of each sensor and minute, and the readings that came too late for that: three Kafka topics.
+"""The highest reading of each sensor and minute, and the readings that arrive too late for it: three Kafka topics.
 
     tailrace run pipelines/examples/late_data.py --input readings --highest highest --late late
 

@@ -1,8 +1,8 @@
-"""What was sold of each product on each day: Parquet files of sales into Parquet files with a row a product and day.
+"""The sales of each product on each day: Parquet files of sales into Parquet files with one row per product and day.
 
     tailrace run pipelines/examples/sales_report.py --input sales/ --output report/
 
-Of the sales' columns only those of `Sale` are read. A file of the report appears when it is complete.
+The source reads only the columns of `Sale`. A file of the report appears when it is complete.
 """
 
 from argparse import ArgumentParser
@@ -22,7 +22,7 @@ class Sale:
     product: str
     pieces: int
     price: float
-    at: int  # milliseconds since the epoch; of the first sale, in a report
+    at: int  # milliseconds since the epoch; in a report, of the first sale
 
 
 def together(a: Sale, b: Sale) -> Sale:

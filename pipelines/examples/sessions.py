@@ -1,8 +1,8 @@
-"""Visits to a web site: the requests of a host in its server's log, until there are none for a while.
+"""Visits to a web site: the requests of a host in the server's log, until there are none for a while.
 
     tailrace run pipelines/examples/sessions.py --input access.log --gap-minutes 30
 
-Session windows go by event time: the times that stand in the log.
+Session windows use event time: the times in the log.
 """
 
 from argparse import ArgumentParser

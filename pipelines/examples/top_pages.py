@@ -2,7 +2,8 @@
 
     tailrace run pipelines/examples/top_pages.py --input access.log --top 3 --window-minutes 10
 
-The counts of a window's pages have its last millisecond as their timestamp: so the same window again has them all.
+The counts of a window's pages have the window's last millisecond as their timestamp, so the second window of that size
+contains all of them.
 """
 
 from argparse import ArgumentParser

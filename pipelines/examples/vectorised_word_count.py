@@ -1,9 +1,9 @@
-"""Counts the words of a Kafka topic into another, with Arrow all the way: no Python code sees a single word.
+"""Counts the words of a Kafka topic into another, with Arrow only: no Python code handles a single word.
 
     tailrace run pipelines/examples/vectorised_word_count.py --input lines --output counts
 
-Lines come as record batches, and so do the words; with mini-batches these are counted before they are sent to the
-subtask that keeps the word's count, and of each word only the last count is written, once a commit.
+Lines and words travel as record batches. With mini-batches, words are counted before the shuffle, and each commit
+writes only the last count of each word.
 """
 
 from argparse import ArgumentParser

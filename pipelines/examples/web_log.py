@@ -1,4 +1,4 @@
-"""Lines of a web server's log, in the Common Log Format, as records: for the examples that read one."""
+"""Parses lines of a web server's log, in the Common Log Format, for the examples that read one."""
 
 import re
 from datetime import datetime
@@ -17,7 +17,7 @@ class Hit(NamedTuple):
 
 
 def hits(line: str) -> list[Hit]:
-    """One, or none where the line is not in the format."""
+    """Yields the record of a line; nothing if the line does not have the format."""
     if (found := LINE.match(line)) is None:
         return []
     host, time, path, status, size = found.groups()

@@ -2,7 +2,7 @@
 
     tailrace run pipelines/examples/window_word_count.py --port 9999
 
-`nc -lk 9999` makes a text server. As an entry point: tailrace.pipelines.examples.window_word_count:main.
+`nc -lk 9999` starts a text server. As an entry point: tailrace.pipelines.examples.window_word_count:main.
 """
 
 import sys

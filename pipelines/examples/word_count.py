@@ -1,8 +1,8 @@
-"""Counts the words of text files: each word that is read gives its count so far.
+"""Counts the words of text files: emits the count so far for each word.
 
     tailrace run pipelines/examples/word_count.py --input 'books/*.txt'
 
-With `-D execution.mini-batch=true` only the last count of each word is told, now and then.
+With `-D execution.mini-batch=true` it emits only the last count of each word at each commit.
 """
 
 import re

@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 
 
 class _Around(RichFunction):
-    """Opens and closes what it is around."""
+    """Opens and closes the function that it wraps."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -180,13 +180,13 @@ class Field:
 
 
 def no_key(record: Any) -> int:
-    """The key of all records where a stream has none."""
+    """Returns the key of all records of a stream without keys."""
     del record
     return 0
 
 
 def may_have_state(function: object) -> bool:
-    """Whether a function for two streams could ask for keyed state: not where it is made of plain ones."""
+    """Whether a function for two streams may request keyed state: not if it consists of plain functions."""
     if isinstance(function, (TwoMaps, TwoFlatMaps)):
         return any(callable(getattr(part, "open", None)) for part in function.parts)
     return True

@@ -24,35 +24,35 @@ OUT = TypeVar("OUT")
 
 
 class ReadsBroadcastState(ABC):
-    """Part of the contexts of the first stream."""
+    """The part of a first stream's context that reads broadcast state."""
 
     @abstractmethod
     def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> ReadOnlyBroadcastState[MK, MV]:
-        """A map of the broadcast state. Raises TypeError where `broadcast` was not given its descriptor."""
+        """Returns a map of the broadcast state. Raises TypeError if `broadcast` was called without its descriptor."""
 
 
 class ReadOnlyBroadcastContext(Context, ReadsBroadcastState):
-    """What `process_element` has on a stream without keys."""
+    """The context of `process_element` on a stream without keys."""
 
 
 class KeyedReadOnlyBroadcastContext(KeyedContext[K], ReadsBroadcastState):
-    """What `process_element` has on a keyed stream."""
+    """The context of `process_element` on a keyed stream."""
 
 
 class BroadcastOnTimerContext(OnTimerContext[K], ReadsBroadcastState):
-    """What `on_timer` has."""
+    """The context of `on_timer`."""
 
 
 class BroadcastContext(Context):
-    """What `process_broadcast_element` has. There is no key at hand: no keyed state, and no timers."""
+    """The context of `process_broadcast_element`. There is no current key: no keyed state, and no timers."""
 
     @abstractmethod
     def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> BroadcastState[MK, MV]:
-        """A map of the broadcast state. Raises TypeError where `broadcast` was not given its descriptor."""
+        """Returns a map of the broadcast state. Raises TypeError if `broadcast` was called without its descriptor."""
 
 
 class KeyedBroadcastContext(BroadcastContext, Generic[K]):
-    """What `process_broadcast_element` has beside a keyed stream."""
+    """The context of `process_broadcast_element` if the first stream is keyed."""
 
     @abstractmethod
     def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[K, Any], object]) -> None:
@@ -60,31 +60,31 @@ class KeyedBroadcastContext(BroadcastContext, Generic[K]):
 
 
 class BroadcastProcessFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
-    """For a stream without keys and a broadcast one."""
+    """A function for a stream without keys and a broadcast stream."""
 
     @abstractmethod
     def process_element(self, value: IN1, context: ReadOnlyBroadcastContext) -> Iterable[OUT] | None:
-        """For a record of the first stream: the records that follow; None for none."""
+        """Processes a record of the first stream. Returns records to emit, or None."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, context: BroadcastContext) -> Iterable[OUT] | None:
-        """For a record of the broadcast stream, in every subtask: the records that follow; None for none."""
+        """Processes a record of the broadcast stream, in every subtask. Returns records to emit, or None."""
 
 
 class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, IN1, IN2, OUT]):
-    """For a keyed stream and a broadcast one; with state and timers of each key of the first."""
+    """A function for a keyed stream and a broadcast stream, with state and timers of each key of the first."""
 
     @abstractmethod
     def process_element(self, value: IN1, context: KeyedReadOnlyBroadcastContext[K]) -> Iterable[OUT] | None:
-        """For a record of the first stream: the records that follow; None for none."""
+        """Processes a record of the first stream. Returns records to emit, or None."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2, context: KeyedBroadcastContext[K]
     ) -> Iterable[OUT] | None:
-        """For a record of the broadcast stream, in every subtask: the records that follow; None for none."""
+        """Processes a record of the broadcast stream, in every subtask. Returns records to emit, or None."""
 
     def on_timer(self, timestamp: int, context: BroadcastOnTimerContext[K]) -> Iterable[OUT] | None:
-        """The records that follow from a timer that this function has registered."""
+        """Called when a timer of this function fires. Returns records to emit, or None."""
         del timestamp, context
         return None

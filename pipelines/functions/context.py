@@ -1,4 +1,4 @@
-"""What a rich function can ask about its subtask."""
+"""The runtime context of a rich function: its subtask, metrics, accumulators and state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class Counter(ABC):
-    """A number that only a function changes."""
+    """A counter that only a function changes."""
 
     @abstractmethod
     def inc(self, n: float = 1) -> None:
@@ -30,7 +30,7 @@ class Counter(ABC):
     @property
     @abstractmethod
     def value(self) -> float:
-        """What it has come to in this attempt."""
+        """The count in this attempt."""
 
 
 class MetricGroup(ABC):
@@ -38,15 +38,15 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def counter(self, name: str) -> Counter:
-        """The counter of that name; the same one each time."""
+        """Returns the counter of that name; the same object each time."""
 
     @abstractmethod
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number that is read when metrics are reported."""
+        """Registers a number that is read when metrics are reported."""
 
 
 class RuntimeContext(ABC):
-    """Given to `open`. State is that of the current key, and only there on keyed streams."""
+    """The argument of `open`. State is that of the current key, and exists on keyed streams only."""
 
     job_id: str
     job_name: str
@@ -65,22 +65,23 @@ class RuntimeContext(ABC):
 
     @abstractmethod
     def accumulator(self, name: str) -> Counter:
-        """The job's accumulator of that name: sums over all subtasks, and part of the JobExecutionResult.
+        """Returns the job's accumulator of that name: it sums over all subtasks, and is part of the
+        JobExecutionResult.
 
-        What an attempt has counted and not committed is not in it.
+        It does not contain uncommitted counts of failed attempts.
         """
 
     @abstractmethod
     def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
-        """One value for each key. Raises TypeError where the stream has no keys."""
+        """Returns a state with one value for each key. Raises TypeError if the stream has no keys."""
 
     @abstractmethod
     def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """A list for each key. Raises TypeError where the stream has no keys."""
+        """Returns a state with a list for each key. Raises TypeError if the stream has no keys."""
 
     @abstractmethod
     def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
-        """A dictionary for each key. Raises TypeError where the stream has no keys."""
+        """Returns a state with a dictionary for each key. Raises TypeError if the stream has no keys."""
 
     def __reduce__(self) -> Any:
         raise TypeError("a RuntimeContext exists only while its task runs")

@@ -9,15 +9,16 @@ directory: Path | None = None
 
 
 def shipped_file(path: str) -> Path:
-    """A file that was shipped with the job (`add_python_file`, `--py-file`), by the path under which it was.
+    """Returns the local path of a file that was shipped with the job (`add_python_file`, `--py-file`), by its shipped
+    path.
 
     Call it where the job runs: inside functions and their `open`, not while the program describes the job. Raises
     FileNotFoundError.
     """
     if directory is None:
         raise FileNotFoundError(
-            f"{path} is not there: this process imports from no shipped files. Call shipped_file inside a function of "
-            "the job, and ship the file with add_python_file or --py-file"
+            f"{path} does not exist: this process imports from no shipped files. Call shipped_file inside a function "
+            "of the job, and ship the file with add_python_file or --py-file"
         )
     found = directory / path
     if not found.is_relative_to(directory) or ".." in Path(path).parts or not found.exists():

@@ -18,11 +18,11 @@ X = TypeVar("X")
 
 
 class TimerService(ABC):
-    """Timers of the key at hand; all times are milliseconds since the epoch. Two timers of one time are one."""
+    """The timers of the current key. All times are milliseconds since the epoch. Two timers of one time are one."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The watermark (ms): no record with a timestamp <= this is expected."""
+        """The watermark (ms): no more records with a timestamp <= this are expected."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
@@ -38,15 +38,15 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Forgets a timer, if there is one."""
+        """Deletes a timer, if it exists."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forgets a timer, if there is one."""
+        """Deletes a timer, if it exists."""
 
 
 class Context(ABC):
-    """What a process function has beside the record."""
+    """The context of a process function."""
 
     @property
     @abstractmethod
@@ -60,11 +60,11 @@ class Context(ABC):
 
     @abstractmethod
     def output(self, tag: OutputTag[X], value: X) -> None:
-        """A record for a side output, with the timestamp at hand."""
+        """Emits a record on a side output, with the current timestamp."""
 
 
 class KeyedContext(Context, Generic[K]):
-    """As Context, with the key at hand."""
+    """A Context with the current key."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class KeyedContext(Context, Generic[K]):
 
 
 class OnTimerContext(KeyedContext[K]):
-    """What `on_timer` has."""
+    """The context of `on_timer`."""
 
     @property
     @abstractmethod
@@ -82,51 +82,51 @@ class OnTimerContext(KeyedContext[K]):
 
 
 class ProcessFunction(RichFunction, ABC, Generic[IN, OUT]):
-    """Any number of records, and side outputs, for each record."""
+    """Emits any number of records, also on side outputs, for each record."""
 
     @abstractmethod
     def process_element(self, value: IN, context: Context) -> Iterable[OUT] | None:
-        """The records that follow; None for none."""
+        """Returns records to emit, or None."""
 
 
 class KeyedProcessFunction(RichFunction, ABC, Generic[K, IN, OUT]):
-    """As ProcessFunction, with state and timers of each key."""
+    """A ProcessFunction with state and timers of each key."""
 
     @abstractmethod
     def process_element(self, value: IN, context: KeyedContext[K]) -> Iterable[OUT] | None:
-        """The records that follow; None for none."""
+        """Returns records to emit, or None."""
 
     def on_timer(self, timestamp: int, context: OnTimerContext[K]) -> Iterable[OUT] | None:
-        """The records that follow from a timer that this function has registered."""
+        """Called when a timer of this function fires. Returns records to emit, or None."""
         del timestamp, context
         return None
 
 
 class CoProcessFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
-    """As ProcessFunction, for two connected streams."""
+    """A ProcessFunction for two connected streams."""
 
     @abstractmethod
     def process_element1(self, value: IN1, context: Context) -> Iterable[OUT] | None:
-        """For a record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: IN2, context: Context) -> Iterable[OUT] | None:
-        """For a record of the second stream."""
+        """Processes a record of the second stream."""
 
 
 class KeyedCoProcessFunction(RichFunction, ABC, Generic[K, IN1, IN2, OUT]):
-    """As KeyedProcessFunction, for two connected streams that are partitioned by keys of one type."""
+    """A KeyedProcessFunction for two connected streams that are partitioned by keys of one type."""
 
     @abstractmethod
     def process_element1(self, value: IN1, context: KeyedContext[K]) -> Iterable[OUT] | None:
-        """For a record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: IN2, context: KeyedContext[K]) -> Iterable[OUT] | None:
-        """For a record of the second stream."""
+        """Processes a record of the second stream."""
 
     def on_timer(self, timestamp: int, context: OnTimerContext[K]) -> Iterable[OUT] | None:
-        """The records that follow from a timer that this function has registered."""
+        """Called when a timer of this function fires. Returns records to emit, or None."""
         del timestamp, context
         return None
 

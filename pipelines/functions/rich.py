@@ -1,7 +1,7 @@
-"""Functions as classes, with `open` and `close`, called once in each attempt of each subtask (Flink's rich functions).
+"""Functions as classes with `open` and `close`, called once in each attempt of each subtask (Flink's rich functions).
 
-A plain callable does wherever one of these does. An object with `__call__` may have `open(context)` and `close()`
-as well, without deriving from anything here.
+A plain callable works wherever one of these does. An object with `__call__` may have `open(context)` and `close()` as
+well, without deriving from any class here.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ class RichFunction:
     """A function with a runtime context, `open` and `close`."""
 
     def open(self, context: RuntimeContext) -> None:
-        """Before the first record."""
+        """Called before the first record."""
 
     def close(self) -> None:
-        """After the last record, also after a failure."""
+        """Called after the last record, also after a failure."""
 
 
 class MapFunction(RichFunction, ABC, Generic[IN, OUT]):
-    """One record for each."""
+    """Emits one record for each record."""
 
     @abstractmethod
     def map(self, value: IN) -> OUT:
-        """The record that follows from this one."""
+        """Returns the record to emit."""
 
 
 class FlatMapFunction(RichFunction, ABC, Generic[IN, OUT]):
-    """Any number of records for each."""
+    """Emits any number of records for each record."""
 
     @abstractmethod
     def flat_map(self, value: IN) -> Iterable[OUT] | None:
-        """The records that follow from this one; None for none."""
+        """Returns records to emit, or None."""
 
 
 class FilterFunction(RichFunction, ABC, Generic[IN]):
-    """Some of the records."""
+    """Selects records."""
 
     @abstractmethod
     def filter(self, value: IN) -> bool:
@@ -55,59 +55,59 @@ class FilterFunction(RichFunction, ABC, Generic[IN]):
 
 
 class ReduceFunction(RichFunction, ABC, Generic[T]):
-    """Two records folded into one."""
+    """Combines two records into one."""
 
     @abstractmethod
     def reduce(self, a: T, b: T) -> T:
-        """Associative; may change neither of them."""
+        """Returns the combined record. Must be associative, and must not change its arguments."""
 
 
 class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
-    """Records gathered in an accumulator of another type."""
+    """Aggregates records in an accumulator of another type."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """Of no records."""
+        """Returns the accumulator of no records."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
-        """The accumulator with one record more; may be the same object."""
+        """Returns the accumulator with one more record; it may be the same object."""
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """What the records come to."""
+        """Returns the result of the records."""
 
     @abstractmethod
     def merge(self, a: ACC, b: ACC) -> ACC:
-        """Of both: for windows that grow together."""
+        """Returns the accumulator of both, for merged windows."""
 
 
 class CoMapFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
-    """One record for each of two connected streams'."""
+    """Emits one record for each record of two connected streams."""
 
     @abstractmethod
     def map1(self, value: IN1) -> OUT:
-        """For a record of the first stream."""
+        """Returns the record to emit for a record of the first stream."""
 
     @abstractmethod
     def map2(self, value: IN2) -> OUT:
-        """For a record of the second stream."""
+        """Returns the record to emit for a record of the second stream."""
 
 
 class CoFlatMapFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
-    """Any number of records for each of two connected streams'."""
+    """Emits any number of records for each record of two connected streams."""
 
     @abstractmethod
     def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
-        """For a record of the first stream."""
+        """Returns records to emit for a record of the first stream, or None."""
 
     @abstractmethod
     def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
-        """For a record of the second stream."""
+        """Returns records to emit for a record of the second stream, or None."""
 
 
 class SinkFunction(RichFunction, ABC, Generic[IN]):
-    """Takes records out of the job. Called at least once for each: what it does should be idempotent."""
+    """Writes records to an external system. Called at least once for each record, so it should be idempotent."""
 
     @abstractmethod
     def invoke(self, value: IN) -> Any:

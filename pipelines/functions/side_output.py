@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OutputTag(Generic[T]):
-    """Names a side output. `output_type` is that of its records, a Python type or one of `Types`; None: pickled."""
+    """Names a side output. `output_type` is the type of its records, a Python type or one of `Types`; None: pickled."""
 
     name: str
     output_type: Any = None
 
     @property
     def record_type(self) -> RecordType:
-        """How the side output's records are laid out."""
+        """Returns the record type of the side output."""
         return RecordType.of(self.output_type)

@@ -1,7 +1,7 @@
-"""Keyed state as a function sees it: value, list and map, always those of the key at hand (Flink's keyed state).
+"""The keyed state of a function: value, list and map of the current key (Flink's keyed state).
 
-A descriptor names a state and says how it is laid out; ask for the state in `open`, with a name that is unique in
-the operator. What a function has not set is None, empty, or the descriptor's default.
+A descriptor has the name and the type of a state. Request the state in `open`, with a name that is unique in the
+operator. A value that was never set is None, empty, or the descriptor's default.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class StateDescriptor:
 
 @dataclass(frozen=True)
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
-    """One value. `value_type`: a Python type or one of `Types`; pickled where None."""
+    """One value. `value_type`: a Python type or one of `Types`; None: pickled."""
 
     value_type: Any = None
     default: T | None = None
 
     @property
     def record_type(self) -> RecordType:
-        """How the value is laid out."""
+        """Returns the record type of the value."""
         return RecordType.of(self.value_type)
 
 
 @dataclass(frozen=True)
 class ListStateDescriptor(StateDescriptor, Generic[T]):
-    """A list. `element_type`: a Python type or one of `Types`; pickled where None."""
+    """A list. `element_type`: a Python type or one of `Types`; None: pickled."""
 
     element_type: Any = None
 
     @property
     def record_type(self) -> RecordType:
-        """How an element is laid out."""
+        """Returns the record type of an element."""
         return RecordType.of(self.element_type)
 
 
@@ -59,17 +59,17 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
     @property
     def key_record_type(self) -> RecordType:
-        """How a key of the dictionary is laid out."""
+        """Returns the record type of a key of the dictionary."""
         return RecordType.of(self.key_type)
 
     @property
     def value_record_type(self) -> RecordType:
-        """How a value of the dictionary is laid out."""
+        """Returns the record type of a value of the dictionary."""
         return RecordType.of(self.value_type)
 
 
 class ValueState(ABC, Generic[T]):
-    """One value of the key at hand."""
+    """One value of the current key."""
 
     @abstractmethod
     def value(self) -> T | None:
@@ -85,7 +85,7 @@ class ValueState(ABC, Generic[T]):
 
 
 class ListState(ABC, Generic[T]):
-    """A list of the key at hand."""
+    """A list of the current key."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[T]: ...
@@ -108,12 +108,12 @@ class ListState(ABC, Generic[T]):
 
 
 class MapState(MutableMapping[K, V], ABC):
-    """A dictionary of the key at hand. A value that is changed in place has to be set again."""
+    """A dictionary of the current key. Set a value again after changing it in place."""
 
 
 class ReadOnlyBroadcastState(Mapping[K, V], ABC):
-    """A dictionary that all subtasks of an operator keep alike; only to be read."""
+    """A dictionary that is the same in all subtasks of an operator; read-only."""
 
 
 class BroadcastState(MutableMapping[K, V], ABC):
-    """The same dictionary, to be changed. A value that is changed in place has to be set again."""
+    """The same dictionary, writable. Set a value again after changing it in place."""

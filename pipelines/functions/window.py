@@ -1,4 +1,4 @@
-"""Windows, and functions on all that fell into one."""
+"""Windows, and functions on all records of a window."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class TimeWindow:
 
     @property
     def max_timestamp(self) -> int:
-        """The last millisecond inside."""
+        """The last millisecond inside the window."""
         return self.end - 1
 
 
 class WindowContext(Context):
-    """As Context; the timestamp is the window's last millisecond."""
+    """A Context whose timestamp is the window's last millisecond."""
 
     @property
     @abstractmethod
@@ -38,16 +38,16 @@ class WindowContext(Context):
 
 
 class ProcessWindowFunction(RichFunction, ABC, Generic[IN, OUT, K]):
-    """What follows from a window that fires: its records, or the one that they were reduced or aggregated to."""
+    """Emits records for a window that fires, from its records or from the result of `reduce` or `aggregate`."""
 
     @abstractmethod
     def process(self, key: K, context: WindowContext, elements: Iterable[IN]) -> Iterable[OUT]:
-        """The records that follow."""
+        """Returns records to emit."""
 
 
 class ProcessAllWindowFunction(RichFunction, ABC, Generic[IN, OUT]):
-    """As ProcessWindowFunction, for windows over all records of a stream, whatever their key."""
+    """A ProcessWindowFunction for windows over all records of a stream, whatever their key."""
 
     @abstractmethod
     def process(self, context: WindowContext, elements: Iterable[IN]) -> Iterable[OUT]:
-        """The records that follow."""
+        """Returns records to emit."""

@@ -1,11 +1,11 @@
-"""What a job's functions count: the names that accumulators may have, and how counts come together.
+"""Accumulators of a job: the valid names, and how counts are summed.
 
 An accumulator belongs to the state of a subtask: it is committed with the subtask's transactions, and a new attempt
-goes on from what the last one had committed. So whatever an attempt says, it says for its whole subtask, and the last
-one to say anything is right: committed work counts once, also where a process was killed before it could report, and
-what was counted and not committed does not count. A job's accumulators are the sums over its subtasks.
+continues from the last committed value. So an attempt reports for its whole subtask, and the last report is right:
+committed work counts once, also if a process was killed before it could report, and uncommitted counts do not count. A
+job's accumulators are the sums over its subtasks.
 
-What a name or a number may be is checked where functions count; readers of the log take what fits, all alike.
+Names and numbers are checked where functions count. Readers of the log take the valid part, all in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LARGEST = sys.float_info.max
 
 
 def fault(name: object) -> str | None:
-    """Why an accumulator can't have that name."""
+    """Returns why an accumulator cannot have that name, or None."""
     if not isinstance(name, str) or not name.strip():
         return f"the name of an accumulator is {name!r}, not one or more characters"
     if len(name) > MAX_ACCUMULATOR_NAME_LENGTH:
@@ -37,13 +37,14 @@ def fault(name: object) -> str | None:
 
 
 def bounded(counts: Mapping[str, float]) -> dict[str, float]:
-    """The valid part of a report: finite numbers under valid names, the first MOST by name."""
+    """Returns the valid part of a report: finite numbers under valid names, the first MOST by name."""
     possible = sorted(name for name, value in counts.items() if fault(name) is None and math.isfinite(value))
     return {name: counts[name] for name in possible[:MAX_ACCUMULATORS]}
 
 
 def total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sums, by name in order; the first MOST. What is too large for a float is the largest."""
+    """Returns the sums, in the order of names; the first MOST. A sum that is too large for a float becomes the
+    largest float."""
     values: dict[str, list[float]] = {}
     for part in parts:
         for name, value in part.items():
@@ -52,8 +53,8 @@ def total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _sum(values: list[float]) -> float:
-    # Exactly rounded, so that it does not matter in which order subtasks have ended; made small, so that no partial
-    # sum is too large.
+    # Summed with exact rounding, so that the order in which subtasks end does not matter; scaled down, so that no
+    # partial sum overflows.
     bits = len(values).bit_length()
     small = math.fsum(math.ldexp(value, -bits) for value in values)
     try:

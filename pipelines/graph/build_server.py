@@ -1,12 +1,12 @@
-"""A process that has the API imported, and forks a process for each program whose graph is to be built.
+"""A process that has imported the API, and forks a process for each program whose graph is requested.
 
-An interpreter that starts and imports the API takes a sixth of a second of a processor, a fork some milliseconds: a
-queue of programs is built that much faster. A program never shares a process with another: what it changes is gone with
-its fork, and every process that it started ends with it.
+An interpreter that starts and imports the API takes a sixth of a second of CPU time, a fork some milliseconds: a queue
+of programs is built that much faster. Programs never share a process: changes by one are gone with its fork, and every
+process that it has started ends with the fork.
 
-The server (pipelines/api/build_server.py) reads directories from its stdin, a line each. It answers on its stdout with
-the pid of the fork and, when that has ended, with its exit status. In the directory the fork finds REQUEST, a
-BuildRequest as JSON, and leaves RESULT, a BuildResult in MessagePack, and PRINTED, what the program has printed.
+The server (pipelines/api/build_server.py) reads directories from its stdin, one per line. It answers on its stdout with
+the pid of the fork and, after that has ended, with its exit status. The directory contains REQUEST, a BuildRequest as
+JSON. The fork writes RESULT, a BuildResult in MessagePack, and PRINTED, the output of the program.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ...infra.interpreter import module_command
 REQUEST: Final = "request.json"
 RESULT: Final = "result.msgpack"
 PRINTED: Final = "printed"
-# By name: the graph does not know the API.
+# By name: the graph does not import the API.
 _MODULE: Final = f"{__package__.rpartition('.')[0]}.api.build_server"
 
 
 class BuildTimeout(Exception):
-    """The program did not end in time; it is killed."""
+    """The program did not end in time and was killed."""
 
 
 class BuildServerClosed(Exception):
@@ -39,17 +39,19 @@ class BuildServerClosed(Exception):
 
 
 class BuildServer:
-    """Starts at the first `run`. One thread calls `run`, any thread `close`."""
+    """Starts at the first `run`. One thread calls `run`, any thread `cancel` and `close`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._closed = threading.Event()
+        self._program: int | None = None
+        """The pid of the program that runs."""
 
     def run(self, directory: Path, timeout_s: float) -> int:
-        """Runs what a directory asks for; its exit status, negative for a signal.
+        """Runs the request in a directory; returns its exit status, negative for a signal.
 
-        Raises OSError where no process can be started, BuildTimeout, BuildServerClosed.
+        Raises OSError if no process can be started, BuildTimeout, BuildServerClosed.
         """
         deadline = time.monotonic() + timeout_s
         process = self._started()
@@ -61,13 +63,23 @@ class BuildServer:
         except BrokenPipeError:
             self._end()
             raise BuildServerClosed("the process that builds graphs has ended") from None
-        pid = int(self._line(process, deadline))
+        pid = self._program = int(self._line(process, deadline))
         try:
             return int(self._line(process, deadline))
         except BuildTimeout:
             _kill(pid)
             self._line(process, None)
             raise
+        finally:
+            self._program = None
+
+    def cancel(self) -> None:
+        """Kills the program that runs, and all processes that it has started; its `run` raises BuildServerClosed."""
+        program = self._program
+        # Without the server nobody reaps the program, so its pid stays valid.
+        self._end()
+        if program is not None:
+            _kill(program)
 
     def close(self) -> None:
         """Ends the server and the program that it runs."""
@@ -76,7 +88,7 @@ class BuildServer:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._closed.is_set():
-            raise BuildServerClosed("no graphs are built any more")
+            raise BuildServerClosed("the build server is closed")
         process = self._process
         if process is None or process.poll() is not None:
             self._end()
@@ -84,9 +96,9 @@ class BuildServer:
                 module_command(_MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
             if self._closed.is_set():
-                # Meanwhile: `close` may not have seen it.
+                # A concurrent `close` may have missed it.
                 self._end()
-                raise BuildServerClosed("no graphs are built any more")
+                raise BuildServerClosed("the build server is closed")
         return process
 
     def _end(self) -> None:
@@ -117,14 +129,15 @@ class BuildServer:
                         raise BuildServerClosed("the process that builds graphs has ended")
                     self._unread += received
         except (ValueError, OSError):
-            # `close` has taken the pipe away.
-            raise BuildServerClosed("no graphs are built any more") from None
+            # `close` has removed the pipe.
+            raise BuildServerClosed("the build server is closed") from None
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 
 
 def _kill(pid: int) -> None:
-    """The program and all that it started; the server has not waited for it, so that the pid is its own."""
+    """Kills the program and all processes that it has started. The server has not reaped it yet, so the pid is still
+    valid."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError):
             kill(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The operators of a JobVertex are a tree, written down in pre-order: reading it, in one place.
+"""Reads the operators of a JobVertex: a tree in pre-order.
 
-`OperatorConfig.upstream` names the operator of the same vertex whose output an operator takes, and is None for the
-head, which takes what the vertex receives. An operator may feed several others and several edges. A stream's
-record type is said by the operator that sends it, once for its main output and once for each side output.
+`OperatorConfig.upstream` names the operator of the same vertex whose output an operator takes. It is None for the head,
+which takes the input of the vertex. An operator may feed several others and several edges. The sending operator
+declares the record type of a stream, once for its main output and once for each side output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..types import PICKLED, RecordType
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
-    """The vertex of that id. Raises ValueError if it does not exist."""
+    """Returns the vertex with that id. Raises ValueError if it does not exist."""
     for vertex in graph.vertices:
         if vertex.vertex_id == vertex_id:
             return vertex
@@ -25,7 +25,7 @@ def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
 
 
 def consumers(operators: Sequence[OperatorConfig]) -> Mapping[str, tuple[OperatorConfig, ...]]:
-    """Operator id -> the operators of the chain that take its outputs, in their order; all ids are there."""
+    """Returns operator id -> the operators of the chain that take its outputs, in their order; every id is a key."""
     found: dict[str, list[OperatorConfig]] = {operator.operator_id: [] for operator in operators}
     for operator in operators:
         if operator.upstream is not None:
@@ -34,7 +34,8 @@ def consumers(operators: Sequence[OperatorConfig]) -> Mapping[str, tuple[Operato
 
 
 def source_operator(vertex: JobVertex, edge: JobEdge) -> OperatorConfig:
-    """The operator of the edge's source vertex that sends on the edge. Raises ValueError if it does not exist."""
+    """Returns the operator of the edge's source vertex that sends on the edge. Raises ValueError if it does not
+    exist."""
     if edge.source_operator_id is None and vertex.operators:
         return vertex.operators[-1]
     for operator in vertex.operators:
@@ -44,7 +45,7 @@ def source_operator(vertex: JobVertex, edge: JobEdge) -> OperatorConfig:
 
 
 def output_type(operator: OperatorConfig, output_tag: str | None = None) -> RecordType:
-    """How the records of an output are laid out; pickled where the operator's parameters do not say."""
+    """Returns the record type of an output; PICKLED if the operator's parameters do not declare one."""
     parameters: Mapping[str, Any] = json.loads(operator.parameters or "{}")
     if output_tag is None:
         form = parameters.get("output_type")
@@ -54,7 +55,7 @@ def output_type(operator: OperatorConfig, output_tag: str | None = None) -> Reco
 
 
 def side_outputs(operator: OperatorConfig) -> frozenset[str]:
-    """The tags of an operator's side outputs; none where its parameters cannot be read."""
+    """Returns the tags of an operator's side outputs; none if its parameters cannot be read."""
     if is_too_deep(operator.parameters):
         return frozenset()
     try:
@@ -65,17 +66,17 @@ def side_outputs(operator: OperatorConfig) -> frozenset[str]:
 
 
 def edge_type(graph: JobGraph, edge: JobEdge) -> RecordType:
-    """How the records of an edge are laid out. Raises ValueError where its source is not in the graph."""
+    """Returns the record type of an edge. Raises ValueError if its source is not in the graph."""
     return output_type(source_operator(vertex_of(graph, edge.source_vertex_id), edge), edge.output_tag)
 
 
 def input_types(graph: JobGraph, vertex: JobVertex, operator: OperatorConfig) -> tuple[RecordType, ...]:
-    """How the records of each input of an operator are laid out; none for a source.
+    """Returns the record type of each input of an operator; none for a source.
 
-    Where several edges carry one input (a union), they have one type: that of the first.
+    If several edges carry one input (a union), they have one type: that of the first.
     """
     if operator.upstream is not None:
-        (before,) = (each for each in vertex.operators if each.operator_id == operator.upstream)
+        (before,) = (upstream for upstream in vertex.operators if upstream.operator_id == operator.upstream)
         return (output_type(before, operator.output_tag),)
     found: dict[int, RecordType] = {}
     for edge in graph.edges:
@@ -85,11 +86,12 @@ def input_types(graph: JobGraph, vertex: JobVertex, operator: OperatorConfig) ->
 
 
 def chain_name(operators: Sequence[OperatorConfig]) -> str:
-    """As Flink names a chain: `Source: X -> (Map, Filter -> Sink: Y)`. The operators are in pre-order."""
+    """Returns the name of a chain in Flink's form: `Source: X -> (Map, Filter -> Sink: Y)`. The operators are in
+    pre-order."""
     behind = consumers(operators)
     names: dict[str, str] = {}
     for operator in reversed(operators):
-        following = [names.pop(each.operator_id) for each in behind[operator.operator_id]]
+        following = [names.pop(downstream.operator_id) for downstream in behind[operator.operator_id]]
         match following:
             case []:
                 names[operator.operator_id] = operator.name

@@ -1,4 +1,4 @@
-"""What may be wrong with the operators of a JobVertex, each and as the tree that they are to be."""
+"""Validates the operators of a JobVertex, each of them and their tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .parameters import parameter_errors
 
 
 def chain_errors(vertex: JobVertex) -> Iterator[str]:
-    """Everything that is wrong with a vertex's operators, one line each."""
+    """Yields everything that is wrong with a vertex's operators, one line each."""
     if not vertex.operators:
         yield "it has no operators"
     branch: list[OperatorConfig] = []
@@ -47,7 +47,8 @@ def _operator_errors(operator: OperatorConfig, vertex: JobVertex) -> Iterator[st
 
 
 def _place_errors(operator: OperatorConfig, branch: list[OperatorConfig]) -> Iterator[str]:
-    """`branch`: the operators from the head to the one before this. Left at the one that this one follows."""
+    """`branch`: the operators from the head to the one before this. On return it ends with the operator that this
+    one follows."""
     traits = _traits(operator)
     if not branch:
         if operator.upstream is not None or operator.output_tag is not None:
@@ -82,5 +83,5 @@ def _place_errors(operator: OperatorConfig, branch: list[OperatorConfig]) -> Ite
 def _traits(operator: OperatorConfig) -> OperatorTraits:
     try:
         return traits_of(operator.kind)
-    except ValueError:  # said elsewhere
+    except ValueError:  # another check reports it
         return OperatorTraits()

@@ -1,4 +1,4 @@
-"""What may be wrong with the edges of a JobGraph, and with what they make of its vertices."""
+"""Validates the edges of a JobGraph, and how they connect its vertices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .physical_plan import taken_names
 
 
 def edge_reasons(graph: JobGraph) -> Iterator[str]:
-    """Everything that is wrong with the edges by themselves, one line each."""
+    """Yields everything that is wrong with the edges by themselves, one line each."""
     vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
     taken = taken_names(graph)
     for edge in graph.edges:
@@ -37,7 +37,7 @@ def edge_reasons(graph: JobGraph) -> Iterator[str]:
 
 
 def _source_errors(edge: JobEdge, source: JobVertex) -> Iterator[str]:
-    if not source.operators:  # said elsewhere
+    if not source.operators:  # another check reports it
         return
     try:
         operator = source_operator(source, edge)
@@ -67,7 +67,7 @@ def _partitioner_reasons(edge: JobEdge, source: JobVertex, target: JobVertex) ->
 
 
 def topology_errors(graph: JobGraph) -> Iterator[str]:
-    """What is wrong with how the vertices are joined; only for graphs whose vertices and edges are right."""
+    """Yields what is wrong with the connections of the vertices, for graphs whose vertices and edges are valid."""
     try:
         topological_order(graph)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What may be wrong with a program or a graph, in one line for the person who wrote it."""
+"""Errors of a program or a graph, in one line for the person who wrote it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...infra.redaction import redacted
 
 
 class ProgramError(Exception):
-    """A program cannot be run: what is wrong, in which operator, and in which line.
+    """A program cannot run: what is wrong, in which operator, and in which line.
 
     `str()` is one line; `location` is file:line of the user's program, if known.
     """
@@ -22,7 +22,8 @@ class ProgramError(Exception):
 
 
 class NotConnected(ProgramError, SystemExit):
-    """A program that is connected to no cluster executes a job. Uncaught, it ends Python without a stack."""
+    """A program that is connected to no cluster executes a job. If nothing catches it, Python ends without a stack
+    trace."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -30,7 +31,7 @@ class NotConnected(ProgramError, SystemExit):
 
 
 class ProgramExited(ProgramError):
-    """A program called sys.exit; where the status is a number, what the program printed says why."""
+    """A program called sys.exit. If the status is a number, the program's output says why."""
 
     def __init__(self, reason: str, *, status: int | str, location: str | None = None) -> None:
         self.status = status
@@ -38,7 +39,7 @@ class ProgramExited(ProgramError):
 
 
 class InvalidJobGraph(ValueError):
-    """A JobGraph that no cluster can run; `reasons` has one line for each thing that is wrong with it."""
+    """A JobGraph that no cluster can run; `reasons` has one line for each error."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         self.reasons = tuple(reasons)
@@ -46,12 +47,12 @@ class InvalidJobGraph(ValueError):
 
 
 def one_line(text: str) -> str:
-    """The text without its line breaks and secrets, and not longer than people read."""
+    """Returns the text on one line, without secrets, and truncated."""
     line = redacted(" ".join(text.split()))
     return line if len(line) <= 500 else f"{line[:497]}..."
 
 
 def shown(text: str) -> str:
-    """A name from outside, quoted, short, on one line, and without secrets."""
+    """Returns a name from outside: quoted, short, on one line, and without secrets."""
     text = redacted(text)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -7,7 +7,8 @@ its producers. The group is a `range` of subtasks, shared by all consumers of an
 and 10,000 subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGroup, FLINK-21110).
 
 Subtask i of each vertex of a slot sharing group runs in slot i of the group. So vertices of a co-location group, which
-are in one sharing group and of one parallelism, always run in one slot. A vertex without a group is a group by itself.
+are in one sharing group and have one parallelism, always run in one slot. A vertex without a group has a group of its
+own.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class SharedSlot(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class IntermediateResultPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a channel topic: what one consumer reads."""
+    """One partition of a channel topic, for one consumer."""
 
     data_set_id: str
     partition: int
@@ -65,7 +66,7 @@ class ExecutionEdge(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class IntermediateResult:
-    """What one vertex sends to another: a JobEdge at its parallelism."""
+    """The data that one vertex sends to another: a JobEdge at its parallelism."""
 
     edge: JobEdge
     producer_parallelism: int
@@ -89,7 +90,7 @@ class IntermediateResult:
         )
 
     def producers_for(self, partition: int) -> range:
-        """The subtasks of the source vertex that write to a partition; the same object for all, if all do."""
+        """Returns the subtasks of the source vertex that write to a partition; one shared object if all do."""
         if not self.is_pointwise:
             return self._everyone
         first = partition * self.producer_parallelism // self.consumer_parallelism
@@ -97,7 +98,7 @@ class IntermediateResult:
         return range(first, max(last, first + 1))
 
     def partitions_for(self, producer: int) -> range:
-        """The partitions that a subtask of the source vertex writes to."""
+        """Returns the partitions that a subtask of the source vertex writes to."""
         if not self.is_pointwise:
             return range(self.consumer_parallelism)
         n, m = self.producer_parallelism, self.consumer_parallelism
@@ -108,7 +109,7 @@ class IntermediateResult:
         return range(-(-producer * m // n), -(-(producer + 1) * m // n))
 
     def edge_for(self, partition: int) -> ExecutionEdge:
-        """The ExecutionEdge of a partition."""
+        """Returns the ExecutionEdge of a partition."""
         return ExecutionEdge(
             IntermediateResultPartition(self.data_set_id, partition),
             ExecutionVertex(self.edge.target_vertex_id, partition),
@@ -117,7 +118,7 @@ class IntermediateResult:
         )
 
     def edges(self, consumers: Sequence[ExecutionVertex]) -> list[ExecutionEdge]:
-        """The ExecutionEdge of each partition, joined to the consuming vertex's own subtasks."""
+        """Returns the ExecutionEdge of each partition, with the subtasks of the consuming vertex."""
         data_set_id, source = self.edge.data_set_id, self.edge.source_vertex_id
         producers_of, everyone = self.producers_for, None if self.is_pointwise else self._everyone
         return [
@@ -133,7 +134,7 @@ class IntermediateResult:
 
 @dataclass(frozen=True)
 class ExecutionJobVertex:
-    """A vertex with its subtasks and what it consumes and produces."""
+    """A vertex with its subtasks, its inputs and its results."""
 
     job_vertex: JobVertex
     inputs: tuple[IntermediateResult, ...]
@@ -151,7 +152,7 @@ class ExecutionJobVertex:
 
     @property
     def slot_sharing_group(self) -> str:
-        """The slot sharing group; a name that no group can have if the vertex shares with nobody."""
+        """The slot sharing group; a name that no group can have if the vertex shares slots with no other."""
         return self.job_vertex.slot_sharing_group or f"/{self.vertex_id}"
 
     @cached_property
@@ -161,7 +162,7 @@ class ExecutionJobVertex:
         return tuple([ExecutionVertex(vertex_id, index) for index in range(self.parallelism)])
 
     def inputs_for(self, subtask: int) -> tuple[ExecutionEdge, ...]:
-        """What a subtask consumes: one edge per input."""
+        """Returns the edges that a subtask consumes: one per input."""
         return tuple(result.edge_for(subtask) for result in self.inputs)
 
 
@@ -176,7 +177,7 @@ class ExecutionGraph:
 
     @staticmethod
     def attach(job_id: str, graph: JobGraph) -> ExecutionGraph:
-        """Multiplies a valid JobGraph out; see `validation` for graphs from outside.
+        """Expands a valid JobGraph; see `validation` for graphs from outside.
 
         Raises ValueError if an edge names an unknown vertex or the vertices form a cycle.
         """
@@ -227,7 +228,7 @@ class ExecutionGraph:
         return MappingProxyType(groups)
 
     def required_slots(self) -> int:
-        """How many slots the job needs to run all its subtasks at once."""
+        """The number of slots that the job needs to run all its subtasks at once."""
         return sum(self.slot_sharing_groups.values())
 
     def shared_slots(self) -> Mapping[SharedSlot, tuple[ExecutionVertex, ...]]:
@@ -244,12 +245,12 @@ class ExecutionGraph:
         return {slot: tuple(vertices) for slot, vertices in slots.items()}
 
     def slot_for(self, vertex: ExecutionVertex) -> SharedSlot:
-        """The slot that a subtask runs in."""
+        """Returns the slot that a subtask runs in."""
         return SharedSlot(self.vertices[vertex.vertex_id].slot_sharing_group, vertex.subtask_index)
 
 
 def topological_order(graph: JobGraph) -> tuple[JobVertex, ...]:
-    """The vertices, each after all it consumes from. Raises ValueError on a cycle."""
+    """Returns the vertices, each after all vertices that it consumes from. Raises ValueError on a cycle."""
     vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
     waits_for = dict.fromkeys(vertices, 0)
     targets: dict[str, list[str]] = {vertex_id: [] for vertex_id in vertices}

@@ -1,11 +1,11 @@
-"""StreamGraph -> JobGraph: operators that can share a task are chained into one JobVertex.
+"""Translates a StreamGraph to a JobGraph: operators that can share a task are chained into one JobVertex.
 
 An operator is chained to the one whose output it takes if none of `OBSTACLES` stands between them. A chain is a tree:
 an operator may have several others behind it, chained or not.
 
-The obstacles are Flink's conditions for chaining, negated, and three more: chaining may be off for the whole job, a
-vertex runs in one place, so that its operators need one co-location group, and it has one number of key groups. Three
-of the document's conditions always hold here: both nodes have an operator, and they are connected.
+The obstacles are Flink's conditions for chaining, negated, and three more: chaining may be off for the whole job; a
+vertex runs in one place, so its operators need one co-location group; and it has one number of key groups. Some of
+Flink's conditions always hold here: both nodes have an operator, and they are connected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 
 
 class _ChainableEdge(NamedTuple):
-    """An edge with what the conditions look at."""
+    """An edge with the properties that the conditions check."""
 
     graph: StreamGraph
     edge: StreamEdge
@@ -58,22 +58,22 @@ OBSTACLES: Mapping[str, Callable[[_ChainableEdge], bool]] = {
         link.upstream.max_parallelism != link.downstream.max_parallelism
     ),
 }
-"""Why two connected operators are not chained -> whether that is so."""
+"""The reason why two connected operators are not chained -> the condition."""
 
 
 def obstacles(graph: StreamGraph, edge: StreamEdge) -> tuple[str, ...]:
-    """All that keeps the two operators of an edge from being chained; empty if they are."""
+    """Returns everything that keeps the two operators of an edge from being chained; empty if they are."""
     link = _ChainableEdge(graph, edge, graph.nodes[edge.source_id], graph.nodes[edge.target_id])
     return tuple(reason for reason, stands in OBSTACLES.items() if stands(link))
 
 
 def obstacle(graph: StreamGraph, edge: StreamEdge) -> str | None:
-    """The first of them; None if they are chained."""
+    """Returns the first obstacle; None if the operators are chained."""
     return next(iter(obstacles(graph, edge)), None)
 
 
 def create_job_graph(graph: StreamGraph) -> JobGraph:
-    """Translates; the same program gives the same ids. Raises ProgramError."""
+    """Translates the graph. The same program gives the same ids. Raises ProgramError."""
     if not graph.nodes:
         raise ProgramError("the program defines no operators: there is nothing to execute")
     chained = {id(edge) for edge in graph.edges if not obstacles(graph, edge)}
@@ -100,7 +100,7 @@ def create_job_graph(graph: StreamGraph) -> JobGraph:
 
 
 def _chain(graph: StreamGraph, head: int, upstream: Mapping[int, StreamEdge]) -> Iterable[StreamNode]:
-    """The operators of a chain in pre-order."""
+    """Returns the operators of a chain in pre-order."""
     waiting = [head]
     while waiting:
         node_id = waiting.pop()
@@ -145,7 +145,7 @@ def _operator(node: StreamNode, before: StreamEdge | None, ids: Mapping[int, str
 
 
 def _sum(profiles: list[ResourceProfile]) -> ResourceProfile | None:
-    """The sum of the resources of a chain's operators; None if no operator specifies any."""
+    """Returns the sum of the resources of a chain's operators; None if no operator specifies any."""
     if not profiles:
         return None
     amounts: Counter[str] = Counter()

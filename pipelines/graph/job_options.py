@@ -1,6 +1,6 @@
-"""The options of a job: what JobGraph.configuration may hold.
+"""The options of a job: the keys of JobGraph.configuration.
 
-The cluster's configuration may hold them too: there they are the defaults for jobs that say nothing.
+The cluster's configuration may have them too, as defaults for all jobs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LoggingLevel(StrEnum):
 
 
 class RestartStrategyType(StrEnum):
-    """What follows from a failure."""
+    """How a job restarts after a failure."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"
@@ -66,7 +66,7 @@ class RestartStrategyType(StrEnum):
 
 
 class ExternalizedCheckpointRetention(StrEnum):
-    """What becomes of a job's completed checkpoints when it ends."""
+    """Whether a job's completed checkpoints stay when it ends."""
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
@@ -399,6 +399,6 @@ BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 
 
 def faults(configuration: Mapping[str, str]) -> list[str]:
-    """What is wrong with a job's configuration: unknown keys, impossible values, contradictions; the first few."""
+    """Returns the errors of a job's configuration: unknown keys, invalid values, contradictions; the first few."""
     found = list(islice(find_errors(configuration, BY_KEY, ORDERED), _MOST_FAULTS + 1))
     return [*found[:_MOST_FAULTS], "and more"] if len(found) > _MOST_FAULTS else found

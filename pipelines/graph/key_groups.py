@@ -1,12 +1,12 @@
-"""Key groups: which subtask a key belongs to, in every process and for ever.
+"""Key groups: they assign a key to a subtask, the same in every process and release.
 
-A key's canonical MessagePack form is hashed into one of `max_parallelism` key groups; a subtask owns a contiguous
-range of groups. Flink's formulas (KeyGroupRangeAssignment), so that state moves by whole groups when the parallelism
-changes. The hash is CRC-32 multiplied by Knuth's golden number, of which the highest bits count: CRC alone puts keys
-that differ in their last digit only (k0 to k9) side by side, and so into one subtask.
+A key's canonical MessagePack form is hashed into one of `max_parallelism` key groups; a subtask owns a contiguous range
+of groups. These are Flink's formulas (KeyGroupRangeAssignment), so state moves by whole groups when the parallelism
+changes. The hash is CRC-32 multiplied by Knuth's golden number; its highest bits select the group. CRC-32 alone would
+map keys that differ only in their last digit (k0 to k9) to neighbouring groups, and so to one subtask.
 
-Keys that Python holds equal have the same canonical form: 1, 1.0 and True are one key, as they are in a
-dict. Python's own `hash` is never used: it differs between processes.
+Keys that are equal in Python have the same canonical form: 1, 1.0 and True are one key, as in a dict. Python's own
+`hash` is never used: it differs between processes.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def key_bytes(key: Any) -> bytes:
-    """A key's canonical form: the same bytes for equal keys, in every process. Raises UnstableKey."""
+    """Returns a key's canonical form: the same bytes for equal keys, in every process. Raises UnstableKey."""
     return _encode(key if type(key) is str else _canonical(key))
 
 
 def key_group_of(key: Any, max_parallelism: int) -> int:
-    """The key group of a key, 0 <= group < max_parallelism. Raises UnstableKey."""
+    """Returns the key group of a key, 0 <= group < max_parallelism. Raises UnstableKey."""
     crc = zlib.crc32(_encode(key if type(key) is str else _canonical(key)))
     return (crc * _GOLDEN & 0xFFFFFFFF) * max_parallelism >> 32
 
 
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
-    """The subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
+    """Returns the subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
     return key_group_of(key, max_parallelism) * parallelism // max_parallelism
 
 
 def subtasks_of(keys: Iterable[Any], max_parallelism: int, parallelism: int) -> list[int]:
-    """`subtask_of` for many keys at once; equal keys are hashed once. Keys must be hashable."""
+    """Applies `subtask_of` to many keys at once; equal keys are hashed once. Keys must be hashable."""
     known: dict[Any, int] = {}
     result = []
     for key in keys:
@@ -69,14 +69,14 @@ def subtasks_of(keys: Iterable[Any], max_parallelism: int, parallelism: int) -> 
 
 
 def key_groups_of_subtask(subtask: int, max_parallelism: int, parallelism: int) -> range:
-    """The key groups that a subtask owns: contiguous, and over all subtasks every group once."""
+    """Returns the key groups that a subtask owns. They are contiguous; every group belongs to exactly one subtask."""
     start = (subtask * max_parallelism + parallelism - 1) // parallelism
     end = ((subtask + 1) * max_parallelism - 1) // parallelism + 1
     return range(start, end)
 
 
 def _canonical(key: Any) -> Any:
-    """A form that MessagePack writes alike for keys that are equal."""
+    """Returns a form for which MessagePack writes the same bytes if keys are equal."""
     match key:
         case enum.Enum() if not isinstance(key, (str, int)):
             return [type(key).__name__, key.name]

@@ -1,9 +1,9 @@
-"""How much of anything a JobGraph from outside may have.
+"""The limits of a JobGraph from outside.
 
-The services say what is in a graph again and again: a name once for each slot or subtask, a resource profile with each
-request for a slot. An event of the log has at most 16 MiB, whatever is in it, so every field that a client fills has a
-bound here, and whatever is said of a graph that `validation` accepts fits (tests/services/test_message_limits.py).
-docs/graphs.md lists the limits for users.
+The services repeat the content of a graph often: a name for each slot or subtask, a resource profile with each request
+for a slot. An event of the log has at most 16 MiB. So every field that a client fills has a limit here, and every event
+about a graph that `validation` accepts fits (tests/services/test_message_limits.py). docs/graphs.md lists the limits
+for users.
 """
 
 from __future__ import annotations
@@ -15,23 +15,27 @@ from .errors import shown
 
 MAX_VERTICES = 10_000
 MAX_SUBTASKS = 50_000
-"""Of the whole graph: each is an object in every replica, and several events."""
+"""The limit of a whole graph: each subtask is an object in every replica, and several events."""
 MAX_OPERATORS = 50_000
 MAX_EDGES = 50_000
 MAX_NAME_LENGTH = 1_000
 """Characters of a name: of a job, a vertex, an operator, a group, a tag, a uid."""
 MAX_LOCATION_LENGTH = 5_000
-"""Characters of the place in the program, file:line, where an operator was made."""
+"""The length of file:line of an operator in the program."""
 MAX_PARAMETERS_LENGTH = 2_000_000
 """Characters of an operator's or an edge's parameters."""
 MAX_VALUE_LENGTH = 4_000
 """Characters of a configuration value."""
 MAX_RESOURCES = 16
-"""Extended resources of a vertex: each request for a slot names them."""
+"""Extended resources of a vertex."""
+MAX_JOB_RESOURCES = 64
+"""Different extended resources of all vertices: a slot of a group needs those of all its vertices."""
 MAX_RESOURCE_NAME_LENGTH = 100
 """Characters of an extended resource's name."""
 MAX_RESOURCE_AMOUNT = 2**40
-"""CPU cores, MiB, or units of an extended resource: what many vertices want together is a 64-bit integer still."""
+"""CPU cores, MiB, or units of an extended resource: the sum over many vertices still fits into 64 bits."""
+MAX_INLINE_GRAPH_BYTES = 64 << 10
+"""The largest encoded graph that the event to each TaskExecutor contains; larger ones are blobs."""
 MAX_ARGUMENTS = 10_000
 MAX_ARGUMENT_LENGTH = 1_000_000
 
@@ -42,7 +46,7 @@ def truncate_name(name: str) -> str:
 
 
 def graph_errors(graph: JobGraph) -> Iterator[str]:
-    """What there is too much of in a graph as a whole, one line each."""
+    """Yields the exceeded limits of a graph as a whole, one line each."""
     yield from _too_long("the job's name", graph.name, MAX_NAME_LENGTH)
     subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
     operators = sum(len(vertex.operators) for vertex in graph.vertices)
@@ -51,11 +55,14 @@ def graph_errors(graph: JobGraph) -> Iterator[str]:
         yield f"the graph has {subtasks} subtasks, more than {MAX_SUBTASKS}: lower the parallelism of its vertices"
     yield from _too_many("operators", operators, MAX_OPERATORS)
     yield from _too_many("edges", len(graph.edges), MAX_EDGES)
+    profiles = (vertex.resource_profile for vertex in graph.vertices)
+    resources = {name for profile in profiles if profile is not None for name in profile.extended_resources}
+    yield from _too_many("different extended resources", len(resources), MAX_JOB_RESOURCES)
     yield from configuration_errors(graph.configuration)
 
 
 def vertex_errors(vertex: JobVertex) -> Iterator[str]:
-    """What there is too much of in a vertex, one line each; not in its operators."""
+    """Yields the exceeded limits of a vertex without its operators, one line each."""
     yield from _too_long("its name", vertex.name, MAX_NAME_LENGTH)
     yield from _too_long("its slot sharing group", vertex.slot_sharing_group, MAX_NAME_LENGTH)
     yield from _too_long("its co-location group", vertex.co_location_group, MAX_NAME_LENGTH)
@@ -68,7 +75,7 @@ def vertex_errors(vertex: JobVertex) -> Iterator[str]:
 
 
 def operator_errors(operator: OperatorConfig) -> Iterator[str]:
-    """What there is too much of in an operator, one line each."""
+    """Yields the exceeded limits of an operator, one line each."""
     yield from _too_long("its name", operator.name, MAX_NAME_LENGTH)
     yield from _too_long("the text of its parameters", operator.parameters, MAX_PARAMETERS_LENGTH)
     yield from _too_long("its place in the program", operator.location, MAX_LOCATION_LENGTH)
@@ -77,22 +84,22 @@ def operator_errors(operator: OperatorConfig) -> Iterator[str]:
 
 
 def edge_errors(edge: JobEdge) -> Iterator[str]:
-    """What there is too much of in an edge, one line each."""
+    """Yields the exceeded limits of an edge, one line each."""
     yield from _too_long("its output tag", edge.output_tag, MAX_NAME_LENGTH)
     yield from _too_long("the text of its parameters", edge.parameters, MAX_PARAMETERS_LENGTH)
 
 
 def entry_point_errors(entry_point: EntryPoint) -> Iterator[str]:
-    """What there is too much of in a program's entry point, one line each."""
+    """Yields the exceeded limits of a program's entry point, one line each."""
     yield from _too_long("the entry point", entry_point.target, MAX_NAME_LENGTH)
     yield from _too_many("arguments", len(entry_point.arguments), MAX_ARGUMENTS, of="the entry point")
-    if any(len(each) > MAX_ARGUMENT_LENGTH for each in entry_point.arguments):
+    if any(len(argument) > MAX_ARGUMENT_LENGTH for argument in entry_point.arguments):
         yield f"an argument has more than {MAX_ARGUMENT_LENGTH:,} characters: have the program read a file instead"
     yield from configuration_errors(entry_point.configuration)
 
 
 def configuration_errors(configuration: Mapping[str, str]) -> Iterator[str]:
-    """What is too long in a configuration, one line each."""
+    """Yields the exceeded limits of a configuration, one line each."""
     for key, value in configuration.items():
         yield from _too_long(f"the value of {shown(key)}", value, MAX_VALUE_LENGTH)
 

@@ -1,9 +1,10 @@
-"""Operator ids: 16 bytes that stay the same while a program stays the same, so that state finds its operator.
+"""Operator ids: 16 bytes that stay the same while a program stays the same, so that a program finds the state of its
+operators.
 
-As in Flink: an operator with a uid takes its id from that alone. Any other takes it from its
-place: the number of operators before it, breadth-first from the sources, once for itself and once more
-for each operator chained to it; mixed with the ids of its inputs. Names, functions and parallelism do not
-enter, so these may change.
+As in Flink: the id of an operator with a uid is derived from the uid alone. Any other id is derived from the operator's
+position: the number of operators before it, breadth-first from the sources, once for itself and once more for each
+operator chained to it, combined with the ids of its inputs. Names, functions and parallelism are not part of it, so
+these may change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ID_BYTES = 16
 
 
 def operator_ids(graph: StreamGraph, is_chained: Callable[[StreamEdge], bool]) -> Mapping[int, bytes]:
-    """Node id -> operator id. Raises ProgramError where two operators come out with the same."""
+    """Returns node id -> operator id. Raises ProgramError if two operators get the same id."""
     ids: dict[int, bytes] = {}
     owners: dict[bytes, StreamNode] = {}
     waiting = deque(graph.sources())
@@ -42,7 +43,7 @@ def operator_ids(graph: StreamGraph, is_chained: Callable[[StreamEdge], bool]) -
 
 
 def data_set_id(source: bytes, target: bytes, ordinal: int) -> str:
-    """The id of what an operator sends to another, where `ordinal` earlier edges join the same two."""
+    """Returns the id of an operator's output to another, where `ordinal` earlier edges connect the same two."""
     return _digest(b"data set", source, target, ordinal.to_bytes(4, "little")).hex()
 
 

@@ -1,7 +1,6 @@
-"""The kinds of operators a job may be made of: what the graph has to know of each.
+"""The kinds of operators, with the traits that the graph needs.
 
-What they do is the runtime's; how a program asks for them is the API's. A new operator starts with a row
-here.
+The runtime implements them, and the API creates them. A new operator starts with a row here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from types import MappingProxyType
 
 
 class OperatorKind(StrEnum):
-    """OperatorConfig.kind."""
+    """The values of OperatorConfig.kind."""
 
     SOCKET_TEXT_STREAM = "socket_text_stream"
     COLLECTION = "collection"
@@ -49,32 +48,33 @@ class OperatorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorTraits:
-    """What holds for every operator of a kind."""
+    """The traits of every operator of a kind."""
 
     functions: int = 0
-    """How many items the pickled tuple in OperatorConfig.code has; an item that is not given is None. 0: no code."""
+    """The number of items of the pickled tuple in OperatorConfig.code; a missing item is None. 0: no code."""
     inputs: int = 1
     """0 for sources, 2 for connected streams."""
     sink: bool = False
-    """Has no output."""
+    """Whether it has no output."""
     keyed: bool = False
-    """Works on a stream partitioned by key, at the head of its vertex; the first function is its key selector."""
+    """Whether it works on a stream partitioned by key, at the head of its vertex; the first function is its key
+    selector."""
     broadcast: bool = False
-    """Its second input is broadcast, and state of that is the same in every subtask."""
+    """Whether its second input is broadcast, with the same state in every subtask."""
     stateful: bool = False
-    """Keeps state, so that its vertex has a changelog."""
+    """Whether it has state."""
     stateless: bool = False
-    """Needs nothing but its functions: may run in Spark's Python workers, in front of the StreamTask."""
+    """Whether it needs nothing but its functions: it may run in Spark's Python workers, before the StreamTask."""
     parallel: bool = True
-    """May have more than one subtask."""
+    """Whether it may have more than one subtask."""
     prints: bool = False
-    """Writes to the job's output topic."""
+    """Whether it writes to the job's output topic."""
     through_spark: bool = False
-    """A source whose records a Spark query brings."""
+    """Whether it is a source whose records a Spark query reads."""
 
     @property
     def source(self) -> bool:
-        """Has no input."""
+        """Whether the operator has no input."""
         return self.inputs == 0
 
 
@@ -113,5 +113,5 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
 
 
 def traits_of(kind: str) -> OperatorTraits:
-    """The traits of a kind. Raises ValueError for one that is not known here."""
+    """Returns the traits of a kind. Raises ValueError for an unknown kind."""
     return TRAITS[OperatorKind(kind)]

@@ -1,8 +1,8 @@
-"""Which parameters an operator or an edge may have: one row per kind, checked before a graph is accepted.
+"""The valid parameters of operators and edges: one row per kind, checked before a graph is accepted.
 
-A rule looks at one value and names each thing that is wrong with it, in one line, with the path to it. Whatever no rule
-allows is a fault too: a parameter that is misspelt, or of a newer release, must not be passed over in silence.
-Parameters that may be null may be left out.
+A rule checks one value and names each error in one line, with the path to it. A parameter that no rule allows is an
+error too: it may be misspelt, or from a newer release, and must not be ignored. Parameters that may be null may be left
+out.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .errors import one_line, shown
 from .operators import OperatorKind
 
 Rule = Callable[[str, Any], Iterator[str]]
-"""(path, value; None where it is left out) -> what is wrong with it."""
+"""(path, value; None if it is missing) -> the errors."""
 
 
 def parameter_errors(kind: OperatorKind, parameters: str, *, sink: bool) -> Iterator[str]:
-    """What is wrong with OperatorConfig.parameters."""
+    """Yields what is wrong with OperatorConfig.parameters."""
     common = _SINK if sink else _SENDER
     yield from _object_errors(parameters, {**common, **_OPERATORS[kind]})
 
 
 def edge_parameter_errors(partitioner: Partitioner, parameters: str) -> Iterator[str]:
-    """What is wrong with JobEdge.parameters."""
+    """Yields what is wrong with JobEdge.parameters."""
     keyed = partitioner in (Partitioner.HASH, Partitioner.CUSTOM)
     yield from _object_errors(parameters, _KEYED_EDGE if keyed else {})
 
@@ -89,7 +89,8 @@ def _texts(wanted: str, *, least: int = 1) -> Rule:
 
 
 def _variants(name: str, variants: Mapping[str, Mapping[str, Rule]], **common: Rule) -> Rule:
-    """An object whose field `name` says which other fields it has; those of other variants may be null."""
+    """Returns the rule of an object whose field `name` selects its other fields; fields of other variants may be
+    null."""
     everywhere = {field: _null for fields in variants.values() for field in fields}
     kinds = _one_of(*variants)
 
@@ -266,7 +267,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "field": _field,
             **_KEYED,
             "accumulator_type": _optional(_record_type),
-            "ingestion_time": _optional(_flag),  # of graphs of 0.1.0; nothing goes by it
+            "ingestion_time": _optional(_flag),  # graphs of 0.1.0 have it; nothing reads it
         },
         OperatorKind.CO_MAP: {},
         OperatorKind.CO_FLAT_MAP: {},

@@ -1,7 +1,7 @@
-"""What follows from a graph alone, worked out once for all who have the same object.
+"""Caches values that depend on a graph only, for all users of the same object.
 
-A cluster's log says each graph several times over, and the same program is submitted again and again;
-`schemas/binary.py` reads the same bytes as the same object. Graphs are frozen data: what was found of one stays true.
+A cluster's log contains each graph several times, and the same program is submitted again and again;
+`schemas/binary.py` decodes the same bytes to the same object. Graphs are frozen data, so a cached value stays true.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ...schemas.types import JobGraph
 T = TypeVar("T")
 _GRAPHS = 64
 _LARGEST = 1 << 16
-"""Bytes of code and files: what is remembered stays in memory."""
+"""In bytes of code and files: cached values stay in memory."""
 
 
 def cache_per_graph(find: Callable[[JobGraph], T]) -> Callable[[JobGraph], T]:
-    """The same function, which remembers what it found of the last few graphs; errors are not remembered."""
+    """Returns the function with a cache for the last few graphs; errors are not cached."""
     found: list[tuple[JobGraph, T] | None] = [None] * _GRAPHS
 
     def find_once(graph: JobGraph) -> T:
         place = (id(graph) >> 4) % _GRAPHS
         known = found[place]
-        # The object itself is kept, so that no other can have its id.
+        # The reference keeps the object alive, so that no other object gets its id.
         if known is not None and known[0] is graph:
             return known[1]
         value = find(graph)
@@ -37,6 +37,8 @@ def cache_per_graph(find: Callable[[JobGraph], T]) -> Callable[[JobGraph], T]:
 
 def _size(graph: JobGraph) -> int:
     of_code = sum(
-        len(each.code) + len(each.parameters) for vertex in graph.vertices for each in vertex.operators
+        len(operator.code) + len(operator.parameters)
+        for vertex in graph.vertices
+        for operator in vertex.operators
     )
-    return of_code + sum(len(each.content) for each in graph.python_files)
+    return of_code + sum(len(file.content) for file in graph.python_files)

@@ -1,10 +1,11 @@
-"""The physical plan: the names of what a job has in Kafka. The only place that spells them.
+"""The physical plan: the names of a job's topics, groups and transactional ids in Kafka. No other module composes
+them.
 
-A channel is an IntermediateDataSet as a topic, with a partition for each receiving subtask. A changelog
-holds the progress and the state of a vertex, with a partition for each of its subtasks. The output topic
-holds what the job prints, in one partition.
+A channel is an IntermediateDataSet as a topic, with a partition for each receiving subtask. A changelog holds the
+progress and the state of a vertex, with a partition for each of its subtasks. The output topic holds the printed
+records, in one partition.
 
-Channels and changelogs belong to the run of a job and go with it; the output stays.
+Channels and changelogs are deleted with the run of a job; the output topic stays.
 """
 
 from __future__ import annotations
@@ -17,43 +18,44 @@ from ...schemas.types import JobGraph, JobVertex, OperatorConfig
 from .operators import traits_of
 
 TOPIC_NAME_LIMIT = 249
-"""The longest topic name that Kafka takes."""
+"""Kafka's limit for the length of a topic name."""
 
 
 def channel_topic(cluster: str, job: str, data_set_id: str) -> str:
-    """The channel of a JobEdge: partition i is read by subtask i of its target vertex."""
+    """Returns the channel of a JobEdge: subtask i of its target vertex reads partition i."""
     return f"{cluster}.job.{job}.{data_set_id}"
 
 
 def changelog_topic(cluster: str, job: str, vertex_id: str) -> str:
-    """The changelog of a vertex: partition i holds the progress and the state of subtask i."""
+    """Returns the changelog of a vertex: partition i holds the progress and the state of subtask i."""
     return f"{cluster}.job.{job}.{vertex_id}.changelog"
 
 
 def output_topic(cluster: str, job: str) -> str:
-    """What the job's print sinks wrote: one JSON message per record."""
+    """Returns the topic of the job's print sinks: one JSON message per record."""
     return f"{cluster}.job.{job}.output"
 
 
 def job_of_topic(cluster: str, topic: str) -> str | None:
-    """The job of a topic; None if it is not a job's topic. A job id has no dot."""
+    """Returns the job of a topic; None if it is not a job's topic. A job id has no dot."""
     prefix = f"{cluster}.job."
     return topic.removeprefix(prefix).partition(".")[0] if topic.startswith(prefix) else None
 
 
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
-    """The consumer group to which a subtask copies its positions, for tools."""
+    """Returns the consumer group to which a subtask copies its positions, for tools."""
     return f"{cluster}.{job}.{vertex_id}.{subtask}"
 
 
 def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
-    """The id of an ExecutionVertex, not of an attempt: init_transactions of a new attempt fences the old one."""
+    """Returns the id of an ExecutionVertex, not of an attempt: init_transactions of a new attempt fences the old
+    one."""
     return f"{cluster}.{job}.{vertex_id}.{subtask}"
 
 
 def keeps_state(vertex: JobVertex) -> bool:
-    """Whether an operator of the vertex keeps state, or may count: accumulators are kept as state is."""
-    return any(traits_of(each.kind).stateful or _may_count(each) for each in vertex.operators)
+    """Whether an operator of the vertex has state or may count: accumulators are stored like state."""
+    return any(traits_of(operator.kind).stateful or _may_count(operator) for operator in vertex.operators)
 
 
 def _may_count(operator: OperatorConfig) -> bool:
@@ -68,12 +70,12 @@ class _Rich(msgspec.Struct):
 
 
 def has_output(graph: JobGraph) -> bool:
-    """Whether the job prints."""
+    """Whether the job has a print sink."""
     return any(traits_of(o.kind).prints for vertex in graph.vertices for o in vertex.operators)
 
 
 def channels(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
-    """Channel topic -> number of partitions, the parallelism of the receiving vertex."""
+    """Returns channel topic -> number of partitions, the parallelism of the receiving vertex."""
     parallelism = {vertex.vertex_id: vertex.parallelism for vertex in graph.vertices}
     return {
         channel_topic(cluster, job, edge.data_set_id): parallelism[edge.target_vertex_id]
@@ -82,14 +84,14 @@ def channels(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
 
 
 def changelogs(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
-    """Changelog topic -> number of partitions, the parallelism of the vertex."""
+    """Returns changelog topic -> number of partitions, the parallelism of the vertex."""
     return {changelog_topic(cluster, job, vertex.vertex_id): vertex.parallelism for vertex in graph.vertices}
 
 
 def taken_names(graph: JobGraph) -> Mapping[str, str]:
-    """Data set ids that no JobEdge may have -> whose topic their channel would meet.
+    """Returns data set ids that no JobEdge may have -> the topic that their channel would collide with.
 
-    To Kafka a topic name with `_` collides with the same name with `.` there.
+    Kafka's metric names do not distinguish `_` and `.`, so topic names that differ only in these collide.
     """
     changelogs = {
         f"{vertex.vertex_id}_changelog": f"vertex {vertex.vertex_id[:80]!r}" for vertex in graph.vertices
@@ -98,11 +100,11 @@ def taken_names(graph: JobGraph) -> Mapping[str, str]:
 
 
 def topics(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
-    """Everything that has to exist before the job's tasks are deployed: topic -> number of partitions."""
+    """Returns all topics that must exist before the job's tasks are deployed -> number of partitions."""
     output = {output_topic(cluster, job): 1} if has_output(graph) else {}
     return {**temporary_topics(cluster, job, graph), **output}
 
 
 def temporary_topics(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
-    """Those of `topics` that are deleted when the job has ended."""
+    """Returns those of `topics` that are deleted after the job has ended."""
     return {**channels(cluster, job, graph), **changelogs(cluster, job, graph)}

@@ -1,7 +1,7 @@
-"""Building the graph of a program that is named, not shipped, in a process of its own.
+"""Builds the graph of a program that is named, not shipped, in a separate process.
 
 The jobmanager never runs user code. It asks a BuildServer, which forks a process that runs the program and answers a
-BuildRequest with a BuildResult. The JobGraph that comes back is validated here.
+BuildRequest with a BuildResult. The resulting JobGraph is validated here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .stream_graph import StreamGraph
 from .validation import check
 
 BUILD_TIMEOUT_S = 60.0
-"""Long enough to import what data programs import on a busy machine; a program that waits for ever is an error."""
+"""Enough to import the packages of data programs on a busy machine; a program that waits for ever is an error."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which program to build the graph of: an entry point `module:function`, or a file."""
+    """The program whose graph is built: an entry point `module:function`, or a file."""
 
     target: str | None = None
     file: str | None = None
@@ -34,23 +34,23 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: int | None = None
     """The default parallelism; None for the program's own."""
     configuration: dict[str, str] = {}
-    """Options of the job, which the program may set again."""
+    """Options of the job, which the program may override."""
     python_files: tuple[PythonFile, ...] = ()
-    """What the program is imported from, in front of all else; its job ships them too."""
+    """The files that the program is imported from, before any other; its job ships them too."""
     blobs: dict[str, str] = {}
-    """Those of them that are blobs: key -> the local file with the content."""
+    """The blobs among them: key -> the local file with the content."""
     wants_stream_graph: bool = False
-    """Whether the StreamGraph is wanted too, for people to look at."""
+    """Whether the StreamGraph is returned too, for display."""
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The graph, or why there is none: one line, with the line of the program."""
+    """The graph, or the error in one line, with the line of the program."""
 
     job_graph: JobGraph | None = None
     stream_graph: StreamGraph | None = None
     error: str | None = None
     exited: bool = False
-    """The program called sys.exit: why is what it printed."""
+    """Whether the program called sys.exit: its output gives the reason."""
 
 
 def build(
@@ -64,12 +64,12 @@ def build(
     timeout_s: float = BUILD_TIMEOUT_S,
     server: BuildServer | None = None,
 ) -> JobGraph:
-    """The valid JobGraph of the program that `module:function` names, called with the arguments.
+    """Returns the valid JobGraph of the program `module:function`, called with the arguments.
 
-    The module is imported from `python_files` first, if there are any; `blobs`: local files for those that are blobs.
-    `server`: the one that forks the program's process; None: one for this program alone.
-    Blocks until that process has ended; every process the program started is ended with it.
-    Raises ProgramError: one line that can be given to whoever submitted the program.
+    The module is imported from `python_files` first, if there are any. `blobs`: local files for those that are blobs.
+    `server` forks the program's process; None: a server for this program alone. Blocks until the process has ended; all
+    processes that the program started end with it. Raises ProgramError: one line for the person who submitted the
+    program.
     """
     return build_request(
         BuildRequest(
@@ -88,16 +88,16 @@ def build(
 def build_request(
     request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S, server: BuildServer | None = None
 ) -> JobGraph:
-    """As `build`, for any request."""
+    """Like `build`, for any request."""
     _, graph = _built(request, timeout_s, server)
     return graph
 
 
 def build_plan(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> tuple[StreamGraph, JobGraph]:
-    """As `build_request`, with the StreamGraph that the JobGraph comes from."""
+    """Like `build_request`, with the StreamGraph that the JobGraph is made from."""
     stream_graph, graph = _built(msgspec.structs.replace(request, wants_stream_graph=True), timeout_s)
     if stream_graph is None:
-        raise ProgramError(f"{_name(request)} gave no StreamGraph")
+        raise ProgramError(f"{_name(request)} returned no StreamGraph")
     return stream_graph, graph
 
 
@@ -115,7 +115,7 @@ def _built(
         raise ProgramError(f"no process could be started to build the graph of {name}: {error}") from error
     result = _result(name, returncode, output, printed)
     if result.job_graph is None:
-        reason = result.error or f"{name} gave neither a graph nor a reason"
+        reason = result.error or f"{name} returned neither a graph nor an error"
         raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
     try:
         check(result.job_graph, MAX_SHIPPED_BYTES)
@@ -129,7 +129,7 @@ def _name(request: BuildRequest) -> str:
 
 
 def _run(server: BuildServer, request: BuildRequest, name: str, timeout_s: float) -> tuple[int, bytes, bytes]:
-    """Exit status, answer, and what was printed. Raises OSError, ProgramError."""
+    """Returns exit status, answer, and printed text. Raises OSError, ProgramError."""
     with tempfile.TemporaryDirectory(prefix="tailrace-build-") as made:
         directory = Path(made)
         (directory / REQUEST).write_bytes(msgspec.json.encode(request))
@@ -158,7 +158,7 @@ def _result(name: str, returncode: int, output: bytes, printed: bytes) -> BuildR
 
 def _last_line(printed: bytes) -> str:
     lines = printed.decode("utf-8", "replace").strip().splitlines()
-    return f"; it last said: {one_line(lines[-1])}" if lines else ""
+    return f"; its last output: {one_line(lines[-1])}" if lines else ""
 
 
 def _signal(number: int) -> str:

@@ -1,7 +1,7 @@
-"""The user and password for a schema registry, from a file: so they are in no URL, configuration, event or log.
+"""Reads the user and password for a schema registry from a file: so they are in no URL, configuration, event or log.
 
 Each line of the file is `user:password`, for every registry, or `URL user:password`, for that registry alone. Empty
-lines and lines that begin with `#` mean nothing.
+lines and lines that begin with `#` are ignored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def read_credentials(file: str | None, url: str) -> str | None:
-    """`user:password` for the registry at the URL; None if the file has none, or there is no file.
+    """Returns `user:password` for the registry at the URL; None if the file has none, or does not exist.
 
     Raises ValueError, one line without the secret.
     """

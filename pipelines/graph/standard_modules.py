@@ -1,7 +1,7 @@
-"""The top-level modules of Python's standard library, as Python 3.11 to 3.13 have them together.
+"""The top-level modules of Python's standard library: the union of Python 3.11 to 3.13.
 
-Whether a job may ship a file of such a name is a verdict that every replica comes to by itself, whatever Python it runs
-on: so the names are written down here, and not asked of the interpreter.
+Every replica decides by itself whether a job may ship a file of such a name, whatever Python it runs on. So the names
+are in this file, and do not come from the interpreter.
 """
 
 from __future__ import annotations

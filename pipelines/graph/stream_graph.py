@@ -17,11 +17,11 @@ class ChainingStrategy(StrEnum):
     """Whether an operator may be chained to others."""
 
     ALWAYS = "ALWAYS"
-    """With what is before and after it."""
+    """With the operators before and after it."""
     HEAD = "HEAD"
-    """Only with what is after it."""
+    """Only with operators after it."""
     NEVER = "NEVER"
-    """With nobody."""
+    """With no operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class StreamNode:
     parameters: str
     """A JSON object."""
     code: bytes
-    """The operator's functions, pickled; empty where it has none."""
+    """The operator's functions, pickled; empty if it has none."""
     parallelism: int
     max_parallelism: int
     is_max_parallelism_configured: bool = False
@@ -49,36 +49,36 @@ class StreamNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEdge:
-    """A connection of two operators, with all that lay between them in the program (virtual nodes) folded in."""
+    """A connection of two operators. It contains the virtual nodes between them."""
 
     source_id: int
     target_id: int
     partitioner: Partitioner
     code: bytes = b""
     parameters: str = "{}"
-    """A JSON object: what the partitioner has to know beside its code."""
+    """A JSON object: the data that the partitioner needs besides its code."""
     output_tag: str | None = None
     """The side output of the source; None for its main output."""
     input_index: int = 0
-    """Which input of the target: 0, or 1 for the second one of a connected operator."""
+    """The input of the target: 0, or 1 for the second one of a connected operator."""
     through: tuple[int, ...] = ()
-    """The virtual nodes between the two, in the order in which records would pass them."""
+    """The virtual nodes between the two, in the order of the stream."""
 
 
 class VirtualNodeKind(StrEnum):
-    """What a transformation that becomes no operator does."""
+    """The kinds of transformations that become no operator."""
 
     PARTITION = "PARTITION"
-    """Says how records are distributed."""
+    """Defines how records are distributed."""
     SIDE_OUTPUT = "SIDE_OUTPUT"
-    """Picks a side output."""
+    """Selects a side output."""
     UNION = "UNION"
-    """Puts streams together."""
+    """Merges streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualNode:
-    """A step of the program that runs nowhere: what it says is folded into the edges that pass through it."""
+    """A step of the program that becomes no operator: it changes the edges that pass through it."""
 
     node_id: int
     kind: VirtualNodeKind
@@ -109,7 +109,7 @@ class StreamGraph:
     """False: no operator is chained with another."""
     configuration: Mapping[str, str] = field(default_factory=dict)
     python_files: Sequence[PythonFile] = ()
-    """What the program ships."""
+    """The files that the program ships."""
     virtual_nodes: Mapping[int, VirtualNode] = field(default_factory=dict)
     """By id; ids are shared with `nodes`."""
 
@@ -122,11 +122,11 @@ class StreamGraph:
         return _grouped(self.edges, [edge.target_id for edge in self.edges])
 
     def out_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
-        """The edges that leave an operator, in the order of the program."""
+        """Returns the edges that leave an operator, in the order of the program."""
         return self._by_source.get(node_id, ())
 
     def in_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
-        """The edges that reach an operator, in the order of its inputs."""
+        """Returns the edges that reach an operator, in the order of its inputs."""
         return self._by_target.get(node_id, ())
 
     def sources(self) -> tuple[StreamNode, ...]:

@@ -1,7 +1,7 @@
-"""Whether a JobGraph that came from outside can be run, and everything that is wrong with it if not.
+"""Validates a JobGraph from outside, and names everything that is wrong with it.
 
-Never unpickles: what the functions of a graph do is found out where they run. What is checked here is
-what the services and the runtime take for granted.
+It never unpickles: functions of a graph are loaded only where they run. It checks what the services and the runtime
+rely on.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def check(graph: JobGraph, most_shipped: int = python_files.MAX_BYTES) -> None:
 
 
 def validate(graph: JobGraph, most_shipped: int = python_files.MAX_BYTES) -> list[str]:
-    """Everything that is wrong with the graph, one line each; empty if it can be run.
+    """Returns the errors of the graph, one line each; empty if it can run.
 
-    `most_shipped`: bytes of the shipped files that are no blobs; more than the default is for a graph whose large ones
-    are to become blobs yet.
+    `most_shipped`: the limit of shipped files that are not blobs, in bytes; it is higher than the default for a graph
+    whose large files still have to become blobs.
     """
     if most_shipped == python_files.MAX_BYTES:
         return list(_reasons(graph))

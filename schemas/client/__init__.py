@@ -54,13 +54,13 @@ class CheckpointSucceeded(Body, frozen=True, gc=False, kw_only=True):
 
 
 class FeatureLevelRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher cannot raise the feature level as the client requested. Since 0.2.0."""
+    """The Dispatcher cannot raise the feature level as the client requested. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.FeatureLevelRejected"
     level: int
-    """The feature level that the client requested. Since 0.2.0."""
+    """The feature level that the client requested. Since 0.1.0."""
     reason: str
-    """Why the cluster cannot use this feature level, as text for people. Since 0.2.0."""
+    """Why the cluster cannot use this feature level, as text for people. Since 0.1.0."""
 
 
 class JobAccepted(Body, frozen=True, gc=False, kw_only=True):

@@ -16,7 +16,11 @@ __all__ = [
     "JobGraphBuilt",
     "JobGraphFailed",
     "JobReachedTerminalState",
+    "JobsExpired",
+    "JobsForgotten",
+    "ProgramAccepted",
     "RaiseFeatureLevel",
+    "SavepointDisposalAccepted",
     "SavepointDisposed",
     "ShutDownCluster",
     "StopWithSavepoint",
@@ -35,7 +39,7 @@ class CancelJob(Body, frozen=True, gc=False, kw_only=True):
     job_id: str
     """Id of the job to cancel. Since 0.1.0."""
     keep_checkpoints: bool = False
-    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.2.0."""
+    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.1.0."""
 
 
 class DisposeSavepoint(Body, frozen=True, gc=False, kw_only=True):
@@ -57,7 +61,7 @@ class JobGraphBuilt(Body, frozen=True, gc=False, kw_only=True):
 
 
 class JobGraphFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The program of an entry point does not exist, or it raised an error before its JobGraph was built. Since 0.1.0."""
+    """The program of an entry point does not exist, it raised an error before its JobGraph was built, or its job was cancelled before. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobGraphFailed"
     job_id: str
@@ -80,12 +84,46 @@ class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
     """Final accumulators of the job: accumulator name -> sum over all subtasks. Since 0.1.0."""
 
 
+class JobsExpired(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher decides that the cluster does not remember these ended jobs any longer. Its process deletes their topics. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobsExpired"
+    job_ids: tuple[str, ...]
+    """Ids of the jobs, the one that ended first at the beginning; at most 1,000. Since 0.1.0."""
+
+
+class JobsForgotten(Body, frozen=True, gc=False, kw_only=True):
+    """The topics of these jobs are deleted, and the Dispatcher and the JobMasters have no state of them any more. Their ids are free. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobsForgotten"
+    job_ids: tuple[str, ...]
+    """Ids of the jobs of one JobsExpired. Since 0.1.0."""
+
+
+class ProgramAccepted(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher has checked the submission of an entry point, which is the cause of this event: its program waits to be built. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ProgramAccepted"
+    job_id: str
+    """Id of the submitted job. Since 0.1.0."""
+
+
 class RaiseFeatureLevel(Body, frozen=True, gc=False, kw_only=True):
     """A client asks the cluster to use the rules of a newer release, as soon as a master that knows them leads. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RaiseFeatureLevel"
     level: int
     """The requested feature level. Since 0.1.0."""
+
+
+class SavepointDisposalAccepted(Body, frozen=True, gc=False, kw_only=True):
+    """No job needs the savepoint: the Dispatcher's process deletes it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SavepointDisposalAccepted"
+    path: str
+    """Directory of the savepoint, as a URI. Since 0.1.0."""
+    request: int
+    """Offset of the DisposeSavepoint event in the log. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
@@ -133,21 +171,21 @@ class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
     reason: str
     """Why the record was refused, as text for people. Since 0.1.0."""
     client: str = ""
-    """Address of the client that sent the record, as far as the record could be decoded; empty if unknown. Since 0.2.0."""
+    """Address of the client that sent the record, as far as the record could be decoded; empty if unknown. Since 0.1.0."""
     job_id: str = ""
-    """Id of the job that the record submits; empty if unknown. Since 0.2.0."""
+    """Id of the job that the record submits; empty if unknown. Since 0.1.0."""
 
 
 class SubmissionsTopicChanged(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher admits submissions from another topic from here on: the topic with this id, from these positions. Since 0.2.0."""
+    """The Dispatcher admits submissions from another topic from here on: the topic with this id, from these positions. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionsTopicChanged"
     topic_id: str
-    """Id that Kafka gave the topic when it was created (KIP-516). Since 0.2.0."""
+    """Id that Kafka gave the topic when it was created (KIP-516). Since 0.1.0."""
     positions: tuple[int, ...]
-    """Next offset to admit in each partition, from partition 0 on. A partition that is not listed starts at its first offset. Since 0.2.0."""
+    """Next offset to admit in each partition, from partition 0 on. A partition that is not listed starts at its first offset. Since 0.1.0."""
     reason: str
-    """Why the topic changed, as text for people. Since 0.2.0."""
+    """Why the topic changed, as text for people. Since 0.1.0."""
 
 
 class SubmitJob(Body, frozen=True, gc=False, kw_only=True):

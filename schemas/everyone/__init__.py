@@ -8,15 +8,18 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
+from ..types import RegisteredSchema
 
 __all__ = [
     "ClusterTerminated",
     "ConfigurationChanged",
     "FeatureLevelRaised",
     "LeaderElected",
+    "SchemasRegistered",
     "SnapshotTaken",
     "StateHash",
     "TaskExecutorLost",
+    "TaskExecutorsForgotten",
 ]
 
 
@@ -51,7 +54,7 @@ class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.LeaderElected"
     role: str
-    """Address of the role: dispatcher, resource_manager, rest_server, job_master/<job id>, or task_executor/<resource id>. Since 0.1.0."""
+    """Address of the role: dispatcher, resource_manager, rest_server, or task_executor/<resource id>. The leader of the Dispatcher leads all JobMasters. Since 0.1.0."""
     epoch: int
     """Leader epoch, higher than any epoch of this role before it. Since 0.1.0."""
     address: str
@@ -62,6 +65,18 @@ class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
     """Servers of the leader's process: server name, such as blob -> host:port. Since 0.1.0."""
     elected_by: str = ""
     """Which service elected the leader, such as zookeeper; empty if the process took the lead without an election. Since 0.1.0."""
+    feature_level: int = 1
+    """Highest feature level that the release of the leader's process knows. Since 0.1.0."""
+
+
+class SchemasRegistered(Body, frozen=True, gc=False, kw_only=True):
+    """The schemas that a process may write with and that the log did not have yet. It precedes the first event of the process. Any process may send it, under any epoch. Every release can read it: this record never changes. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.SchemasRegistered"
+    release: str
+    """Version of the release that writes with these schemas, such as 0.2.0. Since 0.1.0."""
+    schemas: tuple[RegisteredSchema, ...]
+    """Schemas that no earlier SchemasRegistered has. Since 0.1.0."""
 
 
 class SnapshotTaken(Body, frozen=True, gc=False, kw_only=True):
@@ -75,7 +90,7 @@ class SnapshotTaken(Body, frozen=True, gc=False, kw_only=True):
     size: int
     """Size of the snapshot's file, in bytes. Since 0.1.0."""
     schema_fingerprint: str
-    """Fingerprint of the schemas and state types of the release that wrote the snapshot. Releases with another fingerprint do not read it. Since 0.1.0."""
+    """Fingerprint of the state types of the release that wrote the snapshot. Since 0.1.0."""
     state_hash: str
     """Hash of the states in the snapshot, in hexadecimal. Since 0.1.0."""
 
@@ -102,3 +117,11 @@ class TaskExecutorLost(Body, frozen=True, gc=False, kw_only=True):
     """InstanceID of the registration that is lost; null if the TaskExecutor never registered. Since 0.1.0."""
     reason: str
     """Why the TaskExecutor is declared lost, as text for people. Since 0.1.0."""
+
+
+class TaskExecutorsForgotten(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager forgets TaskExecutors that have left or were lost long ago: nobody leads them any more, and no process has a state of them. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.TaskExecutorsForgotten"
+    gone_at: Mapping[str, int]
+    """ResourceID -> offset of the event with which the TaskExecutor left or was lost. A later LeaderElected of the same TaskExecutor counts. At most 1,000. Since 0.1.0."""

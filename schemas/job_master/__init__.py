@@ -11,7 +11,6 @@ from ..body import Body
 from ..types import (
     AccumulatorReport,
     CheckpointFailureReason,
-    CheckpointMetrics,
     CheckpointOptions,
     CompletedCheckpoint,
     ExecutionState,
@@ -19,7 +18,7 @@ from ..types import (
     RestoredCheckpoint,
     SlotOffer,
     SnapshotType,
-    SubtaskState,
+    SubtaskAcknowledgement,
 )
 
 __all__ = [
@@ -43,6 +42,8 @@ __all__ = [
     "JobMasterFailed",
     "OfferSlots",
     "RegisterTaskManager",
+    "RestartScheduled",
+    "RestartSuppressed",
     "RestoreFailed",
     "ResumeJob",
     "SlotAllocationFailed",
@@ -56,19 +57,15 @@ __all__ = [
 
 
 class AcknowledgeCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor reports that a subtask has written its part of a checkpoint. Since 0.1.0."""
+    """A TaskExecutor reports that some of its Executions have written their parts of a checkpoint: usually all of them, in one event. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.AcknowledgeCheckpoint"
     job_id: str
     """Id of the job that takes the checkpoint. Since 0.1.0."""
-    execution_attempt_id: str
-    """Id of the Execution that acknowledges. Since 0.1.0."""
     checkpoint_id: int
     """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
-    metrics: CheckpointMetrics
-    """Durations and sizes of the subtask's part. Since 0.1.0."""
-    subtask_state: SubtaskState
-    """State files, records in flight and changelog offset that the subtask has written. Since 0.1.0."""
+    acknowledgements: tuple[SubtaskAcknowledgement, ...]
+    """The parts that were written, one for each Execution. Since 0.1.0."""
 
 
 class CancelJob(Body, frozen=True, gc=False, kw_only=True):
@@ -78,7 +75,7 @@ class CancelJob(Body, frozen=True, gc=False, kw_only=True):
     job_id: str
     """Id of the job to cancel. Since 0.1.0."""
     keep_checkpoints: bool = False
-    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.2.0."""
+    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.1.0."""
 
 
 class ChannelsCreated(Body, frozen=True, gc=False, kw_only=True):
@@ -254,13 +251,13 @@ class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
 
 
 class JobMasterFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster cannot decide, or the log does not accept an event that it has to send. The job fails; other jobs continue. Since 0.2.0."""
+    """The JobMaster cannot decide, or the log does not accept an event that it has to send. The job fails; other jobs continue. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobMasterFailed"
     job_id: str
-    """Id of the job that fails. Since 0.2.0."""
+    """Id of the job that fails. Since 0.1.0."""
     reason: str
-    """Which error the JobMaster raised, as text for people. Since 0.2.0."""
+    """Which error the JobMaster raised, as text for people. Since 0.1.0."""
 
 
 class OfferSlots(Body, frozen=True, gc=False, kw_only=True):
@@ -283,6 +280,34 @@ class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job that the TaskExecutor holds a slot for. Since 0.1.0."""
     resource_id: str
     """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
+
+
+class RestartScheduled(Body, frozen=True, gc=False, kw_only=True):
+    """The restart strategy lets the tasks of a failure restart, and says when. The tasks restart together with those that fail before this event is in the log. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.RestartScheduled"
+    job_id: str
+    """Id of the job whose tasks restart. Since 0.1.0."""
+    restart_at: int
+    """Time from which the tasks are submitted, in microseconds since the epoch. Since 0.1.0."""
+    failure_count: int
+    """Number of failures that the restart strategy counts, with this one; for the exponential delay since its last reset. Since 0.1.0."""
+    backoff_us: int = 0
+    """Delay without jitter, in microseconds, which the exponential delay multiplies at the next failure; 0 for other strategies. Since 0.1.0."""
+    failures_in_interval: int = 0
+    """Number of failures that the failure rate still counts, with this one; 0 for other strategies. Since 0.1.0."""
+
+
+class RestartSuppressed(Body, frozen=True, gc=False, kw_only=True):
+    """The restart strategy does not let the tasks of a failure restart: the job fails. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.RestartSuppressed"
+    job_id: str
+    """Id of the job that fails. Since 0.1.0."""
+    failure_count: int
+    """Number of failures that the restart strategy counts, with this one. Since 0.1.0."""
+    reason: str
+    """Which tasks failed, where and why, as text for people. Since 0.1.0."""
 
 
 class RestoreFailed(Body, frozen=True, gc=False, kw_only=True):
@@ -327,6 +352,8 @@ class StartJob(Body, frozen=True, gc=False, kw_only=True):
     """Directory of the savepoint or checkpoint that the job starts from; null to start without state. Since 0.1.0."""
     allow_non_restored_state: bool = False
     """If true, state in the savepoint that no operator of the job takes is skipped; if false, the job fails because of it. Since 0.1.0."""
+    job_graph_blob: str | None = None
+    """Key of the blob from which TaskExecutors get the JobGraph with these options, permanent/<job id>/<SHA-256>; null for a graph of up to 64 KiB, which JobManagerRegistrationSuccess contains. Since 0.1.0."""
 
 
 class SuspendJob(Body, frozen=True, gc=False, kw_only=True):

@@ -126,7 +126,9 @@ class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
     allocation_id: str
     """AllocationID of the request. A request with the same id is not fulfilled twice. Since 0.1.0."""
     resource_profile: ResourceProfile | None = None
-    """What the slot must offer at least; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
+    """What the slot must offer at least, in the first request of the job with this profile; null in later ones, and for any slot. Since 0.1.0."""
+    resource_profile_number: int | None = None
+    """Number of the profile among those that the job has requested, from 0 on; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
 
 
 class SendSlotReport(Body, frozen=True, gc=False, kw_only=True):

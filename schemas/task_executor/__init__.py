@@ -9,9 +9,9 @@ from ..types import (
     AllocatedSlotReport,
     CheckpointOptions,
     JobGraph,
-    ResourceProfile,
     RestoredCheckpoint,
     SlotID,
+    TaskDeploymentDescriptor,
 )
 
 __all__ = [
@@ -139,13 +139,15 @@ class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
 
 
 class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster has registered the TaskExecutor and sends it the job, once per registration. Since 0.1.0."""
+    """The JobMaster has registered the TaskExecutor and sends it the job, once per registration: the JobGraph, or the key of the blob that contains it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.JobManagerRegistrationSuccess"
     job_id: str
     """Id of the job that the TaskExecutor holds slots for. Since 0.1.0."""
-    job_graph: JobGraph
-    """The JobGraph, which the TaskExecutor needs to run the job's tasks. Since 0.1.0."""
+    job_graph: JobGraph | None = None
+    """The JobGraph, which the TaskExecutor needs to run the job's tasks; null if it is in a blob. Since 0.1.0."""
+    job_graph_blob: str | None = None
+    """Key of the blob that contains the JobGraph, permanent/<job id>/<SHA-256>: the TaskExecutor fetches it from a BlobServer; null if job_graph has it. Since 0.1.0."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
@@ -158,8 +160,6 @@ class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job that gets the slot. Since 0.1.0."""
     allocation_id: str
     """AllocationID under which the slot is allocated. Since 0.1.0."""
-    resource_profile: ResourceProfile | None = None
-    """What the JobMaster requested; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     reason: str
     """Why the ResourceManager chose this slot, as text for people. Since 0.1.0."""
 
@@ -187,33 +187,23 @@ class SlotsRejected(Body, frozen=True, gc=False, kw_only=True):
 
 
 class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster submits a task: the TaskExecutor runs an Execution in a slot. Since 0.1.0."""
+    """The JobMaster submits tasks: the TaskExecutor runs an Execution of each of these subtasks of one vertex in a slot. They start together and share one Spark query. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SubmitTask"
     job_id: str
-    """Id of the job that the task belongs to. Since 0.1.0."""
+    """Id of the job that the tasks belong to. Since 0.1.0."""
     vertex_id: str
-    """Id of the JobVertex that the task belongs to. Since 0.1.0."""
-    subtask_index: int
-    """Index of the subtask in its vertex, from 0. Since 0.1.0."""
-    attempt_number: int
-    """Number of the attempt of this subtask, from 0. Since 0.1.0."""
-    execution_attempt_id: str
-    """Id of the Execution, one attempt to run the subtask. Since 0.1.0."""
-    allocation_id: str
-    """AllocationID of the slot that the task runs in. Since 0.1.0."""
+    """Id of the JobVertex that the tasks belong to. Since 0.1.0."""
     deployment_id: str
-    """Id of the group of subtasks of one vertex that this TaskExecutor starts together. They share one Spark query. Since 0.1.0."""
-    deployment_size: int
-    """How many subtasks the group has. The query starts when all of them are submitted. Since 0.1.0."""
+    """Id of this deployment: the subtasks of one vertex that this TaskExecutor starts together. Since 0.1.0."""
+    subtasks: tuple[TaskDeploymentDescriptor, ...]
+    """The subtasks, by their index; at least one and at most 1,000. Since 0.1.0."""
     generation: int = 0
     """How often the job has restored a checkpoint since it started. What an older generation sent and committed is ignored. Since 0.1.0."""
     restore: RestoredCheckpoint | None = None
-    """The completed checkpoint that the subtask restores; null to start without a checkpoint. Since 0.1.0."""
-    finished: bool = False
-    """If true, the subtask had finished in that checkpoint, and only signals its end to its receivers. Since 0.1.0."""
+    """The completed checkpoint that the subtasks restore; null to start without a checkpoint. Since 0.1.0."""
     checkpoints_over: int = 0
-    """Id of the newest checkpoint that was triggered before this Execution was submitted. The Execution ignores barriers up to it; 0 if there is none. Since 0.1.0."""
+    """Id of the newest checkpoint that was triggered before the Executions were submitted. They ignore barriers up to it; 0 if there is none. Since 0.1.0."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):

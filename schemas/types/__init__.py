@@ -31,6 +31,7 @@ __all__ = [
     "Origin",
     "Partitioner",
     "PythonFile",
+    "RegisteredSchema",
     "ResourceProfile",
     "RestoredCheckpoint",
     "SlotID",
@@ -38,7 +39,9 @@ __all__ = [
     "SlotStatus",
     "SnapshotType",
     "StateFile",
+    "SubtaskAcknowledgement",
     "SubtaskState",
+    "TaskDeploymentDescriptor",
 ]
 
 
@@ -53,7 +56,7 @@ class AccumulatorSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     user_accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Accumulators of the user's functions: accumulator name -> value so far. Since 0.1.0."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Metrics of this attempt: metric name -> value. Names are numRecordsIn and numRecordsOut (records), numCommits (transactions), and operator.name for a metric of the user's functions. Since 0.2.0."""
+    """Metrics of this attempt: metric name -> value. Names are numRecordsIn and numRecordsOut (records), numCommits (transactions), and operator.name for a metric of the user's functions. Since 0.1.0."""
 
 
 class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -204,6 +207,18 @@ class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Key of the blob that holds the content, if `content` is empty because it is too large for an event; null otherwise. Since 0.1.0."""
 
 
+class RegisteredSchema(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The schema of an event, as SchemasRegistered records it. This record never changes. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.RegisteredSchema"
+    name: str
+    """Full name of the event's record, such as tailrace.dispatcher.SubmitJob. Since 0.1.0."""
+    fingerprint: str
+    """The 8 bytes of the schema's CRC-64-AVRO fingerprint as they begin a value in single-object encoding, in hexadecimal. Since 0.1.0."""
+    definition: str
+    """The Avro schema in JSON. All its types are written out. Since 0.1.0."""
+
+
 class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a slot offers, or what a slot request needs. Since 0.1.0."""
 
@@ -269,6 +284,22 @@ class StateFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """First key group that the range may hold; -1 if it may hold any. Since 0.1.0."""
     last_key_group: int = -1
     """Last key group that the range may hold; -1 if it may hold any. Since 0.1.0."""
+
+
+class TaskDeploymentDescriptor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One subtask of a SubmitTask: the Execution to run, and its slot (TaskDeploymentDescriptor in Flink). Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.TaskDeploymentDescriptor"
+    subtask_index: int
+    """Index of the subtask in its vertex, from 0. Since 0.1.0."""
+    attempt_number: int
+    """Number of the attempt of this subtask, from 0. Since 0.1.0."""
+    execution_attempt_id: str
+    """Id of the Execution, one attempt to run the subtask. Since 0.1.0."""
+    allocation_id: str
+    """AllocationID of the slot that the task runs in. Since 0.1.0."""
+    finished: bool = False
+    """If true, the subtask had finished in that checkpoint, and only signals its end to its receivers. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -422,7 +453,7 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     resource_profile: ResourceProfile | None = None
     """What a slot must offer for a subtask of this vertex; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     is_max_parallelism_configured: bool = False
-    """If true, the program sets max_parallelism; if false, it follows from the parallelism, or is not known. Since 0.2.0."""
+    """If true, the program sets max_parallelism; if false, it follows from the parallelism, or is not known. Since 0.1.0."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -495,3 +526,15 @@ class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """If true, the subtask processes nothing after the checkpoint. It ends when the checkpoint is complete, and this attempt is not started again. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Accumulators of a subtask that stops with the checkpoint, or had finished before it: accumulator name -> value. Empty for other subtasks, whose state holds them. Since 0.1.0."""
+
+
+class SubtaskAcknowledgement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The part of one subtask in a checkpoint. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.SubtaskAcknowledgement"
+    execution_attempt_id: str
+    """Id of the Execution that acknowledges. Since 0.1.0."""
+    metrics: CheckpointMetrics
+    """Durations and sizes of the subtask's part. Since 0.1.0."""
+    subtask_state: SubtaskState
+    """State files, records in flight and changelog offset that the subtask has written. Since 0.1.0."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ...infra.logging_setup import logger
 from .client import BlobClient
@@ -31,14 +31,6 @@ _INITIAL_PAUSE_S = 0.1
 _MAX_PAUSE_S = 5.0
 
 
-class BlobService(Protocol):
-    """Provides blobs as files: the store of a BlobServer, or a BlobCache."""
-
-    def file(self, key: BlobKey) -> Path:
-        """Returns a file with the blob's content; do not change it. Raises BlobError."""
-        ...
-
-
 class BlobCache:
     """Blobs below a directory that outlives the process. Thread-safe."""
 
@@ -50,8 +42,8 @@ class BlobCache:
         *,
         retries: int = 5,
         size_limit: int = 1 << 36,
-        first_pause: float = _INITIAL_PAUSE_S,
-        connect_timeout: float = 5.0,
+        first_pause_s: float = _INITIAL_PAUSE_S,
+        connect_timeout_s: float = 5.0,
         pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
@@ -60,16 +52,16 @@ class BlobCache:
         `server` returns host:port of the leader's BlobServer; None without a leader or a BlobServer.
 
         `size_limit`: bytes of all blobs; above it the least recently used blobs that are not pinned are deleted.
-        `first_pause`: seconds before the first retry, doubled for each further one.
+        `first_pause_s`: seconds before the first retry, doubled for each further one.
         """
         self._files: Final = BlobFiles(directory, durable=False)
         self._server = server
         self._store = store or VoidBlobStore()
         self._retries = retries
         self._size_limit = size_limit
-        self._first_pause = first_pause
+        self._first_pause = first_pause_s
         self._connect = functools.partial(
-            BlobClient, connect_timeout=connect_timeout, pace=pace, secret=secret
+            BlobClient, connect_timeout_s=connect_timeout_s, pace=pace, secret=secret
         )
         self._flights = SingleFlight()
         self._pins: Counter[BlobKey] = Counter()
@@ -85,7 +77,11 @@ class BlobCache:
                     self._files.touch(key)
                     return found
             except OSError as error:
-                _log.warning("fetches a blob that can't be read here", blob=str(key), error=str(error))
+                _log.warning(
+                    "cannot read a blob in the cache; fetches it again",
+                    blob=str(key),
+                    error=str(error),
+                )
             path = self._fetch(key)
         self._make_room()
         return path
@@ -135,15 +131,13 @@ class BlobCache:
             )
             if not left or self._closed.is_set():
                 break
-            _log.warning("a blob can't be fetched; tries again", blob=str(key), tries_left=left, error=reason)
+            _log.warning("cannot fetch a blob; retries", blob=str(key), tries_left=left, error=reason)
             # Random: the TaskExecutors of a job should not all retry at the same moment.
             self._closed.wait(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _MAX_PAUSE_S)
         raise BlobUnavailable(f"{key} can't be fetched, after {self._retries + 1} tries: {reason}")
 
     def _from_store(self, key: BlobKey) -> Path | None:
-        if key.transient:
-            return None
         with self._files.incoming() as incoming:
             return incoming.publish(key) if self._store.get(key, incoming) else None
 

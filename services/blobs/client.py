@@ -7,19 +7,19 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
+from ...infra.closing import Closeable
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .keys import BlobKey, compute_digest, compute_file_digest
-from .protocol import Answer, Channel, Delete, Get, Hello, Introduction, Proof, Put, Request, Status, Timeouts
+from .protocol import Answer, Channel, Get, Hello, Introduction, Proof, Put, Request, Status, Timeouts
 from .shared_secret_auth import SharedSecret, Side, random_nonce
 
 _CONNECT_S = 5.0
 T = TypeVar("T")
 
 
-class BlobClient:
+class BlobClient(Closeable):
     """Not thread-safe; unusable after any error other than BlobNotFound.
 
     All methods raise BlobUnavailable if the server is unreachable or fails; BlobRefused if it refuses.
@@ -29,7 +29,7 @@ class BlobClient:
         self,
         address: str,
         *,
-        connect_timeout: float = _CONNECT_S,
+        connect_timeout_s: float = _CONNECT_S,
         pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
@@ -37,7 +37,7 @@ class BlobClient:
         self.address: Final = address
         host, _, port = address.rpartition(":")
         try:
-            connection = socket.create_connection((host.strip("[]"), int(port)), connect_timeout)
+            connection = socket.create_connection((host.strip("[]"), int(port)), connect_timeout_s)
             self._channel = Channel(connection, pace or Timeouts())
         except (OSError, ValueError) as error:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
@@ -53,20 +53,18 @@ class BlobClient:
         nonce = random_nonce()
         answer = self._request(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
         if not secret.is_valid_proof(answer.proof, Side.SERVER, challenge, nonce):
-            raise BlobRefused(
-                f"the server at {self.address} does not know the secret of this cluster's BlobServers"
-            )
+            raise BlobRefused(f"the server at {self.address} does not know the secret of this cluster")
 
-    def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
+    def put(self, content: bytes, job_id: str) -> BlobKey:
         """Uploads bytes; returns their key."""
-        key = BlobKey(compute_digest(content), job_id, transient)
+        key = BlobKey(compute_digest(content), job_id)
         self._put(key, len(content), lambda: self._channel.send_bytes(content))
         return key
 
-    def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
+    def put_file(self, path: Path, job_id: str) -> BlobKey:
         """Uploads a file; returns its key. Raises OSError if the file cannot be read."""
         digest, size = compute_file_digest(str(path))
-        key = BlobKey(digest, job_id, transient)
+        key = BlobKey(digest, job_id)
         with path.open("rb") as file:
             self._put(key, size, lambda: self._channel.send_body(file, size))
         return key
@@ -97,21 +95,9 @@ class BlobClient:
             raise BlobRefused(f"the BlobServer at {self.address} has other content under {key}")
         return content
 
-    def delete(self, key: BlobKey) -> None:
-        """Deletes a transient blob if it exists. Raises BlobRefused for a permanent one."""
-        self._translate_errors(f"delete {key}", lambda: self._request(Delete(str(key)), Status.OK))
-
     def close(self) -> None:
         """Closes the connection."""
         self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _put(self, key: BlobKey, size: int, send: Callable[[], None]) -> None:
         def run() -> None:
@@ -138,7 +124,7 @@ class BlobClient:
             case Status.FAILED:
                 raise BlobUnavailable(answer.reason)
             case Status.OK | Status.SEND | Status.REFUSED | Status.PROVE:
-                raise BlobRefused(answer.reason or f"an answer {answer.status} is not to be expected")
+                raise BlobRefused(answer.reason or f"an answer {answer.status} is not expected")
 
     def _translate_errors(self, what: str, run: Callable[[], T]) -> T:
         try:

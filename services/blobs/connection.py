@@ -13,7 +13,6 @@ from .local_blob_files import Incoming
 from .protocol import (
     Answer,
     Channel,
-    Delete,
     Disconnected,
     Get,
     Hello,
@@ -31,7 +30,7 @@ _STATUS: Final = (
     (BlobRefused, Status.REFUSED),
 )
 _NO_SECRET_REASON: Final = (
-    f"this BlobServer knows no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or not here"
+    f"this BlobServer has no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or remove it here"
 )
 _UNKNOWN: Final = (
     f"this BlobServer serves only clients that know its secret: set {BLOB_SECRET_FILE.key}, the same as "
@@ -50,12 +49,12 @@ class BlobServerConnection:
         self.idle_since: float | None = time.monotonic()
         """The monotonic time since which it waits for a request; None while it processes one."""
 
-    def run(self, patience: float) -> None:
-        """Serves until the client disconnects, violates the protocol, or is idle for `patience` seconds."""
+    def run(self, patience_s: float) -> None:
+        """Serves until the client disconnects, violates the protocol, or is idle for `patience_s` seconds."""
         try:
             if self._secret is not None:
-                self._identify(self._secret, patience)
-            while (data := self._channel.receive(patience)) is not None:
+                self._identify(self._secret, patience_s)
+            while (data := self._channel.receive(patience_s)) is not None:
                 self.idle_since = None
                 self._answer(data)
                 self.idle_since = time.monotonic()
@@ -72,20 +71,20 @@ class BlobServerConnection:
         """Closes the connection. Thread-safe."""
         self._channel.close()
 
-    def _identify(self, secret: SharedSecret, patience: float) -> None:
-        hello = self._channel.receive(patience)
+    def _identify(self, secret: SharedSecret, patience_s: float) -> None:
+        hello = self._channel.receive(patience_s)
         if hello is None:
             raise Disconnected("the client sent no request")
         if not isinstance(decode_introduction(hello), Hello):
             raise BlobRefused(_UNKNOWN)
         challenge = random_nonce()
         self._channel.send(Answer(Status.PROVE, challenge=challenge))
-        said = decode_introduction(self._channel.receive(patience) or b"")
-        if not isinstance(said, Proof) or not secret.is_valid_proof(
-            said.proof, Side.CLIENT, challenge, said.nonce
+        introduction = decode_introduction(self._channel.receive(patience_s) or b"")
+        if not isinstance(introduction, Proof) or not secret.is_valid_proof(
+            introduction.proof, Side.CLIENT, challenge, introduction.nonce
         ):
             raise BlobRefused(_UNKNOWN)
-        self._channel.send(Answer(Status.OK, proof=secret.proof(Side.SERVER, challenge, said.nonce)))
+        self._channel.send(Answer(Status.OK, proof=secret.proof(Side.SERVER, challenge, introduction.nonce)))
 
     def _refuse(self, error: BlobError) -> None:
         try:
@@ -106,17 +105,15 @@ class BlobServerConnection:
                 self._put(key, size)
             case Get():
                 self._get(key)
-            case Delete():
-                self._delete(key)
 
     def _put(self, key: BlobKey, size: int) -> None:
         try:
             self._depot.check_size(key, size)
-            there = self._depot.touch_if_present(key)
+            is_present = self._depot.touch_if_present(key)
         except BlobError as error:
             self._channel.send(_error_answer(error))
             return
-        if not there:
+        if not is_present:
             self._channel.send(Answer(Status.SEND))
             self._depot.receive(key, size, lambda incoming: self._receive(key, size, incoming))
         self._channel.send(Answer(Status.OK))
@@ -151,17 +148,7 @@ class BlobServerConnection:
             try:
                 self._channel.send_body(source, size)
             except EOFError as error:
-                raise OSError(f"{key} has changed while it was sent") from error
-
-    def _delete(self, key: BlobKey) -> None:
-        try:
-            if not key.transient:
-                raise BlobRefused(f"{key} is permanent: it is deleted when its job has ended")
-            self._depot.delete(key)
-        except BlobError as error:
-            self._channel.send(_error_answer(error))
-            return
-        self._channel.send(Answer(Status.OK))
+                raise OSError(f"{key} has changed during its transfer") from error
 
 
 def _open(depot: TieredBlobStore, key: BlobKey) -> tuple[Path, int]:
@@ -169,7 +156,7 @@ def _open(depot: TieredBlobStore, key: BlobKey) -> tuple[Path, int]:
     try:
         return path, path.stat().st_size
     except OSError as error:
-        raise BlobNotFound(f"{key} is not here any more") from error
+        raise BlobNotFound(f"{key} does not exist here any more") from error
 
 
 def _error_answer(error: BlobError) -> Answer:

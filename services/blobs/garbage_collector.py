@@ -1,11 +1,9 @@
 """Creates the BlobServer of a jobmanager, and deletes blobs that no job needs.
 
 It is level-triggered: every jobmanager, leader or standby, periodically compares the blobs on disk and in the store
-with
-the jobs in the log. Nothing has to be remembered, and one jobmanager deletes what a killed one has left. A terminated
-job
-never restarts, so a jobmanager that is behind in the log keeps too much, and never deletes a needed blob. A job that is
-unknown in the log may be in submission: its blobs are kept for a while.
+with the jobs in the log. Nothing has to be remembered, and one jobmanager deletes what a killed one has left. A
+terminated job never restarts, so a jobmanager that is behind in the log keeps too much, and never deletes a needed
+blob. A job that is unknown in the log may be in submission: its blobs are kept for a while.
 """
 
 from __future__ import annotations
@@ -59,7 +57,12 @@ def create_store(configuration: Configuration) -> BlobStore:
     """Returns the cluster's store below `high-availability.storageDir`; a void one without high availability."""
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return VoidBlobStore()
-    return FileSystemBlobStore(f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob")
+    return FileSystemBlobStore(store_uri(configuration))
+
+
+def store_uri(configuration: Configuration) -> str:
+    """Returns the directory of the cluster's store, with high availability."""
+    return f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob"
 
 
 def blob_directory(configuration: Configuration) -> Path:
@@ -98,8 +101,7 @@ def find_orphans(store: BlobStore, jobs: Sequence[str], fate_of: JobPhaseFor, be
     """Returns those of `jobs` that have terminated or are unknown in the log.
 
     An unknown job with blobs written since `before`, in seconds since the epoch, may be in submission and is not
-    included.
-    Raises BlobUnavailable.
+    included. Raises BlobUnavailable.
     """
 
     def unknown_for_long(job_id: str) -> bool:
@@ -112,16 +114,16 @@ class BlobGarbageCollector:
     """A BlobServer with garbage collection, in its own thread after `start`."""
 
     def __init__(
-        self, server: BlobServer, store: BlobStore, interval: float, fate: Callable[[], JobPhaseFor | None]
+        self, server: BlobServer, store: BlobStore, interval_s: float, fate: Callable[[], JobPhaseFor | None]
     ) -> None:
-        """`interval`: seconds for which transient blobs and blobs of unknown jobs are kept. `fate` returns the current
-        job phases; None if they are not known yet, and then nothing is deleted."""
+        """`interval_s`: seconds for which blobs of unknown jobs are kept. `fate` returns the current job phases; None
+        if they are not known yet, and then nothing is deleted."""
         self.depot: Final = server.depot
         self.endpoints: Final[Mapping[str, str]] = {ENDPOINT: server.address}
         """In the form of LeaderElected."""
         self._server = server
         self._store = store
-        self._interval = interval
+        self._interval = interval_s
         self._fate = fate
         self._look_at = float("-inf")
         self._stored: set[str] = set()
@@ -167,7 +169,6 @@ class BlobGarbageCollector:
             for job_id, wanted in here.items()
             if wanted < before and fate_of(job_id) is JobPhase.UNKNOWN
         }
-        self.depot.files.delete_older(self._interval, transient=True)
         for job_id in sorted(over):
             self._delete(job_id)
 
@@ -180,7 +181,7 @@ class BlobGarbageCollector:
         try:
             self._stored = set(self._store.jobs())
         except BlobError as error:
-            _log.warning("can't look for blobs of jobs that have ended", error=str(error))
+            _log.warning("cannot list blobs of ended jobs", error=str(error))
 
     def _delete(self, job_id: str) -> None:
         try:
@@ -190,7 +191,7 @@ class BlobGarbageCollector:
         except BlobError as error:
             if job_id not in self._failed:
                 self._failed.add(job_id)
-                _log.warning("blobs of a job that has ended stay; tries again", job=job_id, error=str(error))
+                _log.warning("cannot delete blobs of an ended job; retries", job=job_id, error=str(error))
 
     def _run(self) -> None:
         while not self._closed.wait(min(_CHECK_INTERVAL_S, self._interval)):
@@ -200,4 +201,4 @@ class BlobGarbageCollector:
         try:
             self.clean_up()
         except Exception:
-            _log.exception("the clean-up of blobs has failed; goes on")
+            _log.exception("the clean-up of blobs failed; continues")

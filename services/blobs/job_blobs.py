@@ -1,7 +1,7 @@
 """Decides which parts of a job become blobs, and lists the blobs that a job names.
 
 The parts are shipped files and pickled functions. A large part becomes a blob; if all remaining parts together are too
-large, so do the largest of them, because the log contains a job's graph once for each TaskExecutor. A job names only
+large, so do the largest of them, because every process keeps a job's graph in its states. A job names only
 blobs of its own: its id is in their keys. Masters read their content only to build the graph of a program in such
 files.
 """
@@ -107,8 +107,8 @@ def parse(text: str, job_id: str) -> BlobKey:
         key = BlobKey.parse(text)
     except ValueError as error:
         raise BlobRefused(str(error)) from error
-    if key.job_id != job_id or key.transient:
-        raise BlobRefused(f"{key} is no blob of job {job_id}: its key would begin with permanent/{job_id}/")
+    if key.job_id != job_id:
+        raise BlobRefused(f"{key} is not a blob of job {job_id}: its key must begin with permanent/{job_id}/")
     return key
 
 

@@ -1,8 +1,7 @@
 """Blob keys: the owner and the content's digest.
 
 The digest identifies the content: fetched content is verified against it, whichever server sent it, and equal content
-is
-stored once. The job id is the scope: when the job has ended, all its blobs are deleted.
+is stored once. The job id is the scope: when the job has ended, all its blobs are deleted.
 """
 
 from __future__ import annotations
@@ -19,35 +18,34 @@ _CHUNK = 1 << 20
 
 
 class BlobKey(msgspec.Struct, frozen=True, order=True):
-    """`permanent/<job id>/<SHA-256>`, without the job id for blobs of no job.
+    """`permanent/<job id>/<SHA-256>`.
 
-    A permanent blob lives as long as its job, and is in the cluster's storage with high availability. A transient blob
-    exists
-    once: any client may delete it, and it expires (Flink's PermanentBlobKey and TransientBlobKey).
+    A blob lives as long as its job, and is in the cluster's storage with high availability (Flink's PermanentBlobKey).
     """
 
     digest: str
     """SHA-256 of the content, 64 lower case hexadecimal digits."""
-    job_id: str | None = None
-    transient: bool = False
+    job_id: str
 
     def __post_init__(self) -> None:
         if _DIGEST.fullmatch(self.digest) is None:
-            raise ValueError(f"{self.digest[:80]!r} is no SHA-256: it has 64 hexadecimal digits")
-        if self.job_id is not None and not is_id(self.job_id):
-            raise ValueError(f"{self.job_id[:80]!r} is no job id: it has 1 to 64 letters, digits, '-' or '_'")
+            raise ValueError(f"{self.digest[:80]!r} is not a SHA-256: expected 64 hexadecimal digits")
+        if not is_id(self.job_id):
+            raise ValueError(
+                f"{self.job_id[:80]!r} is not a job id: expected 1 to 64 letters, digits, '-' or '_'"
+            )
 
     def __str__(self) -> str:
-        kind = "transient" if self.transient else "permanent"
-        return "/".join((kind, *(() if self.job_id is None else (self.job_id,)), self.digest))
+        return f"permanent/{self.job_id}/{self.digest}"
 
     @classmethod
     def parse(cls, text: str) -> BlobKey:
         """Parses a key. Raises ValueError."""
-        kind, *scope, digest = text.split("/")
-        if kind not in ("permanent", "transient") or len(scope) > 1:
-            raise ValueError(f"{text[:160]!r} is no key of a blob, such as permanent/<job id>/<SHA-256>")
-        return cls(digest, scope[0] if scope else None, kind == "transient")
+        match text.split("/"):
+            case ["permanent", job_id, digest]:
+                return cls(digest, job_id)
+            case _:
+                raise ValueError(f"{text[:160]!r} is not a blob key, such as permanent/<job id>/<SHA-256>")
 
 
 def compute_digest(content: bytes) -> str:

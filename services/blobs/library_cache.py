@@ -1,8 +1,7 @@
 """Counts which tasks of a TaskExecutor need which blobs (Flink's BlobLibraryCacheManager).
 
 A task registers its blobs when it arrives and unregisters when it has ended. While a job has a task here, its blobs
-stay;
-after the last one they stay for another interval, since a failed task often returns.
+stay; after the last one they stay for another interval, since a failed task often returns.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class _Job(msgspec.Struct):
 
 
 class BlobLibraryCacheManager:
-    """Thread-safe. `interval`: seconds; `clock`: seconds since the epoch."""
+    """Thread-safe. `interval_s`: seconds; `clock`: seconds since the epoch."""
 
-    def __init__(self, cache: BlobCache, interval: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, cache: BlobCache, interval_s: float, clock: Callable[[], float] = time.time) -> None:
         self._cache = cache
-        self._interval = interval
+        self._interval = interval_s
         self._clock = clock
         self._lock = threading.Lock()
         now = clock()
@@ -44,22 +43,24 @@ class BlobLibraryCacheManager:
     def register_task(
         self, job_id: str, execution_attempt_id: str, keys: Iterable[BlobKey]
     ) -> Mapping[BlobKey, Path]:
-        """Registers a task; returns the files of its blobs. A repeated call only returns the files.
+        """Registers a task; returns the files of these blobs. A repeated call adds blobs that the task does not have
+        yet.
 
-        Raises BlobError; the task is not registered then.
+        Raises BlobError; the task is not registered then, unless it had all of these blobs.
         """
         wanted = tuple(sorted(set(keys)))
         with self._lock:
             job = self._jobs.setdefault(job_id, _Job({}))
-            new = execution_attempt_id not in job.tasks
-            if new:
-                job.tasks[execution_attempt_id] = wanted
+            known = job.tasks.get(execution_attempt_id)
+            new = wanted if known is None else tuple(key for key in wanted if key not in known)
+            if known is None or new:
+                job.tasks[execution_attempt_id] = (*(known or ()), *new)
                 job.free_since = None
-                self._cache.pin(wanted)
+                self._cache.pin(new)
         try:
             return {key: self._cache.file(key) for key in wanted}
         except BaseException:
-            if new:
+            if known is None or new:
                 self.unregister_task(job_id, execution_attempt_id)
             raise
 
@@ -110,6 +111,4 @@ class BlobLibraryCacheManager:
             try:
                 self.clean_up()
             except OSError as error:
-                _log.warning(
-                    "can't clean up the blobs of jobs that have ended; tries again", error=str(error)
-                )
+                _log.warning("cannot clean up the blobs of ended jobs; retries", error=str(error))

@@ -1,8 +1,7 @@
 """Blobs in a local directory: of a BlobServer, a BlobCache, or mounted storage.
 
     incoming/temp-...          an unfinished file; locked for as long as its writer lives
-    job_<id>/blob_p-<SHA-256>  a blob of a job; t- for transient ones
-    no_job/blob_p-<SHA-256>    a blob of no job
+    job_<id>/blob_p-<SHA-256>  a blob of a job
 
 A file gets its final name when it is complete and its digest is verified: readers never see a partial file. A killed
 writer leaves an unlocked temporary file only, which the next process deletes. Several processes may share a directory.
@@ -16,20 +15,18 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from .errors import BlobRefused
 from .keys import BlobKey, compute_file_digest
 
 _JOB = "job_"
-_NO_JOB = "no_job"
 _INCOMING = "incoming"
-_PERMANENT, _TRANSIENT = "blob_p-", "blob_t-"
+_BLOB = "blob_p-"
 
 
 class Incoming:
@@ -57,9 +54,9 @@ class Incoming:
         """Gives the file its final name and replaces an existing one. Raises BlobRefused for wrong content, OSError."""
         assert self._path is not None
         if size is not None and self.size != size:
-            raise BlobRefused(f"{key} has {self.size:,} bytes here, where {size:,} were announced")
+            raise BlobRefused(f"{key} has {self.size:,} bytes here, but {size:,} were announced")
         if (found := self._digest.hexdigest()) != key.digest:
-            raise BlobRefused(f"{key} has other content: the SHA-256 of what came is {found}")
+            raise BlobRefused(f"{key} has other content: the SHA-256 of the received bytes is {found}")
         published = self._files.move_in(self._file.fileno(), self._path, key)
         self._path = None
         return published
@@ -97,8 +94,7 @@ class BlobFiles:
 
     def path(self, key: BlobKey) -> Path:
         """Returns the path of the blob, whether it exists or not."""
-        name = f"{_TRANSIENT if key.transient else _PERMANENT}{key.digest}"
-        return self._scope(key.job_id) / name
+        return self._scope(key.job_id) / f"{_BLOB}{key.digest}"
 
     def find(self, key: BlobKey) -> Path | None:
         """Returns the file of a blob with verified content; None if there is none. A file with wrong content is
@@ -181,18 +177,11 @@ class BlobFiles:
 
     def entries(self) -> Iterator[Entry]:
         """Yields all blobs, in no order; files that vanish in between are skipped."""
-        for directory in (*self.directory.glob(f"{_JOB}*"), self.directory / _NO_JOB):
+        for directory in self.directory.glob(f"{_JOB}*"):
             yield from _entries(directory)
 
-    def delete_older(self, seconds: float, *, transient: bool) -> None:
-        """Deletes the blobs of a kind, of any job, that were not used for `seconds`. Raises OSError."""
-        before = time.time() - seconds
-        for entry in self.entries():
-            if entry.key.transient is transient and entry.stat.st_mtime < before:
-                self.delete(entry.key)
-
-    def _scope(self, job_id: str | None) -> Path:
-        return self.directory / (_NO_JOB if job_id is None else f"{_JOB}{job_id}")
+    def _scope(self, job_id: str) -> Path:
+        return self.directory / f"{_JOB}{job_id}"
 
     def _mark_checked(self, key: BlobKey, seen: tuple[int, int, int]) -> None:
         with self._lock:
@@ -210,14 +199,11 @@ class BlobFiles:
                     os.close(descriptor)
 
 
-class Entry:
+class Entry(NamedTuple):
     """One blob's file in a listing."""
 
-    __slots__ = ("key", "stat")
-
-    def __init__(self, key: BlobKey, stat: os.stat_result) -> None:
-        self.key = key
-        self.stat = stat
+    key: BlobKey
+    stat: os.stat_result
 
 
 def _create_locked_file(directory: Path) -> tuple[int, Path]:
@@ -232,16 +218,15 @@ def _create_locked_file(directory: Path) -> tuple[int, Path]:
 
 
 def _entries(directory: Path) -> Iterator[Entry]:
-    job_id = directory.name.removeprefix(_JOB) if directory.name.startswith(_JOB) else None
+    job_id = directory.name.removeprefix(_JOB)
     try:
         files = list(os.scandir(directory))
     except OSError:
         return
     for file in files:
-        transient = file.name.startswith(_TRANSIENT)
-        if transient or file.name.startswith(_PERMANENT):
+        if file.name.startswith(_BLOB):
             with suppress(OSError, ValueError):
-                yield Entry(BlobKey(file.name[len(_PERMANENT) :], job_id, transient), file.stat())
+                yield Entry(BlobKey(file.name.removeprefix(_BLOB), job_id), file.stat())
 
 
 def _mark(path: Path) -> tuple[int, int, int]:

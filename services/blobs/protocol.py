@@ -5,7 +5,6 @@ body. A body is a sequence of chunks of up to CHUNK bytes, ended by an empty one
 
     PUT     -> SEND, body -> OK, or OK at once if the blob exists, or a refusal
     GET     -> OK with the size, body
-    DELETE  -> OK
 
 If the server requires it, a client authenticates before its first request (shared_secret_auth.py).
 
@@ -51,12 +50,6 @@ class Get(msgspec.Struct, frozen=True, tag="GET"):
     key: str
 
 
-class Delete(msgspec.Struct, frozen=True, tag="DELETE"):
-    """Deletes a transient blob; a missing one counts as deleted."""
-
-    key: str
-
-
 class Hello(msgspec.Struct, frozen=True, tag="HELLO"):
     """Starts the authentication (shared_secret_auth.py)."""
 
@@ -68,7 +61,7 @@ class Proof(msgspec.Struct, frozen=True, tag="PROOF"):
     proof: bytes
 
 
-Request = Put | Get | Delete
+Request = Put | Get
 Introduction = Hello | Proof
 
 
@@ -124,7 +117,7 @@ def decode_request(data: bytes) -> tuple[Request, BlobKey]:
         request = _request.decode(data)
         key = BlobKey.parse(request.key)
     except (msgspec.DecodeError, ValueError) as error:
-        raise BlobRefused(f"this is no request: {error}") from error
+        raise BlobRefused(f"this is not a request: {error}") from error
     if isinstance(request, Put) and request.size < 0:
         raise BlobRefused(f"{key} can't have {request.size:,} bytes")
     return request, key
@@ -144,7 +137,7 @@ def decode_answer(data: bytes) -> Answer:
     try:
         return _answer.decode(data)
     except msgspec.DecodeError as error:
-        raise BlobRefused(f"this is no answer of a BlobServer: {error}") from error
+        raise BlobRefused(f"this is not an answer of a BlobServer: {error}") from error
 
 
 class Channel:
@@ -166,14 +159,14 @@ class Channel:
         self._socket.settimeout(self._pace.idle)
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
-    def receive(self, patience: float | None = None) -> bytes | None:
+    def receive(self, patience_s: float | None = None) -> bytes | None:
         """Returns the next request or answer as bytes; None if the peer closed the connection before its first byte.
 
-        `patience`: seconds to wait for the first byte (default: the idle timeout). Raises BlobRefused if it is too
+        `patience_s`: seconds to wait for the first byte (default: the idle timeout). Raises BlobRefused if it is too
         long.
         """
         view = memoryview(self._length)
-        self._socket.settimeout(self._pace.idle if patience is None else patience)
+        self._socket.settimeout(self._pace.idle if patience_s is None else patience_s)
         if not (count := self._socket.recv_into(view)):
             return None
         until = time.monotonic() + self._pace.header
@@ -181,7 +174,7 @@ class Channel:
         (length,) = _LENGTH.unpack(self._length)
         if length > MAX_HEADER_BYTES:
             raise BlobRefused(
-                f"{length:,} bytes are no request or answer of a BlobServer: they have at most {MAX_HEADER_BYTES:,}"
+                f"{length:,} bytes are not a request or answer of a BlobServer: these have at most {MAX_HEADER_BYTES:,}"
             )
         data = bytearray(length)
         self._fill(memoryview(data), until)
@@ -214,7 +207,7 @@ class Channel:
         """Receives an answer. Raises BlobRefused for anything else."""
         data = self.receive(self._pace.answer)
         if data is None:
-            raise Disconnected("the other side has ended the connection")
+            raise Disconnected("the peer has closed the connection")
         return decode_answer(data)
 
     def receive_body(self, size: int, take: Callable[[memoryview], None]) -> None:
@@ -231,12 +224,12 @@ class Channel:
                 break
             received += length
             if length > CHUNK or received > size:
-                raise BlobRefused(f"more than the {size:,} bytes came that were announced")
+                raise BlobRefused(f"received more than the announced {size:,} bytes")
             piece = self._chunk[:length]
             self._fill(piece, until)
             take(piece)
         if received < size:
-            raise BlobRefused(f"{received:,} bytes came where {size:,} were announced")
+            raise BlobRefused(f"received {received:,} bytes, but {size:,} were announced")
 
     def close(self) -> None:
         """Closes the connection. May be called from another thread, whose `receive` then ends."""
@@ -262,11 +255,11 @@ class Channel:
         while view:
             left = until - time.monotonic()
             if left <= 0:
-                raise TimeoutError("the other side is too slow")
+                raise TimeoutError("the peer is too slow")
             self._socket.settimeout(min(self._pace.idle, left))
             count = self._socket.recv_into(view)
             if not count:
-                raise Disconnected("the other side has ended the connection")
+                raise Disconnected("the peer has closed the connection")
             view = view[count:]
 
     def _send_file(self, file: BinaryIO, offset: int, count: int, until: float) -> None:
@@ -286,4 +279,4 @@ class Channel:
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_WRITE)
             if left <= 0 or not selector.select(left):
-                raise TimeoutError("the other side is too slow")
+                raise TimeoutError("the peer is too slow")

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from ...infra import threads
+from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from .connection import BlobServerConnection
 from .local_blob_files import BlobFiles
@@ -47,7 +47,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     pace: Timeouts = Timeouts()
 
 
-class BlobServer:
+class BlobServer(Closeable):
     """Serves blobs below a directory, from its construction until `close`.
 
     Raises OSError if the address or the directory is not available.
@@ -94,14 +94,6 @@ class BlobServer:
         for thread in active.values():
             thread.join(self._limits.pace.idle)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _accept(self) -> None:
         while self._wait_for_room():
             try:
@@ -110,7 +102,7 @@ class BlobServer:
                 continue
             except OSError as error:
                 # For example too many open files: ending connections release theirs.
-                _log.warning("the BlobServer can't take a connection", error=str(error))
+                _log.warning("the BlobServer cannot accept a connection", error=str(error))
                 time.sleep(_PAUSE_S)
                 continue
             self._serve(accepted)
@@ -125,14 +117,14 @@ class BlobServer:
                 self._active[connection] = thread
             thread.start()
         except (OSError, RuntimeError) as error:
-            _log.warning("the BlobServer can't serve a connection", error=str(error))
+            _log.warning("the BlobServer cannot serve a connection", error=str(error))
             accepted.close()
 
     def _run(self, connection: BlobServerConnection) -> None:
         try:
             connection.run(self._limits.pace.idle)
         except Exception:
-            _log.exception("a connection of the BlobServer has failed")
+            _log.exception("a connection of the BlobServer failed")
         finally:
             with self._changed:
                 self._active.pop(connection, None)

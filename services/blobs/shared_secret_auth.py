@@ -50,7 +50,7 @@ class SharedSecret:
         except OSError as error:
             raise ConfigurationError([f"{BLOB_SECRET_FILE.key}: {name} can't be read: {error}"]) from None
         if len(line) < MIN_SECRET_LENGTH:
-            wanted = f"a secret has at least {MIN_SECRET_LENGTH}: `openssl rand -hex 32` makes one"
+            wanted = f"a secret has at least {MIN_SECRET_LENGTH}: `openssl rand -hex 32` creates one"
             raise ConfigurationError(
                 [f"{BLOB_SECRET_FILE.key}: the first line of {name} has {len(line)} bytes, but {wanted}"]
             )

@@ -1,14 +1,13 @@
 """Shared storage for a cluster's blobs, below `high-availability.storageDir` (Flink's BlobStore).
 
 Every BlobServer and BlobCache of the cluster reaches it, so that a blob is available while the server that received it
-is
-down. The layout is that of a server's directory. On file systems with non-atomic writes a reader detects a partial
-file,
-like any damaged one, by the digest.
+is down. The layout is that of a server's directory. On file systems with non-atomic writes a reader detects a partial
+file, like any damaged one, by the digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from pathlib import Path
 from typing import Final, Protocol
@@ -21,11 +20,10 @@ from .local_blob_files import BlobFiles, Incoming
 
 _CHUNK: Final = 4 << 20
 _JOB = "job_"
-_NO_JOB = "no_job"
 
 
 class BlobStore(Protocol):
-    """Permanent blobs only. All methods raise BlobUnavailable. Safe for threads and processes."""
+    """All methods raise BlobUnavailable. Safe for threads and processes."""
 
     def put(self, key: BlobKey, path: Path) -> None:
         """Stores a copy of a verified file."""
@@ -33,10 +31,6 @@ class BlobStore(Protocol):
 
     def get(self, key: BlobKey, into: Incoming) -> bool:
         """Copies a blob without verification; returns whether it exists."""
-        ...
-
-    def delete(self, key: BlobKey) -> None:
-        """Deletes a blob if it exists."""
         ...
 
     def delete_job(self, job_id: str) -> None:
@@ -60,9 +54,6 @@ class VoidBlobStore:
 
     def get(self, key: BlobKey, into: Incoming) -> bool:
         return False
-
-    def delete(self, key: BlobKey) -> None:
-        return None
 
     def delete_job(self, job_id: str) -> None:
         return None
@@ -110,13 +101,6 @@ class FileSystemBlobStore:
             raise BlobUnavailable(f"{key} can't be read below {self._storage.uri}: {error}") from error
         return True
 
-    def delete(self, key: BlobKey) -> None:
-        try:
-            self._storage.delete(_name(key))
-            self._storage.delete_if_empty(_scope(key.job_id))
-        except CheckpointError as error:
-            raise BlobUnavailable(f"{key} can't be deleted: {error}") from error
-
     def delete_job(self, job_id: str) -> None:
         try:
             self._storage.delete_tree(_scope(job_id))
@@ -138,6 +122,28 @@ class FileSystemBlobStore:
             raise BlobUnavailable(str(error)) from error
         return max((time for time in times if time is not None), default=None)
 
+    def uri_of(self, key: BlobKey) -> str:
+        """Returns the URI of a blob."""
+        return self._storage.absolute(_name(key))
+
+    def find_fault(self, key: BlobKey, *, quick: bool = False) -> str | None:
+        """Returns what is wrong with a stored blob, in one line; None if nothing is. `quick`: does not read it. Raises
+        BlobUnavailable."""
+        digest, size, name = hashlib.sha256(), 0, _name(key)
+        try:
+            length = self._storage.size(name)
+            if length is None:
+                return "it does not exist"
+            while not quick and size < length:
+                chunk = self._storage.read(name, size, min(_CHUNK, length - size))
+                if not chunk:
+                    break
+                digest.update(chunk)
+                size += len(chunk)
+        except (CheckpointError, OSError) as error:
+            raise BlobUnavailable(f"{key} can't be read below {self._storage.uri}: {error}") from error
+        return None if quick or digest.hexdigest() == key.digest else "its SHA-256 is another"
+
     def _put_here(self, key: BlobKey, path: Path) -> None:
         with path.open("rb") as source, BlobFiles(Path(self._storage.uri), durable=True).incoming() as target:
             while chunk := source.read(_CHUNK):
@@ -151,8 +157,8 @@ class FileSystemBlobStore:
             return None
 
 
-def _scope(job_id: str | None) -> str:
-    return _NO_JOB if job_id is None else f"{_JOB}{job_id}"
+def _scope(job_id: str) -> str:
+    return f"{_JOB}{job_id}"
 
 
 def _name(key: BlobKey) -> str:

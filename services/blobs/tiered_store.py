@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import BlobNotFound, BlobRefused, BlobUnavailable
-from .keys import BlobKey, compute_digest, compute_file_digest
+from .keys import BlobKey, compute_digest
 from .local_blob_files import BlobFiles, Incoming
 from .single_flight import SingleFlight
 from .store import BlobStore
@@ -24,6 +24,8 @@ class TieredBlobStore:
 
     def __init__(self, files: BlobFiles, store: BlobStore, *, largest: int) -> None:
         """`largest`: the maximum bytes of a blob."""
+        self.find_in_state: Callable[[BlobKey], bytes | None] = lambda _: None
+        """Returns the content of a blob that the states of this process have; called from any thread."""
         self.files: Final = files
         self._store = store
         self._largest = largest
@@ -43,32 +45,23 @@ class TieredBlobStore:
             path = self.files.find(key)
             if path is None:
                 return False
-            self._keep(key, path)
+            self._store.put(key, path)
             return self.files.touch(key)
         except OSError as error:
             raise BlobUnavailable(f"{key} can't be read: {error}") from error
 
     def receive(self, key: BlobKey, size: int, write: Callable[[Incoming], None]) -> None:
-        """Stores what `write` writes. Raises BlobRefused if it does not match the key; whatever `write` raises."""
+        """Stores the output of `write`. Raises BlobRefused if it does not match the key, and any error of `write`."""
         with self._incoming(key) as incoming:
             write(incoming)
-            self._keep(key, _publish(incoming, key, size))
+            self._store.put(key, _publish(incoming, key, size))
 
-    def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
+    def put(self, content: bytes, job_id: str) -> BlobKey:
         """Stores bytes; returns their key."""
-        key = BlobKey(compute_digest(content), job_id, transient)
+        key = BlobKey(compute_digest(content), job_id)
         self.check_size(key, len(content))
         if not self.touch_if_present(key):
             self.receive(key, len(content), lambda incoming: incoming.write(content))
-        return key
-
-    def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
-        """Stores a copy of a file; returns its key. Raises OSError if it cannot be read."""
-        digest, size = compute_file_digest(str(path))
-        key = BlobKey(digest, job_id, transient)
-        self.check_size(key, size)
-        if not self.touch_if_present(key):
-            self.receive(key, size, lambda incoming: _copy(path, incoming))
         return key
 
     def file(self, key: BlobKey) -> Path:
@@ -79,24 +72,22 @@ class TieredBlobStore:
                 return found
         except OSError as error:
             raise BlobUnavailable(f"{key} can't be read: {error}") from error
-        if not key.transient:
-            with self._flights.lock(key):
+        with self._flights.lock(key):
+            found = self.files.find(key)
+            if found is not None:
+                return found
+            with self._incoming(key) as incoming:
+                if self._store.get(key, incoming):
+                    return _publish(incoming, key, None)
+            content = self.find_in_state(key)
+            if content is not None and compute_digest(content) == key.digest:
+                self.put(content, key.job_id)
                 found = self.files.find(key)
                 if found is not None:
                     return found
-                with self._incoming(key) as incoming:
-                    if self._store.get(key, incoming):
-                        return _publish(incoming, key, None)
-        raise BlobNotFound(f"{key} is not here: it was never put, or was deleted, as at the end of its job")
-
-    def delete(self, key: BlobKey) -> None:
-        """Deletes a blob if it exists."""
-        try:
-            self.files.delete(key)
-        except OSError as error:
-            raise BlobUnavailable(f"{key} can't be deleted: {error}") from error
-        if not key.transient:
-            self._store.delete(key)
+        raise BlobNotFound(
+            f"{key} is not here: it was never uploaded, or was deleted, for example at the end of its job"
+        )
 
     def delete_job(self, job_id: str) -> None:
         """Deletes all blobs of a job, here and in the store."""
@@ -106,10 +97,6 @@ class TieredBlobStore:
             self.files.delete_job(job_id)
         except OSError as error:
             raise BlobUnavailable(f"the blobs of job {job_id} can't be deleted: {error}") from error
-
-    def _keep(self, key: BlobKey, path: Path) -> None:
-        if not key.transient:
-            self._store.put(key, path)
 
     def _incoming(self, key: BlobKey) -> Incoming:
         try:
@@ -123,9 +110,3 @@ def _publish(incoming: Incoming, key: BlobKey, size: int | None) -> Path:
         return incoming.publish(key, size)
     except OSError as error:
         raise BlobUnavailable(f"{key} can't be written: {error}") from error
-
-
-def _copy(path: Path, incoming: Incoming) -> None:
-    with path.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            incoming.write(chunk)

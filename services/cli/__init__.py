@@ -1,7 +1,8 @@
 """The command `tailrace` (docs/cli.md).
 
-Each group of commands has one file in `commands/`; `command_registry.py` lists them. A command's module is imported
-when the command runs, and it imports its dependencies inside functions. This keeps the start of a command short.
+The modules in `commands/` declare the commands, `app.py` lists them. They import what runs a command inside functions,
+after the checks that need less: help and usage errors are quick, and a file is read without Kafka. What `run` and the
+commands on jobs do is in `execution/`, how results look in `render/`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4
     """The job, offset or savepoint does not exist."""
     PROCESS_FAILED = 5
-    """A process of the cluster did not start, or did not stop cleanly."""
+    """A process of the cluster did not start, did not stop cleanly, or has lost a process that it needs."""
     DEPOSED = 6
     """Another jobmanager, or a TaskExecutor with the same resource id, replaced this process."""
     DEMO_MISMATCH = 7
@@ -33,6 +33,8 @@ class ExitCode(IntEnum):
     """A file of exported events is missing, damaged, or unusable for this command."""
     DIFFERS = 11
     """`replay --check`: this release decides differently from the log."""
+    UNSOUND = 12
+    """`cluster verify`: something that the cluster stores is missing or damaged."""
     INTERNAL = 70
     """A bug in tailrace."""
     INTERRUPTED = 130
@@ -57,9 +59,10 @@ CODES: Mapping[str, ExitCode] = {
     "infra.threads:ThreadFailed": ExitCode.INTERNAL,
     "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS_FAILED,
     "pipelines.graph.errors:ProgramError": ExitCode.JOB,
-    "services.host.election_participant:EpochOutOfReach": ExitCode.USAGE,
-    "services.host.election_participant:ElectedLeaderExists": ExitCode.USAGE,
-    "services.host.election_participant:StaleElectionEpoch": ExitCode.USAGE,
+    "pipelines.runtime.common.failures:RuntimeProcessDied": ExitCode.PROCESS_FAILED,
+    "services.host.grant_check:EpochOutOfReach": ExitCode.USAGE,
+    "services.host.grant_check:ElectedLeaderExists": ExitCode.USAGE,
+    "services.host.grant_check:StaleElectionEpoch": ExitCode.USAGE,
     "services.client.checkpoint_requests:CheckpointFailedError": ExitCode.SAVEPOINT,
     "services.client.checkpoint_requests:SavepointNotDisposedError": ExitCode.SAVEPOINT,
     "services.client.log_subscription:JobRejectedError": ExitCode.JOB,
@@ -77,7 +80,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
     "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
-    "services.simulation.fork_members:CorruptMembersFile": ExitCode.USAGE,
+    "services.simulation.fork:CorruptMembersFile": ExitCode.USAGE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -32,7 +31,7 @@ from ..log.kafka import RECIPIENT
 from ..log.topics import heartbeats_topic
 
 _INTERVALS = 3
-"""How far back the first read goes, in heartbeat intervals: every TaskExecutor has sent a heartbeat in that time."""
+"""The range of the first read, in heartbeat intervals: every TaskExecutor has sent a heartbeat in that time."""
 
 Subtask = tuple[str, int]
 """(vertex, index)."""
@@ -51,15 +50,16 @@ class AccumulatorTotals:
         self._job_id = job_id
         self._attempts: dict[str, tuple[Subtask, int]] = {}
         """Execution -> its subtask, and the attempt number."""
-        self._said: dict[Subtask, _SubtaskReport] = {}
+        self._latest: dict[Subtask, _SubtaskReport] = {}
 
     def on_event(self, records: Iterable[Record]) -> None:
         """Processes events of the job's attempts."""
         for record in records:
             match record.body:
                 case SubmitTask(job_id=self._job_id) as submitted:
-                    subtask = submitted.vertex_id, submitted.subtask_index
-                    self._attempts[submitted.execution_attempt_id] = subtask, submitted.attempt_number
+                    for task in submitted.subtasks:
+                        subtask = submitted.vertex_id, task.subtask_index
+                        self._attempts[task.execution_attempt_id] = subtask, task.attempt_number
                 case UpdateTaskExecutionState(job_id=self._job_id, execution_state=state) as update:
                     if state in EXECUTION_ENDS:
                         self._note(update.execution_attempt_id, dict(update.accumulators), ended=True)
@@ -73,17 +73,17 @@ class AccumulatorTotals:
 
     def total(self) -> dict[str, float]:
         """Returns the sums over all subtasks."""
-        return total(report.counts for report in self._said.values())
+        return total(report.counts for report in self._latest.values())
 
     def _note(self, attempt: str, counts: dict[str, float], *, ended: bool) -> None:
         known = self._attempts.get(attempt)
         if known is None or not counts:
             return
         subtask, number = known
-        before = self._said.get(subtask)
+        before = self._latest.get(subtask)
         if before is None or (number, ended) >= (before.attempt_number, before.is_ended):
             named = before.counts if before is not None else {}
-            self._said[subtask] = _SubtaskReport(number, ended, bounded({**named, **counts}))
+            self._latest[subtask] = _SubtaskReport(number, ended, bounded({**named, **counts}))
 
 
 class JobAccumulators(msgspec.Struct, frozen=True):
@@ -115,40 +115,29 @@ def read_accumulators(
         }
     finally:
         reports.close()
-    said = dict(ended)
+    counts = dict(ended)
     for attempt, subtask in attempts.items():
         if attempt in latest and latest[attempt].user_accumulators:
-            said[subtask] = bounded(latest[attempt].user_accumulators)
+            counts[subtask] = bounded(latest[attempt].user_accumulators)
     metrics = {attempt: bounded(latest[attempt].metrics) for attempt in attempts if attempt in latest}
-    return JobAccumulators(total(said.values()), metrics)
-
-
-class HeartbeatReports(Protocol):
-    """A source of AccumulatorReports."""
-
-    def poll(self) -> list[AccumulatorReport]:
-        """Returns the job's reports since the last call. Raises LogUnavailable."""
-        ...
-
-    def close(self) -> None:
-        """Closes the connections."""
-        ...
+    return JobAccumulators(total(counts.values()), metrics)
 
 
 class KafkaHeartbeatReports:
     """The AccumulatorReports of a job from the heartbeats topic; not thread-safe."""
 
-    def __init__(self, configuration: Configuration, job_id: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, configuration: Configuration, job_id: str, *, timeout_s: float = 10.0) -> None:
         self._topic = heartbeats_topic(configuration.cluster_id)
         self._recipient = address(JOB_MASTER, job_id)
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._interval_ms = configuration.get(HEARTBEAT_INTERVAL) // 1_000
         self._servers = configuration.bootstrap_servers
-        self._timeout = timeout
+        self._timeout = timeout_s
         self._consumer: Consumer | None = None
         self._position = 0
 
     def poll(self) -> list[AccumulatorReport]:
+        """Returns the job's reports since the last call. Raises LogUnavailable."""
         if self._consumer is None:
             self._consumer = self._open()
         consumer, found = self._consumer, []
@@ -169,6 +158,7 @@ class KafkaHeartbeatReports:
         return found
 
     def close(self) -> None:
+        """Closes the connections."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -30,7 +30,7 @@ def address_of(leadership: LeadershipState) -> str | None:
 
 
 def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
-    """As `address_of`, from the current log; uses a snapshot if there is one. Raises LogUnavailable."""
+    """Like `address_of`, from the current log; uses a snapshot if there is one. Raises LogUnavailable."""
     leadership, start = (LeadershipState(), 0) if store is None else read_newest_leadership(log, store)
     end = log.end()
     tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
@@ -62,7 +62,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
             if address is None:
                 return what, "the cluster has no BlobServer"
             timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
-            with BlobClient(address, connect_timeout=timeout, pace=pace, secret=secret) as client:
+            with BlobClient(address, connect_timeout_s=timeout, pace=pace, secret=secret) as client:
                 return offload(what, minsize, lambda content: client.put(content, job_id)), None
         except BlobUnavailable as error:
             # The leader may have changed.

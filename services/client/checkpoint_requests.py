@@ -1,8 +1,7 @@
 """Follows a request for a checkpoint or savepoint: the subtasks that have not acknowledged, and the resulting location.
 
 Answers name the client and the job, but not the request. A client with several concurrent requests for one job
-therefore
-uses a separate address (a `Client`) for each.
+therefore uses a separate address (a `Client`) for each.
 """
 
 from __future__ import annotations
@@ -71,10 +70,11 @@ class CheckpointRequest:
                     awaited = triggered.to_acknowledge
                     self.progress = CheckpointProgress(triggered.checkpoint_id, len(awaited), awaited)
             case job_master.AcknowledgeCheckpoint(
-                job_id=self._job_id, checkpoint_id=checkpoint_id, execution_attempt_id=attempt
+                job_id=self._job_id, checkpoint_id=checkpoint_id, acknowledgements=parts
             ):
                 if self.progress is not None and checkpoint_id == self.progress.checkpoint_id:
-                    self._done(attempt)
+                    for part in parts:
+                        self._done(part.execution_attempt_id)
             case job_master.UpdateTaskExecutionState(job_id=self._job_id) as update:
                 if update.execution_state in EXECUTION_ENDS:
                     self._done(update.execution_attempt_id)
@@ -92,40 +92,39 @@ class CheckpointRequest:
         self,
         conversation: ClusterSubscription,
         *,
-        timeout: float = _ANSWER_TIMEOUT_S,
+        timeout_s: float = _ANSWER_TIMEOUT_S,
         show: Callable[[CheckpointProgress | None], None] = lambda _: None,
     ) -> CompletedCheckpoint:
         """Waits until the checkpoint is complete, for as long as the job takes.
 
         The subscription must follow the job since before the request. `show` is called with the current progress; None
-        until the
-        checkpoint is triggered.
+        until the checkpoint is triggered.
 
-        Raises CheckpointFailedError, NoAnswerError if no JobMaster answers within `timeout` seconds, and
+        Raises CheckpointFailedError, NoAnswerError if no JobMaster answers within `timeout_s` seconds, and
         LogUnavailable.
         """
-        until = time.monotonic() + timeout
+        until = time.monotonic() + timeout_s
         while (done := conversation.wait_for(self.on_event, _POLL_INTERVAL_S)) is None:
             if self.heard:
                 show(self.progress)
             if not self.heard and time.monotonic() > until:
                 raise NoAnswerError(
                     f"a checkpoint of job {self._job_id} was requested, but no jobmanager answered within "
-                    f"{timeout:g} s: is one running? The next one to start will take it up"
+                    f"{timeout_s:g} s: is one running? The next one to start will process it"
                 )
         if self.progress is not None:
             # A fast checkpoint was never shown in progress.
             show(self.progress)
         return done
 
-    def wait_for_end(self, conversation: ClusterSubscription, timeout: float) -> JobStatus | None:
-        """Returns the final status of the job; None if it does not end within `timeout` seconds."""
+    def wait_for_end(self, conversation: ClusterSubscription, timeout_s: float) -> JobStatus | None:
+        """Returns the final status of the job; None if it does not end within `timeout_s` seconds."""
 
         def answer(record: Record) -> JobStatus | None:
             self.on_event(record)
             return self.ended
 
-        return self.ended or conversation.wait_for(answer, timeout)
+        return self.ended or conversation.wait_for(answer, timeout_s)
 
     def _done(self, attempt: str) -> None:
         known = self.progress
@@ -137,10 +136,10 @@ class CheckpointRequest:
 def request_checkpoint(
     configuration: Configuration, job_id: str, what: Callable[[Client], None]
 ) -> CompletedCheckpoint:
-    """Sends the request from a separate address, by a method of Client, and waits. Raises as
+    """Sends the request from a separate address, by a method of Client, and waits. Raises like
     `CheckpointRequest.wait`."""
     with (
-        Client(configuration, name="checkpoint", timeout=10.0) as asker,
+        Client(configuration, name="checkpoint", timeout_s=10.0) as asker,
         asker.subscribe() as conversation,
     ):
         conversation.follow(job_id)
@@ -148,7 +147,7 @@ def request_checkpoint(
         return CheckpointRequest(job_id, asker.address).wait(conversation)
 
 
-def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
+def dispose_savepoint(configuration: Configuration, path: str, *, timeout_s: float = 60.0) -> Sequence[str]:
     """Requests the deletion of a savepoint and waits for it. Raises SavepointNotDisposedError, NoAnswerError,
     LogUnavailable.
 
@@ -159,15 +158,15 @@ def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float
         body = record.body
         return body if isinstance(body, client.SavepointDisposed) and record.header.recipient == me else None
 
-    with Client(configuration, name="dispose", timeout=10.0) as asker, asker.subscribe() as conversation:
+    with Client(configuration, name="dispose", timeout_s=10.0) as asker, asker.subscribe() as conversation:
         me = asker.address
         asker.dispose_savepoint(path)
-        said = conversation.wait_for(answer, timeout)
-    if said is None:
+        answered = conversation.wait_for(answer, timeout_s)
+    if answered is None:
         raise NoAnswerError(
-            f"the disposal of {path} was requested, but no jobmanager answered within {timeout:g} s: is one running? "
-            "The next one to start will take it up"
+            f"the disposal of {path} was requested, but no jobmanager answered within {timeout_s:g} s: is one running? "
+            "The next one to start will process it"
         )
-    if said.failure is not None:
-        raise SavepointNotDisposedError(said.failure)
-    return said.left
+    if answered.failure is not None:
+        raise SavepointNotDisposedError(answered.failure)
+    return answered.left

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from types import TracebackType
-from typing import Self
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from ...infra.closing import Closeable
 from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
@@ -31,22 +30,22 @@ _NO_ID = re.compile(r"[^a-z0-9]+")
 _MAX_NAME_LENGTH = 24
 
 
-class Client:
+class Client(Closeable):
     """One client with its own address. To receive the answers, call `subscribe` before the request.
 
-    All methods raise LogUnavailable if Kafka does not answer within `timeout` seconds.
+    All methods raise LogUnavailable if Kafka does not answer within `timeout_s` seconds.
     """
 
     def __init__(
-        self, configuration: Configuration, *, name: str = "tailrace", timeout: float = 30.0
+        self, configuration: Configuration, *, name: str = "tailrace", timeout_s: float = 30.0
     ) -> None:
         self._topic = submissions_topic(configuration.cluster_id)
         self._servers = configuration.bootstrap_servers
-        self._timeout = timeout
+        self._timeout = timeout_s
         self._codec = Codec(self._topic, schema_registry_client(configuration))
-        self._log = open_event_log(configuration, timeout=timeout)
+        self._log = open_event_log(configuration, timeout_s=timeout_s)
         self._producer = Producer(
-            producer_configuration(self._servers, delivery_timeout_ms=int(timeout * 1000))
+            producer_configuration(self._servers, delivery_timeout_ms=int(timeout_s * 1000))
         )
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
@@ -64,8 +63,7 @@ class Client:
         """Requests a job; returns its id. `parallelism` is the default for the program of an entry point.
 
         `savepoint_path`: URI or absolute path of the savepoint or checkpoint to restore. Large parts of the job are
-        uploaded to
-        the cluster's BlobServer first.
+        uploaded to the cluster's BlobServer first.
 
         Raises JobRejectedError for a job that is too large.
         """
@@ -111,7 +109,8 @@ class Client:
         self._request(dispatcher.TriggerSavepoint(job_id=job_id, directory=directory))
 
     def stop_with_savepoint(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> None:
-        """As `trigger_savepoint`, and stops the job; `drain`: after all windows and timers have fired."""
+        """Requests a savepoint like `trigger_savepoint`, and stops the job; `drain`: after all windows and timers
+        have fired."""
         self._request(dispatcher.StopWithSavepoint(job_id=job_id, directory=directory, drain=drain))
 
     def dispose_savepoint(self, path: str) -> None:
@@ -139,14 +138,6 @@ class Client:
         """Closes the connections."""
         self._log.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _request(self, body: Body) -> int:
         """Sends a request and returns its size in bytes; a request above the size limit is not sent."""
         header = Header(
@@ -169,17 +160,27 @@ class Client:
         left = self._producer.flush(self._timeout)
         if failures or left:
             why = failures[0].str() if failures else f"no answer within {self._timeout:g} s"
-            raise LogUnavailable(
-                f"{self._topic} takes no requests: {why}; is Kafka at {self._servers} up, and was the cluster "
-                "ever started?"
-            )
+            raise LogUnavailable(f"{self._topic} does not accept requests: {self._find_cause(why)}")
         return len(value)
+
+    def _find_cause(self, why: str) -> str:
+        """Returns why a request was not taken: a producer waits for a missing topic as it waits for Kafka."""
+        try:
+            is_known = self._topic in self._producer.list_topics(timeout=self._timeout).topics
+        except KafkaException:
+            return f"{why}; is Kafka at {self._servers} up?"
+        if is_known:
+            return why
+        return "there is no such topic: was it deleted? `tailrace cluster start` creates it"
 
 
 def new_job_id(name: str) -> str:
-    """Returns a unique job id that starts with the job's name."""
+    """Returns a unique job id: the readable part of the job's name and 128 random bits, as many as Flink's JobID has.
+
+    Ids are never used twice in the life of a cluster, and nobody looks whether one is free.
+    """
     readable = _NO_ID.sub("-", name.lower()).strip("-")[:_MAX_NAME_LENGTH].strip("-")
-    return f"{readable or 'job'}-{secrets.token_hex(8)}"
+    return f"{readable or 'job'}-{secrets.token_hex(16)}"
 
 
 def describe_program(entry_point: EntryPoint | None) -> str:

@@ -45,7 +45,7 @@ _REMEMBERED = 100
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """A line for people, and details below it: the traceback of a user function."""
+    """One line for the user, and details below it: the traceback of a user function."""
 
     line: str
     details: str = ""
@@ -83,22 +83,24 @@ class JobIncidentTracker:
         for record in records:
             for incident in self._incidents_from_event(record, again):
                 failed.setdefault(incident.line, incident)
-        told = list(failed.values())
-        if len(told) > _MAX_LINES:
-            told = [*told[:_MAX_LINES], Incident(f"and {len(told) - _MAX_LINES} more failures")]
+        incidents = list(failed.values())
+        if len(incidents) > _MAX_LINES:
+            incidents = [
+                *incidents[:_MAX_LINES],
+                Incident(f"and {len(incidents) - _MAX_LINES} more failures"),
+            ]
         if again:
-            told.append(Incident(_describe_restart(again)))
-        return told
+            incidents.append(Incident(_describe_restart(again)))
+        return incidents
 
     def _incidents_from_event(self, record: Record, again: list[_Attempt]) -> list[Incident]:
         match record.body:
             case StartJob(job_id=self._job_id, job_graph=graph):
                 self._vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
             case SubmitTask(job_id=self._job_id) as submitted:
-                attempt = self._attempt(submitted, instance_of(record.header.recipient))
-                self._running[submitted.execution_attempt_id] = attempt
-                if attempt.number > 0:
-                    again.append(attempt)
+                attempts = self._attempts(submitted, instance_of(record.header.recipient))
+                self._running.update(attempts)
+                again.extend(attempt for attempt in attempts.values() if attempt.number > 0)
             case UpdateTaskExecutionState(job_id=self._job_id) as update:
                 return self._incidents_from_update(update)
             case CheckpointAborted(job_id=self._job_id) as aborted if (
@@ -138,23 +140,30 @@ class JobIncidentTracker:
         if attempt is None or update.execution_state is not ExecutionState.FAILED:
             # A lost task may still fail or be cancelled.
             return []
-        why, _, details = (update.failure or "no reason is known").partition("\n")
+        why, _, details = (update.failure or "the reason is unknown").partition("\n")
         failures = self._failures[attempt.task] = [*self._failures.get(attempt.task, ()), why][-_REMEMBERED:]
         again = describe_repetition(failures)
         line = f"{attempt.task} failed, attempt {attempt.number + 1}: {why}"
         return [Incident(f"{line}; it {again}" if again else line, "" if again else details)]
 
-    def _incidents_from_loss(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
-        gone = [attempt for attempt, running in self._running.items() if there(running)]
+    def _incidents_from_loss(self, is_affected: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
+        gone = [attempt for attempt, running in self._running.items() if is_affected(running)]
         for attempt in gone:
             del self._running[attempt]
         return [Incident(f"{reason}; {_format_tasks(len(gone))} ran there")] if gone else []
 
-    def _attempt(self, submitted: SubmitTask, resource_id: str) -> _Attempt:
+    def _attempts(self, submitted: SubmitTask, resource_id: str) -> dict[str, _Attempt]:
         vertex = self._vertices.get(submitted.vertex_id)
         name, of = (vertex.name, f"/{vertex.parallelism}") if vertex else (submitted.vertex_id, "")
-        task = f"{name} ({submitted.subtask_index + 1}{of})"
-        return _Attempt(task, submitted.attempt_number, resource_id, submitted.allocation_id)
+        return {
+            subtask.execution_attempt_id: _Attempt(
+                f"{name} ({subtask.subtask_index + 1}{of})",
+                subtask.attempt_number,
+                resource_id,
+                subtask.allocation_id,
+            )
+            for subtask in submitted.subtasks
+        }
 
 
 def is_about_job(job_master: str, sender: str, recipient: str) -> bool:
@@ -166,18 +175,18 @@ def is_about_job(job_master: str, sender: str, recipient: str) -> bool:
 
 
 def _describe_restore(restored: CheckpointRestored) -> list[Incident]:
-    told = [Incident(f"{uri} is passed over: {why}") for uri, why in restored.passed_over.items()]
+    incidents = [Incident(f"{uri} is skipped: {why}") for uri, why in restored.passed_over.items()]
     if restored.checkpoint is None:
-        return told
+        return incidents
     found = restored.checkpoint
-    return [*told, Incident(f"all tasks begin with checkpoint {found.checkpoint_id}, {found.uri}")]
+    return [*incidents, Incident(f"all tasks restart from checkpoint {found.checkpoint_id}, {found.uri}")]
 
 
 def _describe_restart(again: list[_Attempt]) -> str:
     number = max(attempt.number for attempt in again) + 1
     if len(again) == 1:
-        return f"{again[0].task} starts again on {again[0].resource_id}, attempt {number}"
-    return f"{len(again)} tasks start again, attempt {number}"
+        return f"{again[0].task} restarts on {again[0].resource_id}, attempt {number}"
+    return f"{len(again)} tasks restart, attempt {number}"
 
 
 def _format_tasks(tasks: int) -> str:

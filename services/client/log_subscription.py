@@ -1,19 +1,17 @@
 """Subscribes to the events that the log has for one client, for all clients, and for everyone.
 
 A subscription starts at the end of the log at the time when it is opened; if it is opened before a request, it gets
-every
-answer. Like every reader it ignores events of deposed leaders, so it folds the leadership from the start. It also
-follows
-the cluster's configuration in the log.
+every answer. Like every reader it ignores events of deposed leaders, so it folds the leadership from the start. It also
+follows the cluster's configuration in the log.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
+from ...infra.closing import Closeable
 from ...schemas import client
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import ConfigurationChanged
@@ -41,16 +39,16 @@ class NoAnswerError(Exception):
     """No jobmanager answered in time. The request remains in the submissions topic."""
 
 
-def not_accepted_error(job_id: str, timeout: float) -> NoAnswerError:
-    """Returns the error for a submitted job without an answer for `timeout` seconds."""
+def not_accepted_error(job_id: str, timeout_s: float) -> NoAnswerError:
+    """Returns the error for a submitted job without an answer for `timeout_s` seconds."""
     return NoAnswerError(
-        f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
+        f"the submission of job {job_id} was written, but was not accepted within {timeout_s:g} s: a "
         "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
-        "lost: `tailrace list` shows it when its turn has come"
+        "lost: `tailrace list` shows it after it is accepted"
     )
 
 
-class ClusterSubscription:
+class ClusterSubscription(Closeable):
     """A subscription for one thread. Raises LogUnavailable when opened."""
 
     def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
@@ -95,46 +93,40 @@ class ClusterSubscription:
             self._configuration = record.body.configuration
         self._leadership = self._leadership.evolve(record)
 
-    def poll(self, timeout: float) -> list[Record]:
-        """Returns the events since the last call; waits up to `timeout` seconds for the first."""
+    def poll(self, timeout_s: float) -> list[Record]:
+        """Returns the events since the last call; waits up to `timeout_s` seconds for the first."""
         if self._unread:
             unread, self._unread = self._unread, []
             return unread
-        said = []
-        for record in self._connect().poll(timeout):
+        accepted = []
+        for record in self._connect().poll(timeout_s):
             if self._leadership.accepts(record):
                 self._apply(record)
-                said.append(record)
-        return said
+                accepted.append(record)
+        return accepted
 
-    def wait_for(self, answer: Callable[[Record], T | None], timeout: float | None = None) -> T | None:
-        """Returns the first answer that is not None; None after `timeout` seconds. Earlier events are skipped."""
-        until = None if timeout is None else time.monotonic() + timeout
+    def wait_for(self, answer: Callable[[Record], T | None], timeout_s: float | None = None) -> T | None:
+        """Returns the first answer that is not None; None after `timeout_s` seconds. Earlier events are skipped."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         while until is None or time.monotonic() < until:
-            said = self.poll(_MAX_WAIT_S)
-            for index, record in enumerate(said):
+            records = self.poll(_MAX_WAIT_S)
+            for index, record in enumerate(records):
                 found = answer(record)
                 if found is not None:
                     # Keep the events after the answer for the next call.
-                    self._unread = said[index + 1 :]
+                    self._unread = records[index + 1 :]
                     return found
         return None
 
-    def await_accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
-        """Waits until the job is accepted. Raises JobRejectedError, NoAnswerError."""
-        body = self.accepted_at(job_id, timeout).body
-        assert isinstance(body, client.JobAccepted)
-        return body
-
-    def accepted_at(self, job_id: str, timeout: float) -> Record:
-        """Returns the JobAccepted event with its header. Raises as `await_accepted`."""
-        found = self.wait_for_acceptance(job_id, timeout)
+    def accepted_at(self, job_id: str, timeout_s: float) -> Record:
+        """Returns the JobAccepted event with its header. Raises like `await_accepted`."""
+        found = self.wait_for_acceptance(job_id, timeout_s)
         if found is None:
-            raise not_accepted_error(job_id, timeout)
+            raise not_accepted_error(job_id, timeout_s)
         return found
 
-    def wait_for_acceptance(self, job_id: str, timeout: float) -> Record | None:
-        """As `accepted_at`; returns None on timeout. Raises JobRejectedError."""
+    def wait_for_acceptance(self, job_id: str, timeout_s: float) -> Record | None:
+        """Like `accepted_at`, but returns None on timeout. Raises JobRejectedError."""
 
         def answer(record: Record) -> Record | None:
             body = record.body
@@ -142,16 +134,7 @@ class ClusterSubscription:
                 raise JobRejectedError(job_id, body.reason)
             return record if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
 
-        return self.wait_for(answer, timeout)
-
-    def finished(self, job_id: str, timeout: float | None = None) -> client.JobFinished | None:
-        """Waits until the job has ended. Only the client that submitted the job receives this event."""
-
-        def answer(record: Record) -> client.JobFinished | None:
-            body = record.body
-            return body if isinstance(body, client.JobFinished) and body.job_id == job_id else None
-
-        return self.wait_for(answer, timeout)
+        return self.wait_for(answer, timeout_s)
 
     def disconnect(self) -> None:
         """Closes the connection until the next `poll`, which continues from here."""
@@ -173,11 +156,3 @@ class ClusterSubscription:
         return recipient in self._mine or (
             self._job_master is not None and job_incidents.is_about_job(self._job_master, sender, recipient)
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

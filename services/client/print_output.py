@@ -44,7 +44,7 @@ def read_output(
     job_id: str,
     *,
     over: Callable[[], bool] = lambda: True,
-    timeout: float = 30.0,
+    timeout_s: float = 30.0,
 ) -> Iterator[OutputRecord]:
     """Yields the job's output, oldest first, up to the topic's end after `over` has returned True.
 
@@ -52,7 +52,7 @@ def read_output(
     """
     topic = output_topic(configuration.cluster_id, job_id)
     admin = AdminClient(client_configuration(configuration.bootstrap_servers))
-    while not _exists(admin, topic, timeout):
+    while not _exists(admin, topic, timeout_s):
         if over():
             return
         time.sleep(_POLL_INTERVAL_S)
@@ -66,7 +66,7 @@ def read_output(
     try:
         while True:
             last_round = over()
-            end = _end(admin, topic, timeout) if last_round else None
+            end = _end(admin, topic, timeout_s) if last_round else None
             # Without a known end, one iteration reads what is available.
             while end is None or position < end:
                 message = consumer.poll(_POLL_INTERVAL_S)
@@ -90,23 +90,23 @@ def read_output(
         consumer.close()
 
 
-def _exists(admin: AdminClient, topic: str, timeout: float) -> bool:
+def _exists(admin: AdminClient, topic: str, timeout_s: float) -> bool:
     try:
-        return topic in admin.list_topics(timeout=timeout).topics
+        return topic in admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
         raise LogUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
 
 
-def _end(admin: AdminClient, topic: str, timeout: float) -> int:
+def _end(admin: AdminClient, topic: str, timeout_s: float) -> int:
     def ask() -> int:
         wanted = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         futures = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
         )
         return int(next(iter(futures.values())).result().offset)
 
     try:
-        return retry_until(ask, timeout)
+        return retry_until(ask, timeout_s)
     except KafkaException as error:
         raise LogUnavailable(f"the end of {topic} can't be read: {error.args[0].str()}") from error
 

@@ -186,7 +186,7 @@ class Configuration:
 
 
 def display_value(setting: Setting) -> str:
-    """Returns the text of a setting for people."""
+    """Returns the text of a setting for displays."""
     return HIDDEN if is_secret(setting.key) else redacted(setting.text)
 
 

@@ -18,4 +18,4 @@ class ConfigurationError(ValueError):
         self.faults = tuple(faults)
         more = len(self.faults) - _SAID
         said = "; ".join(self.faults[:_SAID])
-        super().__init__(f"{said}; and {more} more faults" if more > 0 else said)
+        super().__init__(f"{said}; and {more} more errors" if more > 0 else said)

@@ -1,4 +1,4 @@
-"""The resource profile of a slot: equal shares of a TaskExecutor's resources, as configured or as found on the
+"""The resource profile of a slot: equal shares of a TaskExecutor's resources, as configured or as detected on the
 machine."""
 
 from __future__ import annotations

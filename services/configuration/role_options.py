@@ -1,7 +1,7 @@
 """The options that roles use, read from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
 
 All functions are pure and total. A value from an older or newer version, or from another client, must not stop a fold:
-unknown keys are ignored, and invalid values give the default. Times are in microseconds, like roles' Time.
+unknown keys are ignored, and invalid values give the default.
 """
 
 from __future__ import annotations
@@ -9,14 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
+from ...infra.config.option_types import Duration
 from ...pipelines.graph import job_options
 from ...pipelines.graph.job_options import (
     ExternalizedCheckpointRetention,
     RestartStrategyType,
     ScheduleMode,
 )
+from ...schemas.types import JobGraph
+from .options.jobs import (
+    JOBSTORE_EXPIRATION_TIME,
+    JOBSTORE_MAX_CAPACITY,
+    MAX_JOBS,
+    MAX_JOBS_PER_CLIENT,
+    MAX_WAITING_PROGRAMS,
+    MAX_WAITING_PROGRAMS_PER_CLIENT,
+)
 from .options.resource_manager import (
+    GONE_EXPIRATION_TIME,
+    GONE_MAX_CAPACITY,
     REGISTRATION_TIMEOUT,
     RESOURCE_MANAGER_MODE,
     SHUTDOWN_TIMEOUT,
@@ -38,22 +51,24 @@ from .options.task_executor import NUMBER_OF_TASK_SLOTS, RESTART_GRACE, SLOT_TIM
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From ConfigurationChanged. `max_slots`: None for no limit; `slots_per_worker`: for workers that it starts."""
 
-    slot_request_timeout: int = SLOT_REQUEST_TIMEOUT.default
-    unfulfillable_timeout: int = UNFULFILLABLE_TIMEOUT.default
-    start_up_time: int = START_UP_TIME.default
-    restart_grace: int = RESTART_GRACE.default
+    slot_request_timeout: Duration = SLOT_REQUEST_TIMEOUT.default
+    unfulfillable_timeout: Duration = UNFULFILLABLE_TIMEOUT.default
+    start_up_time: Duration = START_UP_TIME.default
+    restart_grace: Duration = RESTART_GRACE.default
     mode: ResourceManagerMode = RESOURCE_MANAGER_MODE.default
     slots_per_worker: int = NUMBER_OF_TASK_SLOTS.default
     max_slots: int | None = MAX_SLOTS.default
-    taskmanager_timeout: int = TASK_MANAGER_TIMEOUT.default
-    registration_timeout: int = REGISTRATION_TIMEOUT.default
-    start_worker_retry_interval: int = START_WORKER_RETRY_INTERVAL.default
-    shutdown_timeout: int = SHUTDOWN_TIMEOUT.default
+    taskmanager_timeout: Duration = TASK_MANAGER_TIMEOUT.default
+    registration_timeout: Duration = REGISTRATION_TIMEOUT.default
+    start_worker_retry_interval: Duration = START_WORKER_RETRY_INTERVAL.default
+    shutdown_timeout: Duration = SHUTDOWN_TIMEOUT.default
     evenly_spread_out: bool = EVENLY_SPREAD_OUT.default
+    gone_expiration_time: Duration = GONE_EXPIRATION_TIME.default
+    max_gone: int = GONE_MAX_CAPACITY.default
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
-        """Never fails."""
+        """Reads the options. Never fails."""
         return cls(
             slot_request_timeout=SLOT_REQUEST_TIMEOUT.of(configuration),
             unfulfillable_timeout=UNFULFILLABLE_TIMEOUT.of(configuration),
@@ -67,17 +82,42 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             start_worker_retry_interval=START_WORKER_RETRY_INTERVAL.of(configuration),
             shutdown_timeout=SHUTDOWN_TIMEOUT.of(configuration),
             evenly_spread_out=EVENLY_SPREAD_OUT.of(configuration),
+            gone_expiration_time=GONE_EXPIRATION_TIME.of(configuration),
+            max_gone=GONE_MAX_CAPACITY.of(configuration),
+        )
+
+
+class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """From ConfigurationChanged. The limits are numbers of jobs."""
+
+    expiration_time: Duration = JOBSTORE_EXPIRATION_TIME.default
+    max_ended: int = JOBSTORE_MAX_CAPACITY.default
+    max_jobs: int = MAX_JOBS.default
+    max_jobs_per_client: int = MAX_JOBS_PER_CLIENT.default
+    max_programs: int = MAX_WAITING_PROGRAMS.default
+    max_programs_per_client: int = MAX_WAITING_PROGRAMS_PER_CLIENT.default
+
+    @classmethod
+    def from_configuration(cls, configuration: Mapping[str, str]) -> DispatcherOptions:
+        """Reads the options. Never fails."""
+        return cls(
+            expiration_time=JOBSTORE_EXPIRATION_TIME.of(configuration),
+            max_ended=JOBSTORE_MAX_CAPACITY.of(configuration),
+            max_jobs=MAX_JOBS.of(configuration),
+            max_jobs_per_client=MAX_JOBS_PER_CLIENT.of(configuration),
+            max_programs=MAX_WAITING_PROGRAMS.of(configuration),
+            max_programs_per_client=MAX_WAITING_PROGRAMS_PER_CLIENT.of(configuration),
         )
 
 
 class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From RegisterTaskExecutor."""
 
-    slot_timeout: int = SLOT_TIMEOUT.default
+    slot_timeout: Duration = SLOT_TIMEOUT.default
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
-        """Never fails."""
+        """Reads the options. Never fails."""
         return cls(
             slot_timeout=SLOT_TIMEOUT.of(configuration),
         )
@@ -91,15 +131,15 @@ class FixedDelay(msgspec.Struct, frozen=True, tag="fixed-delay"):
     """The failure after `attempts` restarts fails the job."""
 
     attempts: int
-    delay: int
+    delay: Duration
 
 
 class FailureRate(msgspec.Struct, frozen=True, tag="failure-rate"):
     """More than `max_failures` failures within `interval` fail the job."""
 
     max_failures: int
-    interval: int
-    delay: int
+    interval: Duration
+    delay: Duration
 
 
 class ExponentialDelay(msgspec.Struct, frozen=True, tag="exponential-delay"):
@@ -109,10 +149,10 @@ class ExponentialDelay(msgspec.Struct, frozen=True, tag="exponential-delay"):
     for no limit.
     """
 
-    initial: int
-    longest: int
+    initial: Duration
+    longest: Duration
     multiplier: float
-    reset_threshold: int
+    reset_threshold: Duration
     jitter: float
     attempts: int | None
 
@@ -121,7 +161,7 @@ RestartStrategyOptions = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions:
-    """Never fails."""
+    """Returns the restart strategy of a configuration. Never fails."""
     match job_options.RESTART_STRATEGY.of(configuration):
         case RestartStrategyType.NONE:
             return NoRestart()
@@ -156,9 +196,9 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
     an earlier release wrote the log, whose default was `off`. `tolerable_failures`: None for any number.
     """
 
-    interval: int | None = None
-    timeout: int = job_options.CHECKPOINT_TIMEOUT.default
-    min_pause: int = job_options.MIN_PAUSE.default
+    interval: Duration | None = None
+    timeout: Duration = job_options.CHECKPOINT_TIMEOUT.default
+    min_pause: Duration = job_options.MIN_PAUSE.default
     max_concurrent: int = job_options.MAX_CONCURRENT_CHECKPOINTS.default
     tolerable_failures: int | None = job_options.TOLERABLE_FAILED_CHECKPOINTS.default
     retention: ExternalizedCheckpointRetention = job_options.CHECKPOINT_RETENTION.default
@@ -168,7 +208,7 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
-        """Never fails."""
+        """Reads the options. Never fails."""
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(
             interval=interval.of(configuration) if interval.key in configuration else None,
@@ -188,12 +228,12 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
-    slot_idle_timeout: int = SLOT_IDLE_TIMEOUT.default
+    slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> JobOptions:
-        """Never fails."""
+        """Reads the options. Never fails."""
         return cls(
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
@@ -203,6 +243,11 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, SLOT_IDLE_TIMEOUT))
+
+
+def with_configuration(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
+    """Returns the graph with the effective options of its job, as TaskExecutors receive it."""
+    return replace(graph, configuration={**graph.configuration, **configuration})
 
 
 def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
@@ -218,6 +263,6 @@ def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dic
             own.pop(directory.key, None)
     restarts = job_options.RESTART_STRATEGY
     if job_options.BOUNDED.of(own) and restarts.of(defaults) is restarts.default:
-        # A bounded job should not wait for an error to resolve itself. The cluster's defaults are in its configuration.
+        # A bounded job should not wait until an error disappears. The cluster's defaults are in its configuration.
         defaults[restarts.key] = RestartStrategyType.NONE.value
     return {**defaults, **own}

@@ -1,1 +1,1 @@
-"""What all roles share: their contract, the states replayed from the log, leadership, and immutable indexes."""
+"""The shared part of all roles: their contract, the states replayed from the log, leadership, and immutable indexes."""

@@ -26,10 +26,6 @@ class DeadlineHeap:
             self._by_address[role_address] = deadline
             heapq.heappush(self._heap, (deadline, role_address))
 
-    def get(self, role_address: str) -> Time | None:
-        """Returns the deadline of the address, or None."""
-        return self._by_address.get(role_address)
-
     def earliest(self) -> Time | None:
         """Returns the earliest deadline, or None."""
         heap = self._heap

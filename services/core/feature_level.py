@@ -14,14 +14,13 @@ leading master knows it. All readers apply a FeatureLevelRaised event from its o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from ...schemas.feature_level import FEATURE_LEVEL as FEATURE_LEVEL
+from ...schemas.feature_level import FIRST_LEVEL as FIRST_LEVEL
 
 if TYPE_CHECKING:
     from .role import AnyRole
-
-FIRST_LEVEL: Final = 1
-FEATURE_LEVEL: Final = 1
-"""The highest level that this release knows."""
 
 RolesAt = Callable[[int], "Iterable[AnyRole]"]
 """Creates the roles for a level."""
@@ -30,10 +29,18 @@ RolesAt = Callable[[int], "Iterable[AnyRole]"]
 class UnknownFeatureLevel(Exception):
     """The log is at a feature level that this release does not know."""
 
-    def __init__(self, offset: int, level: int) -> None:
+    def __init__(self, offset: int, level: int, *, is_snapshot: bool = False) -> None:
+        """`offset`: where the level was raised or, with `is_snapshot`, of the snapshot that is at the level."""
         self.level = level
+        since, skip = (
+            (f"in the snapshot of offset {offset}", "")
+            if is_snapshot
+            else (
+                f"since offset {offset}",
+                f" (Where it was not: -D log.skipped-offsets={offset}, the same for all processes, skips that record.)",
+            )
+        )
         super().__init__(
-            f"the log is at feature level {level} since offset {offset}, and this release knows levels up to "
-            f"{FEATURE_LEVEL}: install the release that the cluster was upgraded to. (Where it was not: "
-            f"-D log.skipped-offsets={offset}, the same for all processes, passes that record over.)"
+            f"the log is at feature level {level} {since}, and this release supports levels up to "
+            f"{FEATURE_LEVEL}: install the release that the cluster was upgraded to.{skip}"
         )

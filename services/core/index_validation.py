@@ -1,9 +1,9 @@
-"""Recomputes the indexes that states maintain, and names what differs (dask's `validate`).
+"""Recomputes the indexes that states maintain, and reports differences (dask's `validate`).
 
-`decide` looks only at indexes, so that it costs what is to be sent and not what is known. A wrong index therefore
-loses an event without any error. With the option `debug.validate-indexes` each process recomputes the indexes of a
-state after every event that changes it, and ends at the first difference. That costs the size of the state for each
-event: it is for tests and for the search of a fault.
+`decide` reads only indexes, so that its cost depends on the events to send, not on the size of the state. A wrong index
+therefore loses an event without any error. With the option `debug.validate-indexes` each process recomputes the indexes
+of a state after every event that changes it, and ends at the first difference. That costs the size of the state for
+each event: it is for tests and for debugging.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .due_index import DueIndex
+from .outbox import Outbox
 
 IndexErrors = Callable[[Any], Iterable[str]]
-"""(state) -> a line for each index that differs from what the rest of the state says."""
+"""(state) -> a line for each index that does not agree with the rest of the state."""
 
 
 class IndexDiverged(Exception):
-    """An index of a state is not what the state itself says."""
+    """An index of a state does not agree with the state."""
 
     def __init__(self, role_address: str, offset: int, errors: Iterable[str]) -> None:
         super().__init__(
@@ -28,16 +28,18 @@ class IndexDiverged(Exception):
 
 
 def compare(index: str, kept: object, recomputed: object) -> Iterator[str]:
-    """A line where the two differ."""
+    """Returns a line for each difference between an index and its recomputed value."""
     if kept != recomputed:
         yield f"{index} is {kept!r}, recomputed {recomputed!r}"
 
 
-def compare_times(name: str, index: DueIndex) -> Iterator[str]:
-    """A line where a DueIndex does not agree with itself."""
-    placed = {key: time for time, keys in index.by_time.items() for key in keys}
-    yield from compare(f"{name} by time", placed, dict(index.times))
+def compare_outbox(outbox: Outbox[Any]) -> Iterator[str]:
+    """Returns a line for each inconsistency inside an Outbox."""
+    placed = {key: time for time, events in outbox.later.items() for key in events}
+    yield from compare("outbox by time", placed, dict(outbox.times))
+    yield from compare("outbox, both at once and later", set(outbox.events) & set(placed), set())
     yield from compare(
-        f"{name} without a key", [time for time, keys in index.by_time.items() if not keys], []
+        "outbox without an event", [time for time, events in outbox.later.items() if not events], []
     )
-    yield from compare(f"{name}, earliest", index.earliest, min(index.by_time, default=None))
+    yield from compare("outbox, earliest", outbox.earliest, min(outbox.later, default=None))
+    yield from compare("outbox keys", {*outbox.events, *outbox.times}, {event.key for event in outbox})

@@ -28,6 +28,10 @@ class InstructionTracker:
             self._keys[role_address] = frozenset(current)
         return [instruction for key, instruction in current.items() if key not in before]
 
+    def is_started(self, role_address: str, key: str) -> bool:
+        """Returns whether a current instruction of the address was started."""
+        return key in self._keys.get(role_address, ())
+
     def reset(self, role_address: str) -> None:
         """Forgets the address: all its instructions count as new."""
         self._keys.pop(role_address, None)

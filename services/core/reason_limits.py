@@ -1,10 +1,8 @@
 """Truncates the texts that roles and shells compose to what an event may hold.
 
 A reason often quotes a task name, an error of the user's code, or the reason of an earlier event. Names are bounded
-when
-a job is admitted. Composed texts are truncated here, in one place, for all events. Characters that cannot be encoded
-are
-replaced.
+when a job is admitted. Composed texts are truncated here, in one place, for all events. Characters that cannot be
+encoded are replaced.
 """
 
 from __future__ import annotations

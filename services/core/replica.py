@@ -14,8 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from ...infra.logging_setup import logger
+from ...schemas.dispatcher import JobsForgotten
 from ...schemas.event import EVERYONE, Record
-from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SnapshotTaken, StateHash
+from ...schemas.everyone import (
+    FeatureLevelRaised,
+    LeaderElected,
+    SchemasRegistered,
+    SnapshotTaken,
+    StateHash,
+    TaskExecutorsForgotten,
+)
 from .feature_level import FIRST_LEVEL, RolesAt
 from .index_validation import IndexDiverged, IndexErrors
 from .leadership import LeadershipState
@@ -30,6 +38,9 @@ _log = logger(__name__)
 OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
 _ABOUT_STATES = (SnapshotTaken, StateHash)
 """Events about whole states. No role folds them."""
+
+
+_UNDER_ANY_EPOCH = (LeaderElected, SchemasRegistered)
 
 
 class ReplicaListener(Protocol):
@@ -47,7 +58,7 @@ class ReplicaListener(Protocol):
 class _RoleSlot:
     """An active address that this replica serves: the methods of its role, looked up once, and its recent events."""
 
-    __slots__ = ("at_rest", "evolve", "initial", "story")
+    __slots__ = ("at_rest", "evolve", "initial", "is_over", "story")
 
     def __init__(self, role: AnyRole) -> None:
         self.use_level(role)
@@ -57,6 +68,7 @@ class _RoleSlot:
         self.evolve = role.evolve
         self.initial = role.initial
         self.at_rest = role.is_quiescent
+        self.is_over = role.is_over
 
 
 class Replica:
@@ -86,6 +98,7 @@ class Replica:
         self._admitted: dict[str, int] = {}
         """Sender -> its accepted epoch; a cache since the last LeaderElected."""
         self._awake: dict[str, None] = {}
+        self._followers: list[set[str]] = []
         self._watcher: ReplicaListener | None = None
         self._mark = sys.maxsize
         self.telling = True
@@ -117,10 +130,19 @@ class Replica:
         """Sets the listener. Without a mark it receives SnapshotTaken and StateHash only."""
         self._watcher, self._mark = watcher, mark
 
+    def follow_changes(self) -> set[str]:
+        """Returns a set to which the replica adds each address whose state it changes; first, all addresses. The caller
+        empties it."""
+        changed = set(self.states)
+        self._followers.append(changed)
+        return changed
+
     def restore(self, states: Mapping[str, Any], leadership: LeadershipState, offset: int) -> None:
         """Continues from the state of another replica after the event at `offset`. This replica must not have folded
         anything."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
+        for changed in self._followers:
+            changed.update(states)
         self._admitted = {}
         self._use_level(leadership.feature_level)
         for role_address, state in self.states.items():
@@ -133,8 +155,8 @@ class Replica:
     def resume(
         self, states: MutableMapping[str, Any], awake: Iterable[str], leadership: LeadershipState, offset: int
     ) -> None:
-        """As `restore`, but keeps the mapping itself and reads none of its states. `awake` lists the addresses that are
-        not quiescent."""
+        """Like `restore`, but keeps the mapping itself and reads none of its states. `awake` lists the addresses
+        that are not quiescent."""
         self.states, self.leadership, self.offset = states, leadership, offset
         self._admitted = {}
         self._use_level(leadership.feature_level)
@@ -164,17 +186,18 @@ class Replica:
                 return []
             self.leadership = self.leadership.evolve(record)
             self._admitted = {}
-            role = body.role
-            # A claim neither starts nor activates a job.
-            if kind_of(role) == JOB_MASTER and role not in self._awake:
-                return []
-            return [role] if self._fold(role, record) else []
+            return [body.role] if self._fold(body.role, record) else []
         if recipient == EVERYONE:
             if type(body) is FeatureLevelRaised:
                 self.leadership = self.leadership.evolve(record)
                 self._use_level(self.leadership.feature_level)
                 # The requester no longer requests it.
                 return [sender] if self._fold(sender, record) else []
+            if type(body) is SchemasRegistered:
+                self.leadership = self.leadership.evolve(record)
+                return []
+            if type(body) is TaskExecutorsForgotten:
+                return self._forget_task_executors(record, body)
             if type(body) in _ABOUT_STATES:
                 if self._watcher is not None:
                     self._watcher.on_event(record)
@@ -182,6 +205,13 @@ class Replica:
             return [
                 role_address for role_address in self.active_addresses if self._fold(role_address, record)
             ]
+        if type(body) is JobsForgotten:
+            changed = [sender] if self._fold(sender, record) else []
+            for job_id in body.job_ids:
+                if (role_address := f"{JOB_MASTER}/{job_id}") in self.states:
+                    self._fold(role_address, record)
+                    changed.append(role_address)
+            return [role_address for role_address in changed if role_address in self.states]
         foreign = self._foreign
         changed = [sender] if sender not in foreign and self._fold(sender, record) else []
         if recipient != sender and recipient not in foreign and self._fold(recipient, record):
@@ -190,11 +220,8 @@ class Replica:
 
     def addresses_in_term(self, role: str) -> list[str]:
         """Returns the addresses that the leader of a role leads, if their states are not quiescent. With the Dispatcher
-        come the jobs that no process has claimed."""
-        jobs: list[str] = []
-        if role == DISPATCHER:
-            is_claimed = self.leadership.is_claimed
-            jobs = [job for job in self._awake if kind_of(job) == JOB_MASTER and not is_claimed(job)]
+        come the jobs."""
+        jobs = [job for job in self._awake if kind_of(job) == JOB_MASTER] if role == DISPATCHER else []
         return [role, *jobs] if self.is_active(role) else jobs
 
     def recent_events(self, role_address: str) -> tuple[Record, ...]:
@@ -215,12 +242,12 @@ class Replica:
                 served.use_level(roles[kind_of(role_address)])
 
     def _accepts(self, record: Record) -> bool:
-        """As LeadershipState.accepts, cached by sender and epoch because leadership seldom changes."""
+        """Like LeadershipState.accepts, cached by sender and epoch because leadership seldom changes."""
         if not self.leadership.accepts(record):
             return False
         header = record.header
         # Clients are accepted under any epoch; their number is unbounded, so they are not cached.
-        if type(record.body) is not LeaderElected and kind_of(header.sender) != CLIENT:
+        if type(record.body) not in _UNDER_ANY_EPOCH and kind_of(header.sender) != CLIENT:
             self._admitted[header.sender] = header.sender_epoch
         return True
 
@@ -239,6 +266,23 @@ class Replica:
         self._awake.pop(role_address, None)
         self._serving.pop(role_address, None)
 
+    def _forget_task_executors(self, record: Record, body: TaskExecutorsForgotten) -> list[str]:
+        roles = self.leadership.forgotten_roles(record, body)
+        self.leadership = self.leadership.evolve(record)
+        self._admitted = {}
+        for role in roles:
+            if role in self.states:
+                self._drop(role)
+        sender = record.header.sender
+        return [sender] if self._fold(sender, record) else []
+
+    def _drop(self, role_address: str) -> None:
+        """Drops the state of an address that nothing concerns any more."""
+        self._forget(role_address)
+        del self.states[role_address]
+        for changed in self._followers:
+            changed.add(role_address)
+
     def _fold(self, role_address: str, record: Record) -> bool:
         """Returns whether the event changed the state of an address that this replica serves."""
         served = self._serving.get(role_address) or self._serve(role_address)
@@ -250,7 +294,7 @@ class Replica:
         except IllegalEvent as error:
             if self.telling:
                 self._on_illegal(error, self.recent_events(role_address))
-            if before is not None and role_address not in self._awake:
+            if role_address not in self._awake:
                 self._forget(role_address)
             return False
         if after is before:
@@ -261,10 +305,15 @@ class Replica:
                 self._forget(role_address)
             return False
         self.states[role_address] = after
+        for changed in self._followers:
+            changed.add(role_address)
         if self._index_errors is not None and (errors := [*self._index_errors[kind_of(role_address)](after)]):
             raise IndexDiverged(role_address, record.offset, errors)
         if served.at_rest(after):
             self._forget(role_address)
+            if served.is_over(after):
+                self._drop(role_address)
+                return False
         else:
             self._awake[role_address] = None
             served.story.append(record)
@@ -275,8 +324,7 @@ def tune_gc_for_replay() -> None:
     """Lets the garbage collector scan young objects less often, for processes that fold.
 
     States are trees of frozen data that live long. With Python's default, a scan every 700 objects, the collector took
-    a
-    third of the folding time and found nothing (docs/notes/event-cost.md).
+    a third of the folding time and found nothing (docs/notes/event-cost.md).
     """
     gc.set_threshold(_YOUNG_OBJECTS)
 
@@ -287,17 +335,17 @@ class IllegalEventReporter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._second = -1
-        self._told = 0
+        self._reported_in_second = 0
         self._passed_over = 0
 
     def __call__(self, error: IllegalEvent, story: tuple[Record, ...]) -> None:
         second = int(self._clock())
         if second != self._second:
-            self._second, self._told = second, 0
-        if self._told == _WARNINGS_PER_S:
+            self._second, self._reported_in_second = second, 0
+        if self._reported_in_second == _WARNINGS_PER_S:
             self._passed_over += 1
             return
-        self._told += 1
+        self._reported_in_second += 1
         events = [f"{record.offset} {record.body.AVRO_NAME} from {record.header.sender}" for record in story]
         more = {"passed_over": self._passed_over} if self._passed_over else {}
         self._passed_over = 0

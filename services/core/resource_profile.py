@@ -108,7 +108,7 @@ def subtract(whole: Profile, part: Profile) -> Profile:
 
 
 def describe(profile: Profile) -> str:
-    """Formats the profile for people: `1 CPU, 256 MiB heap, 1 gpu`."""
+    """Formats the profile for messages: `1 CPU, 256 MiB heap, 1 gpu`."""
     if profile is None:
         return "UNKNOWN"
     if is_any(profile):

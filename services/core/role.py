@@ -8,10 +8,11 @@
 3. `instructions` are the actions that the state requires of the outside world. The role's shell performs each once and
    reports the result as an event. An instruction stays in the state until that event is folded, so that the shell of
    the next leader finds it again.
-4. Nothing depends on the iteration order of a map: `decide` returns events in the order of the events that caused them.
+4. Nothing depends on the iteration order of a map. `decide` returns events of one kind in the order of the events that
+   caused them. What it owes is in the outbox of the state (services/core/outbox.py) or in an index of its own.
 5. A state may be quiescent (`is_quiescent`): it requires no event, now or later, issues no instruction, and no event to
-   EVERYONE and no new leader changes it. Replicas and hosts skip quiescent states until they receive an event, so the
-   cost of an event to EVERYONE depends on active addresses only. A quiescent state should be small.
+   EVERYONE and no leader of another address changes it. Replicas and hosts skip quiescent states until they receive an
+   event, so the cost of an event to EVERYONE depends on active addresses only. A quiescent state should be small.
 """
 
 from __future__ import annotations
@@ -64,9 +65,10 @@ class IllegalEvent(Exception):
 
     def __init__(self, record: Record, state: str, why: str) -> None:
         self.record = record
+        self.reason = f"illegal for {record.header.recipient} in state {state}: {why}"
+        """The message without the event."""
         super().__init__(
-            f"{record.body.AVRO_NAME} from {record.header.sender} at offset {record.offset} "
-            f"is not possible for {record.header.recipient} in state {state}: {why}"
+            f"{record.body.AVRO_NAME} from {record.header.sender} at offset {record.offset} is {self.reason}"
         )
 
 
@@ -84,12 +86,12 @@ class Steps(Generic[S]):
         """Returns the next state. Raises IllegalEvent, also for an event that is not in the table."""
         step = self._table.get(type(record.body))
         if step is None:
-            raise IllegalEvent(record, "any", "it has no step for this event")
+            raise IllegalEvent(record, "any", "the role does not handle this event")
         return step(state, record, record.body)
 
     @property
     def handlers(self) -> Mapping[type[Body], Step[S]]:
-        """Event -> its step."""
+        """Event -> the step that handles it."""
         return self._table
 
 
@@ -146,6 +148,10 @@ class Role(Protocol[S]):
 
     def is_quiescent(self, state: S) -> bool:
         """Returns whether only an event to this address can change the state or make it require anything."""
+        ...
+
+    def is_over(self, state: S) -> bool:
+        """Returns whether a quiescent state is not needed any more: replicas drop it."""
         ...
 
 

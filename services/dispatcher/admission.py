@@ -1,7 +1,7 @@
 """Admission: copies requests from `<c>.submissions`, which clients write, to the log, which only services write.
 
 The admitted positions are part of the Dispatcher's state (each admitted event carries its origin). So no consumer group
-is needed, and a new leader continues exactly behind the last admitted request. A record that can't be read, or is not a
+is needed, and a new leader continues exactly after the last admitted request. A record that cannot be read, or is not a
 client's request, becomes a dead letter and a SubmissionRefused.
 
 The topic is checked every few seconds: after it was deleted and created again, admission starts at its beginning
@@ -26,8 +26,9 @@ from ...schemas.event import Event
 from ...schemas.types import Origin
 from ..core.role import CLIENT, DISPATCHER, Clock, Emit, OutgoingEvent
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
-from ..log.clients import ENDS_READING, client_configuration, consumer_configuration, retry_until
+from ..log.clients import ENDS_READING, client_configuration, consumer_configuration, retry_until, watermarks
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
+from ..log.unreadable_batch import UNREADABLE_BATCH, find_batch_end
 from .inline_limit import GraphTooLarge, InlineLimit
 from .open_transactions import OpenTransactions
 from .submission_sender import sender_of
@@ -44,14 +45,14 @@ REQUESTS = (
     dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,
 )
-"""What clients may ask for."""
+"""The requests that clients may send."""
 _SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
 _LATEST = 1 << 53
-"""Microseconds since the epoch, in the year 2255: every reader of the log can make a date of it."""
+"""Microseconds since the epoch, in the year 2255: every reader of the log can convert it to a date."""
 _PATIENCE_S = 30.0
 _REGISTRY_PAUSE_S = 1.0
 _LOOK_S = 2.0
-"""So often it is looked whether the topic is still the same."""
+"""The interval at which the topic's id is checked."""
 _WARN_S = 60.0
 _RESET = ENDS_READING | {KafkaError._AUTO_OFFSET_RESET}
 
@@ -77,8 +78,8 @@ class SubmissionsReader:
         stamps: bool = False,
         inline: InlineLimit | None = None,
     ) -> None:
-        """`inline`: the limit of what stays in a graph; None: no limit. `stamps`: admitted events get the time of the
-        clock here instead of the client's time."""
+        """`inline`: the limit of the inline parts of a graph; None: no limit. `stamps`: admitted events get the time
+        of the clock here instead of the client's time."""
         self._servers = bootstrap_servers
         self._topic = submissions_topic(cluster)
         self._codec = codec
@@ -94,22 +95,22 @@ class SubmissionsReader:
         self._admitted = AdmittedPositions(None, {})
         self._followed = threading.Event()
         self._positions: dict[int, int] = {}
-        """Partition -> the next offset to be seen."""
+        """Partition -> the next offset to read."""
         self._warned_at: float | None = None
 
     def start(self, admitted: AdmittedPositions) -> None:
-        """Starts to admit behind these positions; called once."""
+        """Starts admission after these positions; called once."""
         self._admitted = admitted
         self._thread = threads.Thread(target=self._run, name="submissions")
         self._thread.start()
 
     def follow(self, admitted: AdmittedPositions) -> None:
-        """The positions that the log has admitted by now."""
+        """Sets the positions that the log has admitted by now."""
         self._admitted = admitted
         self._followed.set()
 
     def close(self) -> None:
-        """Stops. Submissions that were not admitted yet stay in the topic."""
+        """Stops admission. Submissions that were not admitted yet stay in the topic."""
         self._stop.set()
         self._followed.set()
         if self._thread is not None:
@@ -140,8 +141,8 @@ class SubmissionsReader:
             transactions = OpenTransactions(admin, self._topic, time.monotonic)
             while not self._stop.is_set():
                 message = consumer.poll(0.1)
-                if message is not None:
-                    self._take(message)
+                if message is not None and not self._take(message):
+                    return
                 if time.monotonic() - looked > _LOOK_S:
                     looked = time.monotonic()
                     if self._describe(admin) not in (None, described):
@@ -154,7 +155,7 @@ class SubmissionsReader:
             consumer.close()
 
     def _describe(self, admin: AdminClient) -> TopicDescription | None:
-        """The topic in Kafka; None if it does not exist or Kafka does not answer."""
+        """Returns the description of the topic in Kafka; None if it does not exist or Kafka does not answer."""
         try:
             found = describe_topics(admin, [self._topic])[self._topic]
         except LogUnavailable as error:
@@ -162,26 +163,31 @@ class SubmissionsReader:
             return None
         if found is None:
             self._warn(
-                "the topic of submissions is not there, so that nothing can be submitted: was it deleted? `tailrace "
+                "the topic of submissions does not exist, so no job can be submitted: was it deleted? `tailrace "
                 "cluster start` creates it",
                 topic=self._topic,
             )
         return found
 
     def _read_extent(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
-        """Raises LogUnavailable."""
+        """Returns the offsets of each partition. Raises LogUnavailable."""
         partitions = partitions_of(consumer, self._topic, _PATIENCE_S)
         offsets = [offsets_of(consumer, self._topic, partition, _PATIENCE_S) for partition in partitions]
         return SubmissionsTopic(described.topic_id, offsets)
 
     def _is_agreed(self, found: SubmissionsTopic) -> bool:
-        """Whether the log's positions belong to this topic. If not, appends the change to the log and waits for it."""
+        """Returns whether the log's positions belong to this topic. If not, appends the change to the log and waits
+        for it."""
         while not self._stop.is_set():
             changed = detect_change(self._topic, self._admitted, found)
             if changed is None:
                 return True
             tell = _log.warning if found.size or self._admitted.positions else _log.info
-            tell("submissions begin anew", reason=changed.reason, positions=list(changed.positions))
+            tell(
+                "the topic of submissions has changed",
+                reason=changed.reason,
+                positions=list(changed.positions),
+            )
             self._say(DISPATCHER, OutgoingEvent(DISPATCHER, changed, None))
             self._positions = {}
             while detect_change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
@@ -206,22 +212,26 @@ class SubmissionsReader:
         self._warned_at = None
 
     def _warn(self, what: str, **more: object) -> None:
-        """Warns, at most once in a while."""
+        """Logs a warning, with a rate limit."""
         now = time.monotonic()
         if self._warned_at is None or now - self._warned_at > _WARN_S:
             self._warned_at = now
             _log.warning(what, **more)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message) -> bool:
+        """Admits records. Returns False if reading must start again at the positions."""
         error = message.error()
         if error is not None:
+            if error.code() in UNREADABLE_BATCH:
+                self._pass_over_batch(message, error)
+                return False
             if error.fatal():
                 raise RuntimeError(f"{self._topic} can't be read: {error.str()}")
             if error.code() in _RESET:
-                raise _TopicChanged(f"{self._topic} can't be read on: {error.str()}")
+                raise _TopicChanged(f"{self._topic} cannot be read further: {error.str()}")
             if not error.retriable():
-                self._warn("submissions can't be read", topic=self._topic, error=error.str())
-            return
+                self._warn("cannot read submissions", topic=self._topic, error=error.str())
+            return True
         partition, offset = message.partition() or 0, message.offset() or 0
         if offset < self._positions.get(partition, 0):
             raise _TopicChanged(
@@ -229,15 +239,26 @@ class SubmissionsReader:
             )
         self._admit(message)
         self._positions[partition] = offset + 1
+        return True
+
+    def _pass_over_batch(self, message: Message, error: KafkaError) -> None:
+        """Refuses a batch that cannot be decompressed, such as one that expands to hundreds of megabytes."""
+        partition, first = message.partition() or 0, message.offset() or 0
+        end = find_batch_end(self._servers, self._topic, partition, first)
+        records = f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
+        reason = f"the batch at {records} cannot be decompressed: {error.str()}"
+        # The refusal names the last record, so that the next leader starts after the batch.
+        self._refuse(Origin(topic=self._topic, partition=partition, offset=end - 1), reason, None, None)
+        self._positions[partition] = end
 
     def _admit(self, message: Message) -> None:
         origin = Origin(topic=self._topic, partition=message.partition() or 0, offset=message.offset() or 0)
         try:
             value = message.value()
             if value is not None and len(value) > LARGEST_SUBMISSION:
-                # The topic takes it only if it is compressed.
+                # The topic accepts it only if it is compressed.
                 raise Undecodable(
-                    f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are taken"
+                    f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are accepted"
                 )
             event = self._decode(value)
             if event is None:
@@ -245,11 +266,11 @@ class SubmissionsReader:
             check_allowed(event)
             body = self._inline.apply_to_submission(event.body)
         except (Undecodable, GraphTooLarge) as reason:
-            self._refuse(message, origin, str(reason))
+            self._refuse(origin, str(reason), message.key(), message.value())
             return
         header = replace(
             event.header,
-            # A client that gives no time gives 0.
+            # A client without a time sends 0.
             time=self._clock() if self._stamps or event.header.time <= 0 else event.header.time,
             recipient=DISPATCHER,
             sender_epoch=0,
@@ -260,17 +281,17 @@ class SubmissionsReader:
         self._log.append([Event(header, body)])
 
     def _decode(self, value: bytes | None) -> Event | None:
-        """The event; None if the reader is closed while the registry is away. Raises Undecodable."""
+        """Returns the event; None if the reader is closed while the registry is unreachable. Raises Undecodable."""
         while not self._stop.is_set():
             try:
                 return self._codec.decode(value)
             except LogUnavailable as error:
-                # Only submissions wait for the registry: jobs run on meanwhile.
+                # Only submissions wait for the registry: jobs continue meanwhile.
                 _log.warning("a submission waits", topic=self._topic, error=str(error))
                 self._stop.wait(_REGISTRY_PAUSE_S)
         return None
 
-    def _refuse(self, message: Message, origin: Origin, reason: str) -> None:
+    def _refuse(self, origin: Origin, reason: str, key: bytes | None, value: bytes | None) -> None:
         _log.warning(
             "refused a submission",
             topic=origin.topic,
@@ -278,17 +299,9 @@ class SubmissionsReader:
             offset=origin.offset,
             reason=reason,
         )
-        key = message.key()
-        unreadable = Unreadable(
-            origin.topic,
-            origin.partition,
-            origin.offset,
-            reason,
-            key,
-            message.value(),
-        )
+        unreadable = Unreadable(origin.topic, origin.partition, origin.offset, reason, key, value)
         self._write_dead_letter(unreadable, self._clock())
-        sender = sender_of(message.value() or b"")
+        sender = sender_of(value or b"")
         refused = dispatcher.SubmissionRefused(
             source=origin,
             reason=reason,
@@ -298,11 +311,12 @@ class SubmissionsReader:
         self._say(DISPATCHER, OutgoingEvent(DISPATCHER, refused, None))
 
 
-def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
-    """The partitions of the topic, one or more. Raises LogUnavailable if it has none within `timeout` seconds."""
+def partitions_of(consumer: Consumer, topic: str, timeout_s: float) -> list[int]:
+    """Returns the partitions of the topic, one or more. Raises LogUnavailable if it has none within `timeout_s`
+    seconds."""
 
     def ask() -> list[int]:
-        found = consumer.list_topics(topic, timeout=timeout).topics[topic]
+        found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
         if not found.partitions:
@@ -310,18 +324,17 @@ def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
         return sorted(found.partitions)
 
     try:
-        return retry_until(ask, timeout)
+        return retry_until(ask, timeout_s)
     except KafkaException as error:
         raise LogUnavailable(
             f"{topic} can't be read: {error.args[0].str()}; was it deleted? `tailrace cluster start` creates it"
         ) from error
 
 
-def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -> tuple[int, int]:
-    """The first offset of the partition, and the one after its last. Raises LogUnavailable."""
-    asked = TopicPartition(topic, partition)
+def offsets_of(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
+    """Returns the first offset of the partition, and the one after its last. Raises LogUnavailable."""
     try:
-        return retry_until(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
+        return watermarks(consumer, topic, timeout_s, partition)
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
 
@@ -332,15 +345,15 @@ def check_allowed(event: Event) -> None:
     name = event.body.AVRO_NAME
     if not isinstance(event.body, REQUESTS):
         allowed = ", ".join(request.AVRO_NAME for request in REQUESTS)
-        raise Undecodable(f"{name} is not for clients to say; allowed are {allowed}")
+        raise Undecodable(f"{name} may not be sent by clients; allowed are {allowed}")
     if not _SENDER.fullmatch(event.header.sender):
         raise Undecodable(
-            f"the sender {event.header.sender[:80]!r} is no client: name it client/<your name>, the name of "
+            f"the sender {event.header.sender[:80]!r} is not a client: name it client/<your name>, the name with "
             "1 to 64 letters, digits, '.', '_' or '-'"
         )
     if isinstance(event.body, dispatcher.SubmitJob) and event.body.job_id.startswith("-"):
         raise Undecodable(
-            f"the job id {event.body.job_id[:80]!r} begins with '-', so that commands take it for an option: begin it "
+            f"the job id {event.body.job_id[:80]!r} begins with '-', so commands would read it as an option: begin it "
             "with a letter or digit"
         )
     if not 0 <= event.header.time <= _LATEST:

@@ -1,8 +1,7 @@
-"""Requests for checkpoints and savepoints: checked here, and passed on to the job's JobMaster, which answers the
-client.
+"""Requests for checkpoints and savepoints: forwarded to the job's JobMaster, which answers the client, or rejected.
 
-Requests that can't be met are rejected at once: the job is unknown, does not run, or is about to end, or the directory
-is relative to a process. A savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
+A request is rejected if the job is unknown, does not run, or is about to end, or if the directory is a relative path. A
+savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ...infra.config.option_types import LOCATION
-from ...infra.config.options import shown
-from ...pipelines.checkpoint.layout import METADATA
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SnapshotType
-from ..core.immutable_maps import delete_key
-from ..core.role import JOB_MASTER, IllegalEvent, Instruction, OutgoingEvent, Step, address
-from .state import DispatcherState, Disposal, Job, Phase, Rejection, RejectionKind, Trigger
+from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, Instruction, OutgoingEvent, Step, address
+from .state import Command, DispatcherState, Disposal, DisposalRequest, Job, Phase, SnapshotRequest
+from .submission_validation import find_location_error, savepoint_directory
+from .turn import Turn
 
 MAX_DISPOSALS = 1_000
 """Savepoints that wait to be deleted; further ones are refused."""
-_LONGEST = 2_048
-"""Characters of a directory."""
 _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint | dispatcher.StopWithSavepoint
 
 
@@ -40,117 +36,111 @@ class DisposeSavepoint(Instruction, frozen=True):
         return f"dispose/{self.request}"
 
 
-def find_location_error(text: str, *, what: str) -> str | None:
-    """Why a text from outside is not a location in storage; None if it is one."""
-    try:
-        if len(text) <= _LONGEST:
-            LOCATION.read(text)
-            return None
-    except ValueError:
-        pass
-    return f"{what} {shown(text)} is not possible: give {LOCATION.wanted}"
-
-
 def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_REQUEST) -> DispatcherState:
-    requester, offset = record.header.sender, record.offset
-    directory = None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory
-    fault = _find_job_error(state, body.job_id)
-    if fault is None and directory is not None:
-        fault = find_location_error(directory, what="the directory")
-    if fault is not None:
-        return _reject(state, offset, requester, body.job_id, fault)
-    stops = isinstance(body, dispatcher.StopWithSavepoint)
-    trigger = Trigger(
-        requester=requester,
+    is_checkpoint = isinstance(body, dispatcher.TriggerCheckpoint)
+    request = SnapshotRequest(
+        requester=record.header.sender,
         job_id=body.job_id,
-        snapshot_type=(
-            SnapshotType.CHECKPOINT
-            if isinstance(body, dispatcher.TriggerCheckpoint)
-            else SnapshotType.SAVEPOINT
-        ),
-        directory=None if directory is None else LOCATION.read(directory),
-        stops=stops,
+        snapshot_type=SnapshotType.CHECKPOINT if is_checkpoint else SnapshotType.SAVEPOINT,
+        directory=None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory,
+        stops=isinstance(body, dispatcher.StopWithSavepoint),
         drains=isinstance(body, dispatcher.StopWithSavepoint) and body.drain,
     )
-    return replace(state, triggers=state.triggers.set(offset, trigger))
+    return state.with_request(record.offset, request)
 
 
-def _find_job_error(state: DispatcherState, job_id: str) -> str | None:
+def judge_snapshot_request(state: DispatcherState, offset: int, request: SnapshotRequest, turn: Turn) -> bool:
+    """Takes the verdict on a request for a checkpoint or savepoint; returns False if the job changes in this turn."""
+    job_id, directory = request.job_id, request.directory
     job = state.jobs.get(job_id)
-    if job is None:
-        return f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
-    why = _not_running(job)
-    return None if why is None else f"job {job_id} {why}"
+    if job_id in turn.changed_jobs or (job is not None and job.phase in (Phase.BUILT, Phase.ACCEPTED)):
+        return False
+    error = f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
+    if job is not None:
+        why = _not_running(job)
+        error = "" if why is None else f"job {job_id} {why}"
+    if not error and directory is not None:
+        error = find_location_error(directory, what="the directory") or ""
+    if error:
+        failed = client.CheckpointFailed(job_id=job_id, reason=error)
+        turn.add_verdict(offset, OutgoingEvent(request.requester, failed, offset))
+        return True
+    trigger = job_master.TriggerCheckpoint(
+        job_id=job_id,
+        snapshot_type=request.snapshot_type,
+        directory=None if directory is None else LOCATION.read(directory),
+        stops=request.stops,
+        drains=request.drains,
+        requester=request.requester,
+    )
+    turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), trigger, offset))
+    return True
 
 
 def _not_running(job: Job) -> str | None:
     match job.phase:
         case Phase.TERMINATED | Phase.ENDED:
             return f"has ended already: {job.status.value}"
-        case Phase.BUILDING | Phase.ADMITTED | Phase.ACCEPTED:
+        case Phase.BUILDING | Phase.BUILT | Phase.BUILD_FAILED | Phase.ACCEPTED:
             return "is not started yet: ask again when it runs"
-        case Phase.SUSPENDED | Phase.SUSPEND_REQUESTED | Phase.RESUME_REQUESTED:
+        case Phase.SUSPENDED | Phase.SUSPENDING:
             return "is suspended: ask again when it runs"
-        case Phase.RUNNING | Phase.CANCEL_REQUESTED:
-            if job.cancel:
+        case Phase.CANCELLING:
+            return "is being cancelled"
+        case Phase.RUNNING:
+            if job.owed_command is Command.CANCEL:
                 return "is being cancelled"
-            return "is being suspended: ask again when it runs" if job.suspend else None
-
-
-def _reject(state: DispatcherState, offset: int, requester: str, job_id: str, reason: str) -> DispatcherState:
-    refusal = Rejection(requester, job_id, reason, RejectionKind.CHECKPOINT)
-    return replace(state, refusals=state.refusals.set(offset, refusal))
+            return None if job.owed_command is None else "is being suspended: ask again when it runs"
 
 
 def on_job_master_trigger_checkpoint(
     state: DispatcherState, record: Record, _body: job_master.TriggerCheckpoint
 ) -> DispatcherState:
-    cause = record.header.cause
-    if cause is None:
-        return state
-    refusal = state.refusals.get(cause)
-    if refusal is not None and refusal.of is RejectionKind.CHECKPOINT:
-        # The job has ended between the decision and its place in the log: its JobMaster answers.
-        return replace(state, refusals=state.refusals.delete(cause))
-    return replace(state, triggers=delete_key(state.triggers, cause))
+    return state.without_request(record.header.cause)
 
 
-def forget_triggers(state: DispatcherState, job: Job) -> DispatcherState:
-    """The job has ended or pauses: rejects requests that were not passed on yet."""
-    for offset, each in state.triggers.items():
-        if each.job_id == job.job_id:
-            state = replace(state, triggers=state.triggers.delete(offset))
-            state = _reject(
-                state, offset, each.requester, job.job_id, f"job {job.job_id} {_not_running(job)}"
-            )
-    return state
+def on_checkpoint_failed(
+    state: DispatcherState, record: Record, _body: client.CheckpointFailed
+) -> DispatcherState:
+    return state.without_request(record.header.cause)
 
 
 def on_dispose_savepoint(
     state: DispatcherState, record: Record, body: dispatcher.DisposeSavepoint
 ) -> DispatcherState:
-    path, fault = body.path, find_location_error(body.path, what="the savepoint")
-    if fault is None:
-        path = _directory(LOCATION.read(body.path))
-        user = next(
-            (each for each in sorted({*state.live, *state.suspended}) if _uses(state, each, path)), None
-        )
+    return state.with_request(record.offset, DisposalRequest(record.header.sender, body.path))
+
+
+def judge_disposal(state: DispatcherState, offset: int, request: DisposalRequest, turn: Turn) -> None:
+    """Takes the verdict on a DisposeSavepoint."""
+    error = find_location_error(request.path, what="the savepoint")
+    path = savepoint_directory(request.path) or request.path
+    if error is None:
+        jobs = sorted({*state.live, *state.suspended})
+        users = (job_id for job_id in jobs if savepoint_directory(state.jobs[job_id].savepoint_path) == path)
+        user = next(users, None)
         if user is not None:
-            fault = f"job {user} began with it and may need it again: end the job first"
-    if fault is None and len(state.disposals) >= MAX_DISPOSALS:
-        fault = f"{MAX_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
-    disposal = Disposal(record.header.sender, path, fault, done=fault is not None)
-    return replace(state, disposals=state.disposals.set(record.offset, disposal))
+            error = f"job {user} started from it and may need it again: end the job first"
+    if error is None and len(state.disposals) + turn.accepted_disposals >= MAX_DISPOSALS:
+        error = f"{MAX_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
+    if error is not None:
+        rejected = client.SavepointDisposed(path=path, failure=error)
+        turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset))
+        return
+    turn.accepted_disposals += 1
+    accepted = dispatcher.SavepointDisposalAccepted(path=path, request=offset)
+    turn.add_verdict(offset, OutgoingEvent(DISPATCHER, accepted, offset))
 
 
-def _uses(state: DispatcherState, job_id: str, path: str) -> bool:
-    own = state.jobs[job_id].savepoint_path
-    return own is not None and _directory(own) == path
-
-
-def _directory(path: str) -> str:
-    """The savepoint's directory. A savepoint may also be named by its metadata file."""
-    return path.removesuffix(f"/{METADATA}")
+def on_savepoint_disposal_accepted(
+    state: DispatcherState, record: Record, body: dispatcher.SavepointDisposalAccepted
+) -> DispatcherState:
+    request = state.requests.get(body.request)
+    if not isinstance(request, DisposalRequest):
+        raise IllegalEvent(record, "any", f"no request at offset {body.request} waits for a verdict")
+    disposal = Disposal(request.requester, body.path)
+    state = state.without_request(body.request)
+    return replace(state, disposals=state.disposals.set(body.request, disposal))
 
 
 def on_dispatcher_savepoint_disposed(
@@ -169,35 +159,23 @@ def on_client_savepoint_disposed(
     state: DispatcherState, record: Record, _body: client.SavepointDisposed
 ) -> DispatcherState:
     cause = record.header.cause
-    if cause is None or cause not in state.disposals:
-        return state
-    return replace(state, disposals=state.disposals.delete(cause))
+    if cause is not None and cause in state.disposals:
+        return replace(state, disposals=state.disposals.delete(cause))
+    return state.without_request(cause)
 
 
-def outgoing_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
-    """TriggerCheckpoint to JobMasters and SavepointDisposed to clients, each with its sort key."""
-    owed = []
-    for offset, each in state.triggers.items():
-        trigger = job_master.TriggerCheckpoint(
-            job_id=each.job_id,
-            snapshot_type=each.snapshot_type,
-            directory=each.directory,
-            stops=each.stops,
-            drains=each.drains,
-            requester=each.requester,
-        )
-        owed.append(((offset, ""), OutgoingEvent(address(JOB_MASTER, each.job_id), trigger, offset)))
+def send_owed(state: DispatcherState, turn: Turn) -> None:
+    """Adds the answers to clients whose savepoints are deleted."""
     for offset, disposal in state.disposals.items():
         if disposal.done:
             answer = client.SavepointDisposed(
                 path=disposal.path, failure=disposal.failure, left=disposal.left
             )
-            owed.append(((offset, ""), OutgoingEvent(disposal.requester, answer, offset)))
-    return owed
+            turn.add_event(offset, "", OutgoingEvent(disposal.requester, answer, offset))
 
 
 def instructions(state: DispatcherState) -> list[Instruction]:
-    """A DisposeSavepoint for each savepoint to delete, in the order of the requests."""
+    """Returns a DisposeSavepoint for each savepoint to delete, in the order of the requests."""
     waiting = sorted((offset, each) for offset, each in state.disposals.items() if not each.done)
     return [DisposeSavepoint(each.path, offset) for offset, each in waiting]
 
@@ -209,7 +187,9 @@ STEPS: Mapping[type[Body], Step[DispatcherState]] = {
     dispatcher.TriggerSavepoint: on_trigger_savepoint,
     dispatcher.StopWithSavepoint: on_stop_with_savepoint,
     dispatcher.DisposeSavepoint: on_dispose_savepoint,
+    dispatcher.SavepointDisposalAccepted: on_savepoint_disposal_accepted,
     dispatcher.SavepointDisposed: on_dispatcher_savepoint_disposed,
     client.SavepointDisposed: on_client_savepoint_disposed,
+    client.CheckpointFailed: on_checkpoint_failed,
     job_master.TriggerCheckpoint: on_job_master_trigger_checkpoint,
 }

@@ -1,8 +1,9 @@
 """Deletes the topics of ended jobs.
 
 A job's output can be read after its end, for `job.output.retention`. The JobMaster's shell deletes channels and
-changelogs at the job's end; what is left a minute later is deleted here. The leader of the Dispatcher periodically
-compares the topics in Kafka with the jobs in the log, so nothing has to be remembered, and the next leader continues.
+changelogs at the job's end; topics that remain a minute later are deleted here. The leader of the Dispatcher
+periodically compares the topics in Kafka with the jobs in the log, so nothing has to be remembered, and the next leader
+continues.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .state import DispatcherState, Phase
 _log = logger(__name__)
 _LONGEST_INTERVAL_US: Final = 60_000_000
 _GRACE_US: Final = 60_000_000
-"""For the JobMaster's shell to delete the channels."""
+"""The time for the JobMaster's shell to delete the channels."""
 _LIST_TIMEOUT_S: Final = 10.0
 
 
@@ -75,16 +76,23 @@ class JobTopicCleaner:
             try:
                 deleted = self.clean_up()
             except (KafkaException, LogUnavailable) as error:
-                _log.warning("can't delete the topics of ended jobs; tries again", error=str(error))
+                _log.warning("cannot delete the topics of ended jobs; retries", error=str(error))
             else:
                 if deleted:
-                    _log.info("deleted topics of jobs that have ended", topics=len(deleted))
+                    _log.info("deleted topics of ended jobs", topics=len(deleted))
+
+
+def delete_topics_of_jobs(admin: AdminClient, cluster: str, job_ids: Iterable[str]) -> None:
+    """Deletes all topics of these jobs. Raises KafkaException, LogUnavailable."""
+    jobs = frozenset(job_ids)
+    listed = admin.list_topics(timeout=_LIST_TIMEOUT_S).topics
+    delete_topics(admin, sorted(topic for topic in listed if job_of_topic(cluster, topic) in jobs))
 
 
 def find_expired_topics(
     state: DispatcherState, cluster: str, topics: Iterable[str], now: Time, retention: Time
 ) -> list[str]:
-    """The topics of ended jobs whose retention is over."""
+    """Returns the topics of ended jobs whose retention is over."""
     found = []
     for topic in sorted(topics):
         job = state.jobs.get(job_of_topic(cluster, topic) or "")

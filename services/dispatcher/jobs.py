@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...infra.config.option_types import LOCATION
-from ...pipelines.graph import job_options, limits, python_files
-from ...pipelines.graph.validation import validate
+from ...pipelines.graph import job_options
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ...schemas.ids import is_id
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import EntryPoint, JobStatus
-from ..blobs import job_blobs
-from ..configuration.role_options import job_configuration
-from ..core.immutable_maps import delete_key
-from ..core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
-from . import checkpoints
+from ...schemas.types import JobStatus
+from ..blobs import job_graph_blob
+from ..configuration.role_options import job_configuration, with_configuration
+from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
+from . import submission_validation
 from .state import (
+    AT_JOB_MASTER,
     CANCELLED_BEFORE_BUILT,
     TRANSITIONS,
+    Cancellation,
+    Command,
     DispatcherState,
     Job,
     Phase,
-    Rejection,
-    RejectionKind,
+    RefusedSubmission,
+    Submission,
     rejection_reason,
 )
+from .submission_validation import savepoint_directory
+from .turn import Turn
 
-PARALLEL_BUILDS = 2
-"""Programs that are built at the same time."""
-MAX_INSTRUCTED_BUILDS = 8
-"""Programs that the shell knows of at a time; the others wait in the state, and cost nothing."""
-MAX_WAITING_BUILDS = 10_000
-"""Programs that wait to be built; further ones are rejected."""
-_REASONS = 5
-_SHOWN = 1_000
-"""Characters of the reason for which the cluster ends."""
+_BUILD_ENDED = frozenset({Phase.BUILT, Phase.BUILD_FAILED})
 
 
 def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> Job:
@@ -51,272 +45,240 @@ def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> J
     return job
 
 
+# Submissions
+
+
 def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
-    requester = record.header.sender
-    if (fault := _find_request_error(state, body)) is not None:
-        refusal = Rejection(requester, body.job_id, fault)
-        return replace(state, refusals=state.refusals.set(record.offset, refusal))
-    fault = _find_job_error(state, body)
-    job = Job(
+    submission = Submission(
+        requester=record.header.sender,
         job_id=body.job_id,
-        requester=requester,
-        phase=Phase.BUILDING if body.job_graph is None else Phase.ADMITTED,
-        cause=record.offset,
-        name=body.job_graph.name if body.job_graph else "",
         graph=body.job_graph,
         entry_point=body.entry_point,
         parallelism=body.parallelism,
-        savepoint_path=None if body.savepoint_path is None else LOCATION.read(body.savepoint_path),
+        savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
     )
-    if fault is None:
-        return state.put(job)
-    refusal = Rejection(requester, body.job_id, fault, job=job)
-    return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    return state.with_request(record.offset, submission)
 
 
-def _find_request_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
-    """An error that every release rejects."""
-    if not is_id(body.job_id):
-        return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
-    if body.job_id in state.jobs:
-        return f"job {body.job_id} {_describe_outcome(state.jobs[body.job_id])}: choose another job id"
-    if (body.job_graph is None) == (body.entry_point is None):
-        return "exactly one of job_graph and entry_point must be given"
-    if body.savepoint_path is not None:
-        return checkpoints.find_location_error(body.savepoint_path, what="the savepoint")
-    return None
+def judge_submission(state: DispatcherState, offset: int, submission: Submission, turn: Turn) -> bool:
+    """Takes the verdict on a SubmitJob; returns False if the verdict on an earlier one of its id comes in this turn."""
+    job_id = submission.job_id
+    known = state.jobs.get(job_id)
+    if job_id in turn.changed_jobs or (known is not None and known.phase in _BUILD_ENDED):
+        return False
+    error = submission_validation.find_submission_error(state, offset, submission, turn.accepted)
+    if error is not None:
+        rejected = client.JobRejected(job_id=job_id, reason=error)
+        turn.add_verdict(offset, OutgoingEvent(submission.requester, rejected, offset))
+        return True
+    if (directory := savepoint_directory(submission.savepoint_path)) is not None:
+        turn.used_savepoints.add(directory)
+    if submission.graph is not None:
+        turn.accepted.add(submission)
+        _accept(state, submission.to_job(offset, Phase.ACCEPTED), turn)
+        return True
+    turn.changed_jobs.add(job_id)
+    turn.accepted.add(submission)
+    turn.add_verdict(offset, OutgoingEvent(DISPATCHER, dispatcher.ProgramAccepted(job_id=job_id), offset))
+    return True
 
 
-def _find_job_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
-    if state.ending is not None:
-        return f"the cluster is shutting down ({state.ending.reason[:_SHOWN]}): submit again when it has been started"
-    if body.parallelism is not None and body.parallelism < 1:
-        return f"parallelism {body.parallelism} is impossible: give 1 or more"
-    if body.job_graph is None and len(state.building) >= MAX_WAITING_BUILDS:
-        return f"{MAX_WAITING_BUILDS:,} programs wait to be built already: submit again later"
-    what = body.job_graph or body.entry_point
-    if what is not None and (of_blobs := job_blobs.find_fault(what, body.job_id)) is not None:
-        return of_blobs
-    if body.job_graph is not None:
-        return _join_some(validate(body.job_graph)) or None
-    return None if body.entry_point is None else _find_program_error(body.entry_point)
+def _accept(state: DispatcherState, job: Job, turn: Turn) -> None:
+    accepted = client.JobAccepted(job_id=job.job_id, name=job.name)
+    turn.add_verdict(job.cause, OutgoingEvent(job.requester, accepted, job.cause))
+    _start(state, job, turn)
 
 
-_ENDED = {JobStatus.FINISHED: "finished", JobStatus.FAILED: "failed", JobStatus.CANCELED: "was cancelled"}
+def _start(state: DispatcherState, job: Job, turn: Turn) -> None:
+    turn.changed_jobs.add(job.job_id)
+    start = OutgoingEvent(address(JOB_MASTER, job.job_id), _start_job(state, job), job.cause)
+    turn.add_event(job.cause, job.job_id, start)
 
 
-def _describe_outcome(job: Job) -> str:
-    """A hint for a repeated job id: an ended job is never run again, and its end is in the log."""
-    if job.phase in (Phase.TERMINATED, Phase.ENDED):
-        return f"{_ENDED[job.status]} at offset {job.cause}"
-    return f"was submitted before and is {job.status.value}"
+def _reject(job: Job, reason: str, turn: Turn) -> None:
+    turn.changed_jobs.add(job.job_id)
+    rejected = client.JobRejected(job_id=job.job_id, reason=reason)
+    turn.add_verdict(job.cause, OutgoingEvent(job.requester, rejected, job.cause))
 
 
-def _find_program_error(entry_point: EntryPoint) -> str | None:
-    if faults := job_options.faults(entry_point.configuration):
-        return f"configuration: {'; '.join(faults)}"
-    faults = [
-        *limits.entry_point_errors(entry_point),
-        *python_files.validation_errors(entry_point.python_files),
-    ]
-    return _join_some(faults) or None
+def _put_accepted(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> DispatcherState:
+    """The event accepts the submission that is its cause."""
+    cause = record.header.cause
+    submission = None if cause is None else state.requests.get(cause)
+    if (
+        cause is None
+        or not isinstance(submission, Submission)
+        or submission.job_id != job_id
+        or job_id in state.jobs
+    ):
+        why = f"no submission of job {job_id} waits for a verdict at offset {cause}"
+        raise IllegalEvent(record, "any", why)
+    job = submission.to_job(cause, phase)
+    if phase is Phase.BUILDING and state.ending is not None and not state.ending.suspends:
+        job = replace(job, owed_command=Command.CANCEL)
+    return state.without_request(cause).put(job)
 
 
-def _join_some(reasons: list[str]) -> str:
-    """The first few reasons: a graph may have more errors than an answer can hold."""
-    left = len(reasons) - _REASONS
-    return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
+def on_program_accepted(
+    state: DispatcherState, record: Record, body: dispatcher.ProgramAccepted
+) -> DispatcherState:
+    return _put_accepted(state, record, body.job_id, Phase.BUILDING)
+
+
+def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
+    job = state.jobs.get(body.job_id)
+    if job is not None and job.phase is Phase.BUILT and job.cause == record.header.cause:
+        return state.put(job.transition(Phase.ACCEPTED, owed_command=None))
+    return _put_accepted(state, record, body.job_id, Phase.ACCEPTED)
+
+
+def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
+    cause = record.header.cause
+    if cause is not None and isinstance(state.requests.get(cause), Submission | RefusedSubmission):
+        return state.without_request(cause)
+    job = state.jobs.get(body.job_id)
+    if job is None or job.phase not in _BUILD_ENDED or job.cause != cause:
+        return state
+    return state.without(job.job_id)
 
 
 def on_job_graph_built(
     state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt
 ) -> DispatcherState:
-    state = _admit_built_job(state, record, body.job_id)
+    if _is_other_build(state, record, body.job_id):
+        return state
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = job_blobs.find_fault(graph, body.job_id) or _join_some(validate(graph))
-    admitted = job.transition(
-        Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False
-    )
-    if fault:
-        return _reject(state, record, job, fault, admitted)
-    return state.put(replace(admitted, cancellers=()))
+    return state.put(job.transition(Phase.BUILT, cause=record.offset, name=graph.name, graph=graph))
 
 
 def on_job_graph_failed(
     state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed
 ) -> DispatcherState:
-    state = _admit_built_job(state, record, body.job_id)
-    return _reject(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
-
-
-def _reject(
-    state: DispatcherState, record: Record, job: Job, reason: str, accepted: Job | None = None
-) -> DispatcherState:
-    """Rejects a job; its id stays free. `accepted`: the job to restore if a leader accepts it nevertheless."""
-    refusal = Rejection(job.requester, job.job_id, reason, job=accepted)
-    state = replace(state, refusals=state.refusals.set(record.offset, refusal))
-    return _forget_job(state, job, rejection_reason(job.job_id, reason))
-
-
-def _forget_job(state: DispatcherState, job: Job, why: str) -> DispatcherState:
-    """Removes a job, and answers clients that asked to cancel it while it was built."""
-    refusals = state.refusals
-    for offset, canceller in job.cancellers:
-        refusals = refusals.set(offset, Rejection(canceller, job.job_id, why, RejectionKind.CANCELLATION))
-    return replace(state.without(job.job_id), refusals=refusals)
-
-
-def _restore_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
-    """Restores a job that this release would reject, if the log shows that a leader accepted it."""
-    cause = record.header.cause
-    refusal = None if cause is None else state.refusals.get(cause)
-    if cause is None or refusal is None or refusal.job is None or refusal.job_id != job_id:
+    if _is_other_build(state, record, body.job_id):
         return state
-    if job_id in state.jobs:
-        return state
-    job, refusals = refusal.job, state.refusals.delete(cause)
-    for offset, _ in job.cancellers:
-        refusals = delete_key(refusals, offset)
-    restored = job if job.phase is Phase.BUILDING else replace(job, cancellers=())
-    return replace(state, refusals=refusals).put(restored)
+    job = _job(state, record, body.job_id, Phase.BUILDING)
+    return state.put(job.transition(Phase.BUILD_FAILED, cause=record.offset, reason=body.reason))
 
 
-def _admit_built_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
-    """As `_restore_job`; also drops the pending rejection of a job that was cancelled while it waited."""
-    state = _restore_job(state, record, job_id)
+def _is_other_build(state: DispatcherState, record: Record, job_id: str) -> bool:
+    """Whether the result belongs to a job that was cancelled while its program was being built."""
     job = state.jobs.get(job_id)
-    if job is None or not job.withdrawn:
-        return state
-    return replace(state, refusals=delete_key(state.refusals, job.cause))
-
-
-def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
-    """A leader rejected the job: it is removed, whatever this release would decide."""
-    state = _rejection_sent(state, record, body)
-    job = state.jobs.get(body.job_id)
-    if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
-        return state
-    return _forget_job(state, job, rejection_reason(job.job_id, body.reason))
-
-
-def _rejection_sent(
-    state: DispatcherState,
-    record: Record,
-    _body: client.JobRejected | client.CancelJobRejected | client.CheckpointFailed,
-) -> DispatcherState:
-    cause = record.header.cause
-    if cause is None or cause not in state.refusals:
-        return state
-    return replace(state, refusals=state.refusals.delete(cause))
-
-
-def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
-    state = _restore_job(state, record, body.job_id)
-    return state.put(_job(state, record, body.job_id, Phase.ADMITTED).transition(Phase.ACCEPTED))
+    return job is None or record.header.cause != job.submission
 
 
 def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
-    job = _job(state, record, body.job_id, Phase.ACCEPTED)
-    started = job.transition(
-        _next_phase(job),
-        cause=record.offset,
+    return _enter(
+        state,
+        record,
+        _job(state, record, body.job_id, Phase.ACCEPTED),
+        Phase.RUNNING,
         graph=None,
         entry_point=None,
         status=JobStatus.RUNNING,
         savepoint_path=body.savepoint_path,
     )
-    return state.put(started)
 
 
-def _next_phase(job: Job) -> Phase:
-    """The phase after the JobMaster has received the job, or its resumption."""
-    if job.cancel:
-        return Phase.CANCEL_REQUESTED
-    return Phase.SUSPEND_REQUESTED if job.suspend else Phase.RUNNING
+# Cancellations
 
 
 def on_cancel_job(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
-    job_id = body.job_id
+    return state.with_request(
+        record.offset, Cancellation(record.header.sender, body.job_id, body.keep_checkpoints)
+    )
+
+
+def judge_cancellation(state: DispatcherState, offset: int, request: Cancellation, turn: Turn) -> bool:
+    """Takes the verdict on a CancelJob; returns False if the job is accepted, rejected or started in this turn."""
+    job_id = request.job_id
     job = state.jobs.get(job_id)
-    if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
-        state = _cancel_if_accepted(state, record, job_id)
-        what = "is unknown" if job is None else f"has ended already: {job.status.value}"
-        refusal = Rejection(
-            record.header.sender, job_id, f"job {job_id[:80]} {what}", RejectionKind.CANCELLATION
-        )
-        return replace(state, refusals=state.refusals.set(record.offset, refusal))
-    if not job.cancel and body.keep_checkpoints:
-        job = replace(job, keep_checkpoints=True)
-    if job.phase is Phase.BUILDING:
-        cancellers = (*job.cancellers, (record.offset, record.header.sender))
-        return _withdraw(state, replace(job, cancellers=cancellers, cancel=True))
-    return request_cancel(state, job, record.offset)
+    if job is None:
+        if job_id in turn.changed_jobs:
+            return False
+        _reject_cancellation(request, offset, f"job {job_id[:80]} is unknown", turn)
+        return True
+    match job.phase:
+        case Phase.BUILDING:
+            _stop_build(job, turn)
+            return False
+        case Phase.BUILT | Phase.ACCEPTED:
+            return False
+        case Phase.BUILD_FAILED:
+            _reject_cancellation(request, offset, rejection_reason(job_id, job.reason or ""), turn)
+        case Phase.TERMINATED | Phase.ENDED:
+            _reject_cancellation(request, offset, f"job {job_id} has ended already: {job.status.value}", turn)
+        case Phase.RUNNING | Phase.SUSPENDING | Phase.SUSPENDED | Phase.CANCELLING:
+            turn.changed_jobs.add(job_id)
+            cancel = job_master.CancelJob(job_id=job_id, keep_checkpoints=request.keep_checkpoints)
+            turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), cancel, offset))
+    return True
 
 
-def _cancel_if_accepted(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
-    for offset, refusal in state.refusals.items():
-        if refusal.job is not None and refusal.job_id == job_id:
-            cancellers = (*refusal.job.cancellers, (record.offset, record.header.sender))
-            job = replace(refusal.job, cancel=True, cancellers=cancellers)
-            return replace(state, refusals=state.refusals.set(offset, replace(refusal, job=job)))
-    return state
+def _stop_build(job: Job, turn: Turn) -> None:
+    """Ends the build of a program; its submission and the requests to cancel it are answered after that."""
+    if job.job_id not in turn.changed_jobs:
+        turn.changed_jobs.add(job.job_id)
+        failed = dispatcher.JobGraphFailed(job_id=job.job_id, reason=CANCELLED_BEFORE_BUILT)
+        turn.add_verdict(job.submission, OutgoingEvent(DISPATCHER, failed, job.submission))
 
 
-def _withdraw(state: DispatcherState, job: Job) -> DispatcherState:
-    """Cancels a job before its graph is built. A program that still waits is not built; one in progress is cancelled
-    when it is built."""
-    if job.withdrawn or job.job_id in islice(state.building, MAX_INSTRUCTED_BUILDS):
-        return state.put(job)
-    refusal = Rejection(job.requester, job.job_id, CANCELLED_BEFORE_BUILT)
-    state = replace(state, refusals=state.refusals.set(job.cause, refusal))
-    return state.put(replace(job, withdrawn=True))
+def _reject_cancellation(request: Cancellation, offset: int, reason: str, turn: Turn) -> None:
+    rejected = client.CancelJobRejected(job_id=request.job_id, reason=reason)
+    turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset))
 
 
-def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """Requests the cancellation of a job, at once or when its JobMaster has it."""
-    if job.cancel:
+def on_cancel_job_rejected(
+    state: DispatcherState, record: Record, _body: client.CancelJobRejected
+) -> DispatcherState:
+    return state.without_request(record.header.cause)
+
+
+# Commands for JobMasters
+
+
+def require(state: DispatcherState, job: Job, command: Command | None, cause: int) -> DispatcherState:
+    """Requires a command for the JobMaster that has the job; None: requires none any more."""
+    return state.put(replace(job, owed_command=command, cause=cause))
+
+
+def _enter(state: DispatcherState, record: Record, job: Job, to: Phase, **changes: Any) -> DispatcherState:
+    """The JobMaster has the job, or a command for it."""
+    owed = job.owed_command
+    if to is Phase.RUNNING:
+        # A job that starts or resumes during a shutdown shares the fate of the others.
+        owed = None if state.ending is None else state.ending.command
+    elif to is Phase.CANCELLING or owed is Command.SUSPEND:
+        owed = None
+    return state.put(job.transition(to, cause=record.offset, owed_command=owed, **changes))
+
+
+def on_job_master_cancel_job(
+    state: DispatcherState, record: Record, body: job_master.CancelJob
+) -> DispatcherState:
+    state = state.without_request(record.header.cause)
+    job = state.jobs.get(body.job_id)
+    if job is None or job.phase not in AT_JOB_MASTER:
+        # The job ended after that decision, or is being cancelled already.
         return state
-    if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
-        return state.put(job.transition(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
-    job = replace(job, cancel=True)
-    return _withdraw(state, job) if job.phase is Phase.BUILDING else state.put(job)
+    return _enter(state, record, job, Phase.CANCELLING)
 
 
-def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """Requests the suspension of a job: at once, or when its JobMaster has it. A request to cancel stays."""
-    if job.cancel or job.suspend:
+def on_suspend_job(state: DispatcherState, record: Record, body: job_master.SuspendJob) -> DispatcherState:
+    job = state.jobs.get(body.job_id)
+    if job is None or job.phase is not Phase.RUNNING:
         return state
-    if job.phase is Phase.RUNNING:
-        return state.put(job.transition(Phase.SUSPEND_REQUESTED, suspend=True, cause=cause))
-    return state.put(replace(job, suspend=True))
+    return _enter(state, record, job, Phase.SUSPENDING)
 
 
-def request_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """Requests the resumption of a suspended job."""
-    return state.put(job.transition(Phase.RESUME_REQUESTED, cause=cause))
+def on_resume_job(state: DispatcherState, record: Record, body: job_master.ResumeJob) -> DispatcherState:
+    job = state.jobs.get(body.job_id)
+    if job is None or job.phase is not Phase.SUSPENDED:
+        return state
+    return _enter(state, record, job, Phase.RUNNING, status=JobStatus.RUNNING, reason=None)
 
 
-def _command_sent(phase: Phase) -> Step[DispatcherState]:
-    """The step of a command that a phase requires: the JobMaster has been informed."""
-
-    def step(
-        state: DispatcherState,
-        record: Record,
-        body: job_master.CancelJob | job_master.SuspendJob | job_master.ResumeJob,
-    ) -> DispatcherState:
-        job = state.jobs.get(body.job_id)
-        if job is None or job.phase is not phase:
-            # The job ended, or is to be cancelled instead, since that was decided.
-            return state
-        if phase is Phase.RESUME_REQUESTED:
-            resumed = job.transition(
-                _next_phase(job), cause=record.offset, status=JobStatus.RUNNING, reason=None
-            )
-            return state.put(resumed)
-        return state.put(job.transition(Phase.RUNNING))
-
-    return step
+# The end
 
 
 def on_job_reached_terminal_state(
@@ -325,8 +287,8 @@ def on_job_reached_terminal_state(
     job, status = state.jobs.get(body.job_id), body.status
     if job is None or not (status in JOB_ENDS or status is JobStatus.SUSPENDED):
         raise IllegalEvent(record, "any", f"job {body.job_id} can't reach {status.value}")
-    if status is JobStatus.SUSPENDED and job.cancel:
-        # The JobMaster had not heard of the cancellation yet: it will say how that ends.
+    if status is JobStatus.SUSPENDED and job.phase is Phase.CANCELLING:
+        # The JobMaster had not received the cancellation yet: it will report how the job ends.
         return state
     to = Phase.SUSPENDED if status is JobStatus.SUSPENDED else Phase.TERMINATED
     if to not in TRANSITIONS[job.phase]:
@@ -337,9 +299,9 @@ def on_job_reached_terminal_state(
         status=status,
         reason=body.reason,
         accumulators=body.accumulators,
-        suspend=False,
+        owed_command=Command.CANCEL if to is Phase.SUSPENDED and job.owed_command is Command.CANCEL else None,
     )
-    return checkpoints.forget_triggers(state.put(reached), reached)
+    return state.put(reached)
 
 
 def on_job_finished(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
@@ -347,82 +309,86 @@ def on_job_finished(state: DispatcherState, record: Record, body: client.JobFini
     return state.put(job.transition(Phase.ENDED, ended_at=record.header.time))
 
 
-def rejection_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
-    """JobRejected, CancelJobRejected and CheckpointFailed, each with its sort key."""
-    owed = []
-    for offset, refusal in state.refusals.items():
-        answer = _ANSWERS[refusal.of]
-        body = answer(job_id=refusal.job_id, reason=refusal.reason)
-        owed.append(((offset, ""), OutgoingEvent(refusal.recipient, body, offset)))
-    return owed
+# Events that a job owes
 
 
-_ANSWERS: Mapping[
-    RejectionKind, type[client.JobRejected] | type[client.CancelJobRejected] | type[client.CheckpointFailed]
-] = {
-    RejectionKind.SUBMISSION: client.JobRejected,
-    RejectionKind.CANCELLATION: client.CancelJobRejected,
-    RejectionKind.CHECKPOINT: client.CheckpointFailed,
-}
+def send_owed(state: DispatcherState, turn: Turn) -> None:
+    """Adds the events that phases and owed commands of jobs require."""
+    for job_id in state.owing:
+        job = state.jobs[job_id]
+        match job.phase:
+            case Phase.BUILT:
+                _judge_graph(state, job, turn)
+            case Phase.BUILD_FAILED:
+                _reject(job, job.reason or "", turn)
+            case Phase.ACCEPTED:
+                _start(state, job, turn)
+            case Phase.TERMINATED:
+                finished = client.JobFinished(
+                    job_id=job_id, status=job.status, reason=job.reason, accumulators=job.accumulators
+                )
+                turn.add_event(job.cause, job_id, OutgoingEvent(job.requester, finished, job.cause))
+            case _:
+                # A client's cancellation of the same turn does the rest.
+                if job_id not in turn.changed_jobs:
+                    _send_command(state, job, turn)
 
 
-def outgoing_events(state: DispatcherState, job: Job) -> list[OutgoingEvent]:
-    """The events that the job's phase requires."""
-    job_master_address = address(JOB_MASTER, job.job_id)
-    match job.phase:
-        case Phase.ADMITTED | Phase.ACCEPTED:
-            accepted = OutgoingEvent(
-                job.requester, client.JobAccepted(job_id=job.job_id, name=job.name), job.cause
-            )
-            start = OutgoingEvent(job_master_address, _start_job(state, job), job.cause)
-            return [accepted, start] if job.phase is Phase.ADMITTED else [start]
-        case Phase.CANCEL_REQUESTED:
-            cancel = job_master.CancelJob(job_id=job.job_id, keep_checkpoints=job.keep_checkpoints)
-            return [OutgoingEvent(job_master_address, cancel, job.cause)]
-        case Phase.SUSPEND_REQUESTED:
+def _judge_graph(state: DispatcherState, job: Job, turn: Turn) -> None:
+    if job.graph is None:
+        raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
+    error = submission_validation.find_graph_error(job.graph, job.job_id)
+    if error is None:
+        _accept(state, job, turn)
+    else:
+        _reject(job, error, turn)
+
+
+def _send_command(state: DispatcherState, job: Job, turn: Turn) -> None:
+    if job.phase is Phase.BUILDING:
+        _stop_build(job, turn)
+        return
+    body: Body
+    match job.owed_command:
+        case Command.CANCEL:
+            body = job_master.CancelJob(job_id=job.job_id)
+        case Command.SUSPEND:
             reason = "the cluster is shutting down" + (f": {state.ending.reason}" if state.ending else "")
-            suspend = job_master.SuspendJob(job_id=job.job_id, reason=reason)
-            return [OutgoingEvent(job_master_address, suspend, job.cause)]
-        case Phase.RESUME_REQUESTED:
-            return [OutgoingEvent(job_master_address, job_master.ResumeJob(job_id=job.job_id), job.cause)]
-        case Phase.TERMINATED:
-            body = client.JobFinished(
-                job_id=job.job_id, status=job.status, reason=job.reason, accumulators=job.accumulators
-            )
-            return [OutgoingEvent(job.requester, body, job.cause)]
-        case Phase.BUILDING | Phase.RUNNING | Phase.SUSPENDED | Phase.ENDED:
-            return []
+            body = job_master.SuspendJob(job_id=job.job_id, reason=reason)
+        case Command.RESUME:
+            body = job_master.ResumeJob(job_id=job.job_id)
+        case None:
+            raise AssertionError(f"job {job.job_id} owes nothing")
+    turn.add_event(job.cause, job.job_id, OutgoingEvent(address(JOB_MASTER, job.job_id), body, job.cause))
 
 
 def _start_job(state: DispatcherState, job: Job) -> job_master.StartJob:
     if job.graph is None:
         raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
     configuration = job_configuration(state.configuration or {}, job.graph.configuration)
+    blob = job_graph_blob.key_of(job.job_id, with_configuration(job.graph, configuration))
+    given = None if job.savepoint_path is None else LOCATION.read(job.savepoint_path)
     return job_master.StartJob(
         job_id=job.job_id,
         job_graph=job.graph,
+        job_graph_blob=None if blob is None else str(blob),
         configuration=configuration,
-        savepoint_path=job.savepoint_path or job_options.STATE_RECOVERY_PATH.of(configuration),
+        savepoint_path=given or job_options.STATE_RECOVERY_PATH.of(configuration),
         allow_non_restored_state=job.allow_non_restored_state
         or job_options.IGNORE_UNCLAIMED_STATE.of(configuration),
     )
 
 
-on_cancel_job_rejected = on_checkpoint_failed = _rejection_sent
-on_job_master_cancel_job = _command_sent(Phase.CANCEL_REQUESTED)
-on_suspend_job = _command_sent(Phase.SUSPEND_REQUESTED)
-on_resume_job = _command_sent(Phase.RESUME_REQUESTED)
-
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
     dispatcher.SubmitJob: on_submit_job,
     dispatcher.CancelJob: on_cancel_job,
+    dispatcher.ProgramAccepted: on_program_accepted,
     dispatcher.JobGraphBuilt: on_job_graph_built,
     dispatcher.JobGraphFailed: on_job_graph_failed,
     dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
     client.JobAccepted: on_job_accepted,
     client.JobRejected: on_job_rejected,
     client.CancelJobRejected: on_cancel_job_rejected,
-    client.CheckpointFailed: on_checkpoint_failed,
     client.JobFinished: on_job_finished,
     job_master.StartJob: on_start_job,
     job_master.CancelJob: on_job_master_cancel_job,

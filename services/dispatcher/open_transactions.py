@@ -1,8 +1,8 @@
 """Detects a transaction on the submissions topic that stays open.
 
 Submissions are read up to the first open transaction. One producer that begins a transaction and hangs blocks the
-submissions of all others until Kafka aborts the transaction, possibly after 15 minutes. A warning names the place and
-the command that ends it.
+submissions of all others until Kafka aborts the transaction, possibly after 15 minutes. A warning gives the location
+and the command that aborts it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class OpenTransactions:
         self._topic = topic
         self._clock = clock
         self._since: dict[int, tuple[int, float]] = {}
-        """Partition -> the offset behind which a transaction is open, and since when that is so."""
-        self._told: dict[int, float] = {}
+        """Partition -> the offset of an open transaction, and the time since when it is known."""
+        self._warned_at: dict[int, float] = {}
 
     def check(self, partitions: int) -> list[tuple[int, int]]:
-        """(partition, offset) of transactions that have been open for long; warns once in a while. Empty if Kafka does
-        not answer."""
+        """Returns (partition, offset) of transactions that have been open for long; warns with a rate limit. Empty
+        if Kafka does not answer."""
         try:
             stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
             ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
         except (KafkaException, TimeoutError):
-            # Whoever reads the topic says so.
+            # The reader of the topic reports the error.
             return []
         now, found = self._clock(), []
         for partition, offset in stable.items():
@@ -57,17 +57,17 @@ class OpenTransactions:
 
     def _ends(self, partitions: int, isolation: IsolationLevel) -> Mapping[int, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self._topic, each): latest for each in range(partitions)}
+        asked = {TopicPartition(self._topic, index): latest for index in range(partitions)}
         answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         return {each.partition: answer.result(_TIMEOUT_S).offset for each, answer in answers.items()}
 
     def _warn(self, partition: int, offset: int, end: int, open_s: float) -> None:
         now = self._clock()
-        if now - self._told.get(partition, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
+        if now - self._warned_at.get(partition, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
             return
-        self._told[partition] = now
+        self._warned_at[partition] = now
         _log.warning(
-            "submissions wait: somebody's transaction on their topic is open",
+            "submissions wait: another program's transaction on their topic is open",
             topic=self._topic,
             partition=partition,
             offset=offset,
@@ -78,7 +78,7 @@ class OpenTransactions:
 
 
 def abort_command(topic: str, partition: int, offset: int) -> str:
-    """The command that aborts the transaction that begins there."""
+    """Returns the command that aborts the transaction at that location."""
     return (
         f"tailrace kafka-tools kafka-transactions abort --topic {topic} --partition {partition} "
         f"--start-offset {offset}"

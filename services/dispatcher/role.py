@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 from immutables import Map
 from msgspec.structs import replace
 
+from ...infra.config.option_types import LOCATION
 from ...schemas import client, dispatcher, everyone
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
+from ..configuration.role_options import DispatcherOptions
 from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
-from . import checkpoints, jobs, shutdown
-from .state import DispatcherState, FeatureLevelWanted, Rejection
+from . import checkpoints, job_store, jobs, requests, shutdown
+from .state import DispatcherState, FeatureLevelWanted, RefusedSubmission
+from .turn import Turn
 
 
 class BuildJobGraph(Instruction, frozen=True):
@@ -24,9 +26,9 @@ class BuildJobGraph(Instruction, frozen=True):
     parallelism: int | None
     cause: int
     savepoint_path: str | None = None
-    """What the job begins with; None: what its configuration says."""
+    """The checkpoint that the job starts from; None: that of its configuration."""
     configuration: Mapping[str, str] = {}
-    """The cluster's, as ConfigurationChanged has it: what jobs go by that say nothing themselves."""
+    """The cluster's configuration as in ConfigurationChanged: the defaults of jobs."""
 
     @property
     def key(self) -> str:
@@ -46,7 +48,7 @@ class RaiseFeatureLevel(Instruction, frozen=True):
 
 
 class Dispatcher:
-    """The role; there is one state of it in a cluster."""
+    """The role; a cluster has one state of it."""
 
     kind = DISPATCHER
 
@@ -63,25 +65,26 @@ class Dispatcher:
         return _STEPS.apply(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
-        owed = jobs.rejection_events(state) + checkpoints.outgoing_events(state)
-        for job_id, offset in state.owing.items():
-            # One event may concern many jobs, as the end of the cluster does.
-            owed += [((offset, job_id), each) for each in jobs.outgoing_events(state, state.jobs[job_id])]
-        owed.sort(key=lambda pair: pair[0])
-        return [each for _, each in owed] + shutdown.outgoing_events(state)
+        turn = Turn()
+        requests.take_verdicts(state, turn)
+        jobs.send_owed(state, turn)
+        checkpoints.send_owed(state, turn)
+        shutdown.send_owed(state, turn)
+        job_store.send_due(state, turn, now)
+        return turn.events()
 
     def deadline(self, state: DispatcherState) -> Time | None:
-        return None
+        return job_store.deadline(state)
 
     def instructions(self, state: DispatcherState) -> Sequence[Instruction]:
-        building = [state.jobs[job_id] for job_id in islice(state.building, jobs.MAX_INSTRUCTED_BUILDS)]
+        building = [state.jobs[job_id] for job_id in state.building.chosen]
         builds = [
             BuildJobGraph(
                 job.job_id,
                 job.entry_point,
                 job.parallelism,
-                job.cause,
-                job.savepoint_path,
+                job.submission,
+                None if job.savepoint_path is None else LOCATION.read(job.savepoint_path),
                 state.configuration or {},
             )
             for job in building
@@ -89,14 +92,17 @@ class Dispatcher:
         ]
         wanted = state.raising
         raises = [] if wanted is None else [RaiseFeatureLevel(wanted.level, wanted.cause, wanted.requester)]
-        return [*builds, *checkpoints.instructions(state), *raises]
+        return [*builds, *checkpoints.instructions(state), *job_store.instructions(state), *raises]
 
     def is_quiescent(self, state: DispatcherState) -> bool:
         return False
 
+    def is_over(self, state: DispatcherState) -> bool:
+        return False
+
 
 def _admitted(state: DispatcherState, partition: int, offset: int) -> DispatcherState:
-    # A refusal may come into the log behind what was admitted after it.
+    # A refusal may follow later admitted submissions in the log.
     position = max(offset + 1, state.positions.get(partition, 0))
     return replace(state, positions=state.positions.set(partition, position))
 
@@ -107,8 +113,7 @@ def on_submission_refused(
     state = _admitted(state, body.source.partition, body.source.offset)
     if not (body.client and body.job_id):
         return state
-    refusal = Rejection(body.client, body.job_id, body.reason)
-    return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    return state.with_request(record.offset, RefusedSubmission(body.client, body.job_id, body.reason))
 
 
 def on_submissions_topic_changed(
@@ -120,13 +125,14 @@ def on_submissions_topic_changed(
 def on_configuration_changed(
     state: DispatcherState, _record: Record, body: everyone.ConfigurationChanged
 ) -> DispatcherState:
-    return replace(state, configuration=body.configuration)
+    options = DispatcherOptions.from_configuration(body.configuration)
+    return replace(state, configuration=body.configuration, options=options)
 
 
 def on_raise_feature_level(
     state: DispatcherState, record: Record, body: dispatcher.RaiseFeatureLevel
 ) -> DispatcherState:
-    # A later request takes the place of an earlier one.
+    # A later request replaces an earlier one.
     return replace(state, raising=FeatureLevelWanted(body.level, record.offset, record.header.sender))
 
 
@@ -151,6 +157,7 @@ _STEPS: Steps[DispatcherState] = Steps(
         **jobs.STEPS,
         **checkpoints.STEPS,
         **shutdown.STEPS,
+        **job_store.STEPS,
         dispatcher.SubmissionRefused: on_submission_refused,
         dispatcher.SubmissionsTopicChanged: on_submissions_topic_changed,
         dispatcher.RaiseFeatureLevel: on_raise_feature_level,

@@ -1,6 +1,7 @@
-"""Deletes savepoints: only a directory that is one, as its `_metadata` shows, and only the files of the savepoint.
+"""Deletes savepoints: only a directory that is a savepoint, as its `_metadata` proves, and only the savepoint's own
+files.
 
-`_metadata` is deleted last: if the process dies on the way, the directory is still a savepoint and can be deleted
+`_metadata` is deleted last: if the process dies before that, the directory is still a savepoint and can be deleted
 again.
 """
 
@@ -21,11 +22,11 @@ _NAMED = 10
 
 
 class DisposalResult(msgspec.Struct, frozen=True):
-    """The result of a disposal: None, or in one line why the savepoint still exists."""
+    """The result of a disposal: None, or one line with the reason why the savepoint still exists."""
 
     failure: str | None = None
     left: tuple[str, ...] = ()
-    """The first few of what else lies in its directory, which therefore stays."""
+    """The first few other files in its directory, because of which the directory remains."""
 
 
 class SavepointDisposer(Protocol):
@@ -44,8 +45,8 @@ def dispose_savepoint(path: str, *, may_be_gone: bool = False) -> DisposalResult
         directory = metadata.checkpoint.uri
         if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
             return DisposalResult(
-                f"{directory} is a checkpoint of job {metadata.job_id}, no savepoint: others may share its files; "
-                "what is kept of a job that has ended goes with the job's directory"
+                f"{directory} is a checkpoint of job {metadata.job_id}, not a savepoint: others may share its files; "
+                "retained checkpoints of an ended job are deleted with the job's directory"
             )
         left = disposal.dispose(metadata)[:_NAMED]
         return DisposalResult(left=tuple(escape_control_characters(name) for name in left))

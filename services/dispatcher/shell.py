@@ -5,7 +5,7 @@ savepoints.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 
 from ...infra import threads
@@ -28,15 +28,21 @@ from ..core.instruction_tracker import InstructionTracker
 from ..core.role import DISPATCHER, Emit, Instruction, OutgoingEvent
 from ..log.topics import LARGEST_SUBMISSION
 from .admission import SubmissionsReader
+from .build_queue import PARALLEL_BUILDS
 from .checkpoints import DisposeSavepoint
 from .inline_limit import GraphTooLarge, InlineLimit
-from .jobs import PARALLEL_BUILDS
+from .job_store import DeleteJobTopics
 from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
 from .state import DispatcherState
 from .submissions_topic import AdmittedPositions
 
 _log = logger(__name__)
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+JobTopicsDeleter = Callable[[Sequence[str], threading.Event], None]
+"""Deletes all topics of ended jobs, and waits until their JobMasters have nothing left to do; returns early if the
+event is set."""
 
 
 class DispatcherShell:
@@ -51,10 +57,14 @@ class DispatcherShell:
         elected: int | None = None,
         dispose: SavepointDisposer = dispose_savepoint,
         inline: InlineLimit | None = None,
+        delete_job_topics: JobTopicsDeleter = lambda _job_ids, _closed: None,
+        check_level: Callable[[int], str | None] = lambda _: None,
     ) -> None:
         """`configuration`: the cluster's configuration for ConfigurationChanged; None: keep the log's. `blobs`: the
-        source of programs' files. `inline`: the limit of what stays in a graph. `elected`: the offset of the claim that
-        started the term. `dispose` deletes the savepoint of a directory."""
+        source of programs' files. `inline`: the limit of the inline parts of a graph. `elected`: the offset of the
+        claim that started the term. `dispose` deletes the savepoint of a directory; `delete_job_topics` deletes what
+        Kafka still has of ended jobs. `check_level` returns why the cluster cannot be raised to a feature level; None
+        if it can."""
         self._say = say
         self._configuration = configuration
         self._configured = False
@@ -62,34 +72,45 @@ class DispatcherShell:
         self._blobs = blobs
         self._inline = inline or InlineLimit(blobs, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
         self._delete = dispose
+        self._delete_job_topics = delete_job_topics
+        self._check_level = check_level
         self._submissions = submissions
         self._admitting = False
-        self._begun = InstructionTracker()
+        self._started = InstructionTracker()
         self._builders = threads.Pool(PARALLEL_BUILDS, "build")
         self._closed = threading.Event()
         self._servers = [BuildServer() for _ in range(PARALLEL_BUILDS)]
+        self._builds = threading.Lock()
+        self._wanted: frozenset[str] = frozenset()
+        """The keys of the builds that the state demands now."""
+        self._building: dict[str, BuildServer] = {}
+        """Key of a build -> its server, while its program runs."""
         self._idle: SimpleQueue[BuildServer] = SimpleQueue()
         for server in self._servers:
             self._idle.put(server)
-        # Storage may be slow, and must not keep programs waiting.
+        # Storage and ZooKeeper may be slow, and must not delay programs.
         self._disposers = threads.Pool(1, "dispose")
+        self._topic_deleters = threads.Pool(1, "topics of expired jobs")
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if isinstance(state, DispatcherState):
             self._admit(state)
-        for instruction in self._begun.take_new(role_address, instructions):
+        self._cancel_builds(frozenset(each.key for each in instructions if isinstance(each, BuildJobGraph)))
+        for instruction in self._started.take_new(role_address, instructions):
             match instruction:
                 case BuildJobGraph():
                     self._builders.submit(self._build, instruction)
                 case DisposeSavepoint():
                     self._disposers.submit(self._dispose, instruction)
+                case DeleteJobTopics():
+                    self._topic_deleters.submit(self._forget, instruction)
                 case RaiseFeatureLevel(level=level, cause=cause, requester=requester):
-                    self._raise_feature_level(level, cause, requester)
+                    self._disposers.submit(self._raise_feature_level, level, cause, requester)
                 case _:
                     raise TypeError(f"the Dispatcher's shell does not know {instruction!r}")
 
     def _admit(self, state: DispatcherState) -> None:
-        """Starts admission once the configuration has been read back from the log: every job admitted here uses it."""
+        """Starts admission after the configuration has been read back from the log: every job admitted here uses it."""
         admitted = AdmittedPositions(state.submissions_topic_id, state.positions)
         if self._admitting:
             self._submissions.follow(admitted)
@@ -99,29 +120,25 @@ class DispatcherShell:
         elif not self._configured:
             self._configured = True
             if state.configuration is None:
-                # The log begins: nothing was decided yet by other rules.
-                self._raise_feature_level(FEATURE_LEVEL, self._elected)
+                # The log is new: nothing was decided under other rules.
+                raised = everyone.FeatureLevelRaised(level=FEATURE_LEVEL)
+                self._say(DISPATCHER, OutgoingEvent(EVERYONE, raised, self._elected))
             changed = everyone.ConfigurationChanged(configuration=self._configuration)
             self._say(DISPATCHER, OutgoingEvent(EVERYONE, changed, self._elected))
 
-    def _raise_feature_level(self, level: int, cause: int | None, requester: str = "") -> None:
-        if level <= FEATURE_LEVEL:
+    def _raise_feature_level(self, level: int, cause: int | None, requester: str) -> None:
+        """Answers a request at once: a refused one leaves nothing behind."""
+        reason = (
+            f"this jobmanager, the leader, knows feature levels up to {FEATURE_LEVEL}: install the release that knows "
+            f"level {level} on all masters and TaskExecutors first"
+            if level > FEATURE_LEVEL
+            else self._check_level(level)
+        )
+        if reason is None:
             self._say(DISPATCHER, OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
-            return
-        if level > FEATURE_LEVEL + 1 and requester:
-            reason = (
-                f"feature level {level} is not possible: this jobmanager knows levels up to {FEATURE_LEVEL}, and the "
-                f"release after it up to {FEATURE_LEVEL + 1}"
-            )
+        else:
             rejected = client.FeatureLevelRejected(level=level, reason=reason)
             self._say(DISPATCHER, OutgoingEvent(requester, rejected, cause))
-            return
-        # It stands, and is obeyed by the first leader that can.
-        _log.warning(
-            "a feature level was asked for that this release does not know: start masters of the newer release",
-            level=level,
-            known=FEATURE_LEVEL,
-        )
 
     def close(self) -> None:
         self._closed.set()
@@ -130,12 +147,42 @@ class DispatcherShell:
             server.close()
         self._builders.shutdown(cancel_futures=True)
         self._disposers.shutdown(cancel_futures=True)
+        self._topic_deleters.shutdown(cancel_futures=True)
+
+    def _cancel_builds(self, wanted: frozenset[str]) -> None:
+        """Kills programs that are being built and are not wanted any more."""
+        with self._builds:
+            self._wanted = wanted
+            for key, server in self._building.items():
+                if key not in wanted:
+                    server.cancel()
+
+    def _forget(self, instruction: DeleteJobTopics) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._closed.is_set():
+            try:
+                self._delete_job_topics(instruction.job_ids, self._closed)
+            except Exception as error:
+                _log.warning(
+                    "cannot delete the topics of expired jobs; retries", seconds=pause_s, error=str(error)
+                )
+                self._closed.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            if not self._closed.is_set():
+                body = dispatcher.JobsForgotten(job_ids=instruction.job_ids)
+                self._say(DISPATCHER, OutgoingEvent(DISPATCHER, body, instruction.cause))
+            return
 
     def _build(self, instruction: BuildJobGraph) -> None:
         entry_point = instruction.entry_point
         body: Body
         server = self._idle.get()
         try:
+            with self._builds:
+                if instruction.key not in self._wanted:
+                    return
+                self._building[instruction.key] = server
             graph = build(
                 entry_point.target,
                 entry_point.arguments,
@@ -153,22 +200,26 @@ class DispatcherShell:
         except (ProgramError, BlobError) as error:
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))
         except Exception as error:
-            # Nobody asks for the outcome of this thread: what is not said here leaves the client without an answer.
+            # Nobody waits for the result of this thread: without an event the client gets no answer.
             reason = f"{entry_point.target} could not be run: {type(error).__name__}: {error}"
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=reason)
         finally:
+            with self._builds:
+                self._building.pop(instruction.key, None)
+                is_wanted = instruction.key in self._wanted
             self._idle.put(server)
-        if self._closed.is_set():
-            # The program was ended, not at fault: the next leader builds its graph.
+        if self._closed.is_set() or not is_wanted:
+            # The program was killed, without an error of its own: the next leader builds its graph, or its job was
+            # cancelled.
             return
         self._say(DISPATCHER, OutgoingEvent(DISPATCHER, body, instruction.cause))
 
     def _files(self, instruction: BuildJobGraph) -> dict[str, str]:
-        """The program's files that are blobs: key -> local file. Raises BlobError."""
+        """Returns the program's files that are blobs: key -> local file. Raises BlobError."""
         keys = file_keys(instruction.entry_point)
         if keys and self._blobs is None:
             raise BlobError(
-                f"{instruction.entry_point.target} came as blobs, and this jobmanager has no BlobServer"
+                f"{instruction.entry_point.target} was submitted as blobs, but this jobmanager has no BlobServer"
             )
         return {
             text: str(self._blobs.file(parse(text, instruction.job_id)))
@@ -178,7 +229,7 @@ class DispatcherShell:
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:
-            # Asked for in an earlier term: its leader may have deleted it, and died before it could say so.
+            # Requested in an earlier term: its leader may have deleted the savepoint, and died before its answer.
             is_second = self._elected is not None and self._elected > instruction.request
             done = self._delete(instruction.path, may_be_gone=is_second)
         except Exception as error:
@@ -191,6 +242,6 @@ class DispatcherShell:
 
 
 def _set_parallelism(graph: JobGraph, instruction: BuildJobGraph) -> JobGraph:
-    """The graph with the key groups of the savepoint that the job starts from, if it can be read here."""
+    """Returns the graph with the key groups of the savepoint that the job starts from, if it can be read here."""
     configuration = job_configuration(instruction.configuration, graph.configuration)
     return with_key_groups_at(instruction.savepoint_path or STATE_RECOVERY_PATH.of(configuration), graph)

@@ -1,8 +1,8 @@
-"""The shutdown of a cluster: it accepts no more jobs, ends or suspends the running ones, then disconnects
+"""The shutdown of a cluster: it accepts no more jobs, cancels or suspends the running ones, then disconnects
 TaskExecutors.
 
 A shutdown that suspends jobs can become one that cancels them: a way out if a suspension hangs. The reverse is not
-possible: a cancelled job can't continue.
+possible: a cancelled job cannot continue.
 
 A process may die at any point: the next leader continues from the log. After the shutdown, the next leader starts the
 cluster again and resumes the suspended jobs.
@@ -10,7 +10,7 @@ cluster again and resumes the suspended jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -19,19 +19,42 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ..core.role import RESOURCE_MANAGER, OutgoingEvent, Step
 from . import jobs
-from .state import DispatcherState, Shutdown
+from .state import Command, DispatcherState, Job, Phase, Shutdown
+from .turn import Turn
 
 
 def on_dispatcher_shut_down_cluster(
     state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster
 ) -> DispatcherState:
-    if state.ending is not None and body.suspend:
+    ending = state.ending
+    if ending is None:
+        ending = Shutdown(body.reason, record.offset, suspends=body.suspend)
+    elif ending.suspends and not body.suspend:
+        ending = replace(ending, suspends=False)
+    else:
         return state
-    end = jobs.request_suspend if body.suspend else jobs.request_cancel
-    concerned = state.live if body.suspend else (*state.live, *state.suspended)
-    for job in sorted((state.jobs[job_id] for job_id in concerned), key=lambda job: (job.cause, job.job_id)):
-        state = end(state, job, record.offset)
-    return replace(state, ending=state.ending or Shutdown(body.reason, record.offset))
+    state = replace(state, ending=ending)
+    for job in _in_order(state, (*state.live, *state.suspended)):
+        command = _command_for(job, ending)
+        if command is not job.owed_command:
+            state = jobs.require(state, job, command, record.offset)
+    return state
+
+
+def _command_for(job: Job, ending: Shutdown) -> Command | None:
+    """Returns what the shutdown requires of a job now. A job that starts later gets its command then."""
+    match job.phase:
+        case Phase.RUNNING:
+            return ending.command
+        case Phase.BUILDING | Phase.SUSPENDING | Phase.SUSPENDED:
+            # A suspended job that has not been resumed yet stays suspended.
+            return None if ending.suspends else Command.CANCEL
+        case _:
+            return job.owed_command
+
+
+def _in_order(state: DispatcherState, job_ids: Iterable[str]) -> list[Job]:
+    return sorted((state.jobs[job_id] for job_id in job_ids), key=lambda job: (job.cause, job.job_id))
 
 
 def on_resource_manager_shut_down_cluster(
@@ -51,19 +74,19 @@ def on_leader_elected(
 ) -> DispatcherState:
     if state.ending is None or not state.ending.over:
         return state
-    for job_id in sorted(state.suspended):
-        state = jobs.request_resume(state, state.jobs[job_id], record.offset)
+    for job in _in_order(state, state.suspended):
+        if job.owed_command is None:
+            state = jobs.require(state, job, Command.RESUME, record.offset)
     return replace(state, ending=None)
 
 
-def outgoing_events(state: DispatcherState) -> list[OutgoingEvent]:
-    """ShutDownCluster to the ResourceManager, once no job is left to wait for."""
+def send_owed(state: DispatcherState, turn: Turn) -> None:
+    """Adds ShutDownCluster to the ResourceManager, when there is no job left to wait for."""
     ending = state.ending
-    if ending is None or ending.passed_on or state.live:
-        return []
-    return [
-        OutgoingEvent(RESOURCE_MANAGER, resource_manager.ShutDownCluster(reason=ending.reason), ending.cause)
-    ]
+    if ending is None or ending.passed_on or state.live or turn.changed_jobs:
+        return
+    body = resource_manager.ShutDownCluster(reason=ending.reason)
+    turn.add_event(ending.cause, "", OutgoingEvent(RESOURCE_MANAGER, body, ending.cause))
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {

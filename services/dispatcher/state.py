@@ -1,4 +1,8 @@
-"""The Dispatcher's state: jobs by id, admitted positions of submissions, and a shutdown in progress."""
+"""The Dispatcher's state: requests without a verdict, jobs by id, admitted positions, and a shutdown in progress.
+
+A request of a client waits in `requests` until the log has the verdict on it (services/dispatcher/requests.py). A job
+exists from its first positive verdict: ProgramAccepted or JobAccepted.
+"""
 
 from __future__ import annotations
 
@@ -11,61 +15,66 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
+from ..configuration.role_options import DispatcherOptions
 from ..core.immutable_maps import delete_key
-from ..core.time_index import FifoTimeIndex
+from .build_queue import BuildQueue
 
 
 class Phase(StrEnum):
-    """The phase of a job at the Dispatcher. Each phase but RUNNING, SUSPENDED and ENDED owes an event."""
+    """The phase of a job at the Dispatcher."""
 
     BUILDING = "BUILDING"
-    """An entry point's program is building its graph."""
-    ADMITTED = "ADMITTED"
-    """The graph is there and valid: JobAccepted is owed."""
+    """An entry point's program waits to be built, or is building its graph."""
+    BUILT = "BUILT"
+    """The program has built its graph: JobAccepted or JobRejected is owed."""
+    BUILD_FAILED = "BUILD_FAILED"
+    """The program has built no graph, or was cancelled: JobRejected is owed."""
     ACCEPTED = "ACCEPTED"
     """StartJob is owed."""
     RUNNING = "RUNNING"
-    """The JobMaster has the job, and knows all that the Dispatcher has to say of it."""
-    CANCEL_REQUESTED = "CANCEL_REQUESTED"
-    """CancelJob is owed to the JobMaster."""
-    SUSPEND_REQUESTED = "SUSPEND_REQUESTED"
-    """SuspendJob is owed to the JobMaster."""
+    """The JobMaster has the job."""
+    SUSPENDING = "SUSPENDING"
+    """The JobMaster has SuspendJob."""
     SUSPENDED = "SUSPENDED"
     """The job waits for the cluster to start again."""
-    RESUME_REQUESTED = "RESUME_REQUESTED"
-    """ResumeJob is owed to the JobMaster."""
+    CANCELLING = "CANCELLING"
+    """The JobMaster has CancelJob."""
     TERMINATED = "TERMINATED"
     """The JobMaster has ended the job: JobFinished is owed."""
     ENDED = "ENDED"
-    """The client has been told."""
+    """The client has been informed."""
 
 
 TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
-    Phase.BUILDING: frozenset({Phase.ADMITTED}),
-    Phase.ADMITTED: frozenset({Phase.ACCEPTED}),
-    Phase.ACCEPTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED}),
-    Phase.RUNNING: frozenset(
-        {Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED, Phase.TERMINATED}
-    ),
-    Phase.CANCEL_REQUESTED: frozenset({Phase.RUNNING, Phase.TERMINATED}),
-    Phase.SUSPEND_REQUESTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.TERMINATED}),
-    Phase.SUSPENDED: frozenset({Phase.CANCEL_REQUESTED, Phase.RESUME_REQUESTED, Phase.TERMINATED}),
-    Phase.RESUME_REQUESTED: frozenset(
-        {Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED, Phase.TERMINATED}
-    ),
+    Phase.BUILDING: frozenset({Phase.BUILT, Phase.BUILD_FAILED}),
+    Phase.BUILT: frozenset({Phase.ACCEPTED}),
+    Phase.BUILD_FAILED: frozenset(),
+    Phase.ACCEPTED: frozenset({Phase.RUNNING}),
+    Phase.RUNNING: frozenset({Phase.SUSPENDING, Phase.SUSPENDED, Phase.CANCELLING, Phase.TERMINATED}),
+    Phase.SUSPENDING: frozenset({Phase.SUSPENDED, Phase.CANCELLING, Phase.TERMINATED}),
+    Phase.SUSPENDED: frozenset({Phase.RUNNING, Phase.CANCELLING, Phase.TERMINATED}),
+    Phase.CANCELLING: frozenset({Phase.TERMINATED}),
     Phase.TERMINATED: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }
-"""Phase of a job -> what may follow it. A job whose program builds no valid graph is forgotten instead."""
+"""Phase of a job -> the allowed next phases. JobRejected removes a job in phase BUILT or BUILD_FAILED."""
+AT_JOB_MASTER = frozenset({Phase.RUNNING, Phase.SUSPENDING, Phase.SUSPENDED})
+"""The phases in which the JobMaster takes commands."""
+_OWING = frozenset({Phase.BUILT, Phase.BUILD_FAILED, Phase.ACCEPTED, Phase.TERMINATED})
 CANCELLED_BEFORE_BUILT = "it was cancelled before its program was built"
-"""The reason for which a job is rejected whose program nobody builds any more."""
+"""The reason of the rejection of a job that was cancelled before its program was built."""
 
-SILENT = frozenset({Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
-NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
+
+class Command(StrEnum):
+    """A command for a JobMaster that follows from the cluster's shutdown or its next start."""
+
+    CANCEL = "CANCEL"
+    SUSPEND = "SUSPEND"
+    RESUME = "RESUME"
 
 
 class IllegalTransition(Exception):
-    """A job can't change from one phase to the other."""
+    """A job cannot change from one phase to the other."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -75,73 +84,112 @@ class Job(msgspec.Struct, frozen=True):
     requester: str
     phase: Phase
     cause: int
-    """The offset of the event that led to the phase."""
+    """The offset of the event that led to the phase, or that requires the owed command."""
+    submission: int = 0
+    """The offset of its SubmitJob."""
     name: str = ""
     graph: JobGraph | None = None
     entry_point: EntryPoint | None = None
     parallelism: int | None = None
-    cancel: bool = False
-    """Whether the job is to be cancelled as soon as its JobMaster runs, or already is being."""
-    keep_checkpoints: bool = False
-    """Whether the cancelled job's checkpoints stay."""
-    cancellers: tuple[tuple[int, str], ...] = ()
-    """Who asked for that while the graph was being built, by the offset of the request: if it is refused, the job never
-    was, and they are told."""
-    withdrawn: bool = False
-    """Whether it was cancelled before its program was built, so that nobody builds it any more."""
-    suspend: bool = False
-    """Whether the job is to be suspended as soon as its JobMaster runs, or already is being."""
+    owed_command: Command | None = None
+    """The command that its JobMaster has to receive, as soon as it has the job. CANCEL in phase BUILDING: the program
+    is not built any more."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     accumulators: Mapping[str, float] = {}
-    """What the job's subtasks had counted when it ended, or was suspended."""
+    """The counts of the job's subtasks when it ended or was suspended."""
     savepoint_path: str | None = None
-    """The savepoint or checkpoint that the job begins with."""
+    """The savepoint or checkpoint that the job starts from."""
     allow_non_restored_state: bool = False
     ended_at: int = 0
-    """When the client was told of the end, in microseconds since the epoch; 0: not yet."""
+    """When the client was informed of the end, in microseconds since the epoch; 0: not yet."""
+
+    @property
+    def has_owed_event(self) -> bool:
+        """Whether the job requires an event."""
+        if self.phase is Phase.BUILDING:
+            return self.owed_command is Command.CANCEL
+        return self.phase in _OWING or (self.phase in AT_JOB_MASTER and self.owed_command is not None)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it is suspended, and no event is owed."""
+        return self.phase is Phase.SUSPENDED and self.owed_command is None
 
     def transition(self, to: Phase, **changes: Any) -> Job:
-        """The job in another phase. Raises IllegalTransition."""
+        """Returns the job in another phase. Raises IllegalTransition."""
         if to not in TRANSITIONS[self.phase]:
             raise IllegalTransition(f"job {self.job_id} is {self.phase.value} and can't become {to.value}")
         return replace(self, phase=to, **changes)
 
 
-class RejectionKind(StrEnum):
-    """The kind of the rejected request; it determines the answer."""
+class Submission(msgspec.Struct, frozen=True, tag=True):
+    """A SubmitJob without a verdict."""
 
-    SUBMISSION = "SUBMISSION"
-    CANCELLATION = "CANCELLATION"
-    CHECKPOINT = "CHECKPOINT"
-    """A checkpoint or a savepoint."""
+    requester: str
+    job_id: str
+    graph: JobGraph | None = None
+    entry_point: EntryPoint | None = None
+    parallelism: int | None = None
+    savepoint_path: str | None = None
+    allow_non_restored_state: bool = False
+
+    def to_job(self, offset: int, phase: Phase) -> Job:
+        """Returns the job of the SubmitJob at this offset."""
+        return Job(
+            job_id=self.job_id,
+            requester=self.requester,
+            phase=phase,
+            cause=offset,
+            submission=offset,
+            name=self.graph.name if self.graph else "",
+            graph=self.graph,
+            entry_point=self.entry_point,
+            parallelism=self.parallelism,
+            savepoint_path=self.savepoint_path,
+            allow_non_restored_state=self.allow_non_restored_state,
+        )
 
 
-class Rejection(msgspec.Struct, frozen=True):
-    """A pending answer to a client whose request was rejected."""
+class RefusedSubmission(msgspec.Struct, frozen=True, tag=True):
+    """A submission that was refused at its admission; its client is known."""
 
-    recipient: str
+    requester: str
     job_id: str
     reason: str
-    of: RejectionKind = RejectionKind.SUBMISSION
-    job: Job | None = None
-    """The job as it is if a leader accepts it all the same: what a leader said of a submission counts, also where this
-    release would say something else."""
 
 
-class Trigger(msgspec.Struct, frozen=True):
-    """A requested checkpoint or savepoint that is not passed on to the JobMaster yet. `directory` is a URI."""
+class Cancellation(msgspec.Struct, frozen=True, tag=True):
+    """A CancelJob without a verdict."""
+
+    requester: str
+    job_id: str
+    keep_checkpoints: bool = False
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
+    """A requested checkpoint or savepoint without a verdict. `directory` is as the client has sent it."""
 
     requester: str
     job_id: str
     snapshot_type: SnapshotType
-    directory: str | None
-    stops: bool
-    drains: bool
+    directory: str | None = None
+    stops: bool = False
+    drains: bool = False
+
+
+class DisposalRequest(msgspec.Struct, frozen=True, tag=True):
+    """A DisposeSavepoint without a verdict. `path` is as the client has sent it."""
+
+    requester: str
+    path: str
+
+
+Request = Submission | RefusedSubmission | Cancellation | SnapshotRequest | DisposalRequest
 
 
 class Disposal(msgspec.Struct, frozen=True):
-    """A savepoint to delete. When it is `done`, or failed, the client gets an answer."""
+    """An accepted request to delete a savepoint. When it is `done`, the client gets an answer."""
 
     requester: str
     path: str
@@ -151,15 +199,22 @@ class Disposal(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """A shutdown in progress: `passed_on` once the ResourceManager knows, `over` once the cluster has terminated.
+    """A shutdown in progress: `passed_on` when the ResourceManager knows, `over` when the cluster has terminated.
 
     It outlives the leader that received the request: the next leader continues it, unless it is over.
     """
 
     reason: str
     cause: int
+    suspends: bool = False
+    """Whether jobs are suspended; else they are cancelled."""
     passed_on: bool = False
     over: bool = False
+
+    @property
+    def command(self) -> Command:
+        """The command for all jobs."""
+        return Command.SUSPEND if self.suspends else Command.CANCEL
 
 
 class FeatureLevelWanted(msgspec.Struct, frozen=True):
@@ -177,56 +232,94 @@ class DispatcherState(msgspec.Struct, frozen=True):
 
     jobs: Map[str, Job] = Map()
     owing: Map[str, int] = Map()
-    """Jobs in a phase that owes something, with the offset that led to it."""
-    building: FifoTimeIndex = FifoTimeIndex()
-    """Jobs whose programs wait to be built, or are being built, in the order of their submissions."""
+    """Jobs that owe an event, with the offset that requires it."""
+    building: BuildQueue = BuildQueue()
+    """Jobs whose programs wait to be built, or are being built."""
+    jobs_of: Map[str, int] = Map()
+    """Client -> the number of its jobs that have not ended."""
+    ended: Map[int, str] = Map()
+    """Ended jobs that are not expired, by their place in the order of their ends. A field of its own, as `jobs`: a hash
+    of the state costs what has changed in it."""
+    ended_head: int = 0
+    """The first place."""
+    ended_tail: int = 0
+    """The place after the last one."""
     live: Map[str, None] = Map()
-    """Jobs that the cluster's end waits for: neither ended nor suspended."""
+    """Jobs that the cluster's shutdown waits for: they have not ended, and do not rest."""
     suspended: Map[str, None] = Map()
-    """Jobs in phase SUSPENDED."""
-    refusals: Map[int, Rejection] = Map()
-    """By the offset of the request."""
-    triggers: Map[int, Trigger] = Map()
-    """Checkpoints and savepoints that JobMasters are to be told of, by the offset of the request."""
+    """Suspended jobs that rest."""
+    expired: Map[int, tuple[str, ...]] = Map()
+    """Jobs that will be forgotten after their topics are deleted, by the offset of JobsExpired."""
+    requests: Map[int, Request] = Map()
+    """Requests without a verdict, by their offset."""
     disposals: Map[int, Disposal] = Map()
     """By the offset of the request."""
     positions: Map[int, int] = Map()
     """Partition of the submissions topic -> the next offset to admit."""
     submissions_topic_id: str | None = None
-    """The id of the topic that `positions` are of; None before it was said."""
+    """The id of the topic of `positions`; None if it is not recorded yet."""
     ending: Shutdown | None = None
+    options: DispatcherOptions = DispatcherOptions()
     configuration: Mapping[str, str] | None = None
-    """What the last ConfigurationChanged said; None before the first."""
+    """The content of the last ConfigurationChanged; None before the first."""
     raising: FeatureLevelWanted | None = None
 
     def put(self, job: Job) -> DispatcherState:
-        """The state with the job as it is now."""
-        job_id = job.job_id
-        owing = delete_key(self.owing, job_id)
-        waits = job.phase is Phase.BUILDING and not job.withdrawn
+        """Returns the state with the new version of the job."""
+        job_id, client = job.job_id, job.requester
+        waits, has_ended = job.phase is Phase.BUILDING and not job.has_owed_event, job.phase is Phase.ENDED
+        before = self.jobs.get(job_id)
+        ends = has_ended and (before is None or before.phase is not Phase.ENDED)
+        delta = (not has_ended) - (before is not None and before.phase is not Phase.ENDED)
         return replace(
             self,
-            building=self.building.add(job_id, job.cause) if waits else self.building.remove(job_id),
+            building=self.building.add(job_id, client, job.submission)
+            if waits
+            else self.building.remove(job_id),
+            jobs_of=_add(self.jobs_of, client, delta),
+            ended=self.ended.set(self.ended_tail, job_id) if ends else self.ended,
+            ended_tail=self.ended_tail + ends,
             jobs=self.jobs.set(job_id, job),
-            owing=owing if job.phase in SILENT else owing.set(job_id, job.cause),
-            live=_set_membership(self.live, job_id, job.phase not in NOT_LIVE),
-            suspended=_set_membership(self.suspended, job_id, job.phase is Phase.SUSPENDED),
+            owing=self.owing.set(job_id, job.cause) if job.has_owed_event else delete_key(self.owing, job_id),
+            live=_set_membership(self.live, job_id, job.phase is not Phase.ENDED and not job.is_at_rest),
+            suspended=_set_membership(self.suspended, job_id, job.is_at_rest),
         )
 
     def without(self, job_id: str) -> DispatcherState:
-        """The state without the job."""
+        """Returns the state without the job."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return self
         return replace(
             self,
-            jobs=delete_key(self.jobs, job_id),
+            jobs_of=_add(self.jobs_of, job.requester, -(job.phase is not Phase.ENDED)),
+            jobs=self.jobs.delete(job_id),
             owing=delete_key(self.owing, job_id),
             building=self.building.remove(job_id),
             live=delete_key(self.live, job_id),
             suspended=delete_key(self.suspended, job_id),
         )
 
+    def with_request(self, offset: int, request: Request) -> DispatcherState:
+        """Returns the state with the request at this offset."""
+        return replace(self, requests=self.requests.set(offset, request))
+
+    def without_request(self, offset: int | None) -> DispatcherState:
+        """Returns the state without the request at this offset, if it has one."""
+        if offset is None or offset not in self.requests:
+            return self
+        return replace(self, requests=self.requests.delete(offset))
+
+
+def _add(counts: Map[str, int], client: str, delta: int) -> Map[str, int]:
+    if not delta:
+        return counts
+    count = counts.get(client, 0) + delta
+    return counts.set(client, count) if count else counts.delete(client)
+
 
 def rejection_reason(job_id: str, reason: str) -> str:
-    """The reason for a client that wanted to cancel a rejected job."""
+    """Returns the reason for a client that wanted to cancel a rejected job."""
     return f"job {job_id} was rejected: {reason}"
 
 

@@ -1,7 +1,7 @@
-"""Finds the sender of a submission that can't be read, so that it gets an answer.
+"""Finds the sender of a submission that cannot be read, so that it gets an answer.
 
-Every event starts with the same header, and a SubmitJob continues with the job id. If these two can be read behind
-either framing, whatever schema the record claims, they name the client and the job. They are used for an answer only.
+Every event starts with the same header, and a SubmitJob continues with the job id. If these two can be read after
+either framing, whatever schema the record names, they give the client and the job. They are used for an answer only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SubmissionSender(msgspec.Struct, frozen=True):
 
 
 def sender_of(value: bytes) -> SubmissionSender | None:
-    """The sender; None if the bytes do not start with the header of a client's request for a job."""
+    """Returns the sender; None if the bytes do not start with the header of a client's request for a job."""
     if value.startswith(SINGLE_OBJECT):
         start = SINGLE_OBJECT_HEAD
     elif value.startswith(CONFLUENT):
@@ -42,7 +42,7 @@ def sender_of(value: bytes) -> SubmissionSender | None:
         header: Any = fastavro.schemaless_reader(stream, avro.parsed()["tailrace.Header"], None)
         job_id: Any = fastavro.schemaless_reader(stream, "string", None)
     except Exception:
-        # Whatever garbage makes reading raise.
+        # Invalid bytes make reading raise any error.
         return None
     client = header["sender"]
     if _CLIENT.fullmatch(client) is None or not is_id(job_id):

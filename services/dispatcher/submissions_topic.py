@@ -7,8 +7,8 @@ A position means nothing for a topic that was deleted and created again. So the 
 2. No id and no position: the log is new. Earlier submissions belong to an earlier log and are not run again: admission
    starts at the end.
 3. No id, but positions: an earlier release wrote the log. The id is recorded.
-4. A position behind the end of the topic: its last records were lost. Admission continues at the end, so that new
-   records are not taken for old ones.
+4. A position above the end of the topic: its last records were lost. Admission continues at the end, so that new
+   records are not mistaken for old ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SubmissionsTopic(msgspec.Struct, frozen=True):
 def detect_change(
     name: str, admitted: AdmittedPositions, found: SubmissionsTopic
 ) -> SubmissionsTopicChanged | None:
-    """The event to append before submissions of the topic `name` are admitted; None: nothing changed."""
+    """Returns the event to append before submissions of the topic `name` are admitted; None: nothing changed."""
     if found.topic_id is None:
         return None
 
@@ -62,13 +62,13 @@ def detect_change(
     )
     if admitted.topic_id is None and not admitted.positions:
         waiting = (
-            f": the {found.size} submissions in it are of an earlier log, and are not run"
+            f": the {found.size} submissions in it belong to an earlier log, and are not run"
             if found.size
             else ""
         )
-        return changed(found.ends, f"is read from its end, as the log begins{waiting}")
+        return changed(found.ends, f"is read from its end, because the log is new{waiting}")
     if admitted.topic_id is None and known:
-        return changed(positions, "is read on; its id was not in the log yet")
+        return changed(positions, "is read further; its id was not in the log yet")
     if admitted.topic_id != found.topic_id:
         return changed(
             (), "is another topic than before (was it deleted, or the log copied?): it is read from its start"
@@ -76,4 +76,4 @@ def detect_change(
     if known:
         return None
     kept = [min(position, end) for position, end in zip(positions, found.ends, strict=True)]
-    return changed(kept, "has lost its last records: it is read on from its end")
+    return changed(kept, "has lost its last records: it is read from its end")

@@ -1,13 +1,13 @@
 """A kazoo client, created from the settings, with three additions.
 
-1. kazoo waits for a server that does not answer for a whole session timeout: with one of three machines down, the
-   session would be lost before it tries the next server. Here a connection has its own timeout, which also covers the
-   connect request: a server that is just starting may accept a connection and forget it (ZOOKEEPER-5051).
+1. kazoo waits a whole session timeout for a server that does not answer: with one of three machines down, the session
+   would be lost before it tries the next server. Here a connection has its own timeout, which also covers the connect
+   request: a server that is just starting may accept a connection and forget it (ZOOKEEPER-5051).
 2. kazoo does not report the session timeout that the servers granted, which may be shorter than the requested one.
 3. kazoo sends no ping while it has other requests to send, so it may never notice that the server is silent. Here the
    caller can drop the connection.
 
-kazoo handles states, requests and watches. The recipes are ours: kazoo's Lock and Election do not fence.
+kazoo handles states, requests and watches. This package has its own recipes: kazoo's Lock and Election do not fence.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         super().__init__(*args, **more)
         self._timeout_s = timeout_s
 
-    def _invoke(self, timeout: float, *args: Any, **more: Any) -> Any:
+    def _invoke(self, timeout_s: float, *args: Any, **more: Any) -> Any:
         """Sends the connect request and returns the answer."""
-        return super()._invoke(min(timeout, self._timeout_s), *args, **more)
+        return super()._invoke(min(timeout_s, self._timeout_s), *args, **more)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         read_ms, connect_ms = super()._connect(host, hostip, port)

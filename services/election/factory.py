@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..configuration import Configuration
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from .kafka_liveness_guard import KafkaLivenessGuard
 from .leader_election import LeaderElection
 from .leader_information import LeaderInformation
 from .log_liveness import LivenessTrackingLog
@@ -13,10 +14,10 @@ from .zookeeper_leader_election import ZooKeeperLeaderElection
 
 
 def create_leader_election(
-    configuration: Configuration, me: LeaderInformation, log: LivenessTrackingLog
+    configuration: Configuration, me: LeaderInformation, roles: Iterable[str], log: LivenessTrackingLog
 ) -> LeaderElection | None:
-    """Returns the election of a master, or None if there is none. `me` is published when it leads; `log` is its event
-    log.
+    """Returns the election of a master, or None if there is none. `me` is published as the leader of the roles; `log`
+    is its event log.
 
     Raises ConfigurationError.
     """
@@ -25,8 +26,4 @@ def create_leader_election(
             return None
         case HighAvailability.ZOOKEEPER:
             settings = ZooKeeperSettings.from_configuration(configuration)
-            mandates = KafkaLivenessGuard(
-                ZooKeeperLeaderElection(settings, me), log, timeout_s=settings.session_timeout_s
-            )
-            mandates.start()
-            return mandates
+            return ZooKeeperLeaderElection(settings, me, roles, log)

@@ -1,14 +1,19 @@
-"""The right to claim leadership of a role, as the host sees it.
+"""The right of a process to lead, as the host sees it.
 
-An election grants leadership; the host claims a granted role in the log, and leads once it has read its claim back
-unfenced. A wrong grant, or one whose end is noticed late, does no harm: the log decides.
+An election grants leadership to one process at a time, for all roles that the process is a candidate for. The host
+claims the roles in the log, and leads once it has read its claims back unfenced. A wrong grant, or one whose end is
+noticed late, does no harm: the log decides.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Grant(NamedTuple):
+    """A term of leadership. `epoch` is the epoch to claim; None: the last epoch in the log plus one."""
+
+    epoch: int | None = None
 
 
 class LeaderElection(Protocol):
@@ -16,64 +21,58 @@ class LeaderElection(Protocol):
 
     @property
     def elected_by(self) -> str:
-        """Who grants leadership, as LeaderElected records it; empty: nobody."""
+        """The service that grants leadership, as LeaderElected records it; empty: none."""
         ...
 
     @property
-    def suspended(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether it is currently unknown who should lead: decide nothing, keep all state."""
         ...
 
-    def join(self, role: str) -> None:
-        """Joins the election of a role; idempotent."""
+    @property
+    def grant(self) -> Grant | None:
+        """The term in which this process should lead; None if it should not."""
         ...
 
-    def leave(self, role: str, *, for_ever: bool = False) -> None:
-        """Leaves the election. `for_ever`: no process will lead the role again, so remove all its nodes."""
+    def join(self) -> None:
+        """Becomes a candidate; idempotent."""
         ...
 
-    def grants(self) -> Mapping[str, int | None]:
-        """Returns the roles that this process should lead -> the epoch to claim; None: the last epoch plus one.
-
-        Returns the same object as long as nothing changes.
-        """
+    def rejoin(self) -> None:
+        """Returns the grant, and becomes the last of all candidates. The returned grant never appears again."""
         ...
 
-    def confirm_leadership(self, role: str, epoch: int) -> None:
-        """Confirms that the log accepted the claim: this process leads the role under this epoch and may be published
-        as its leader. Only for a granted role; idempotent."""
+    def confirm_leadership(self, epoch: int) -> None:
+        """Confirms that the log accepted the claims: this process leads under this epoch and may be published as the
+        leader. Has no effect without a grant; idempotent."""
         ...
 
     def close(self) -> None:
-        """Returns all grants, so that another process may be elected at once. May take seconds."""
+        """Returns the grant, so that another process may be elected at once. May take seconds."""
         ...
 
 
 class StandaloneLeaderElection:
-    """`high-availability.type: none`: every process is granted the roles that it asks for."""
+    """`high-availability.type: none`: every process that joins is granted leadership."""
 
     elected_by = ""
-    suspended = False
+    is_suspended = False
 
     def __init__(self) -> None:
-        self._granted: Mapping[str, int | None] = {}
-        self._lock = threading.Lock()
+        self._grant: Grant | None = None
 
-    def join(self, role: str) -> None:
-        with self._lock:
-            if role not in self._granted:
-                self._granted = {**self._granted, role: None}
+    @property
+    def grant(self) -> Grant | None:
+        return self._grant
 
-    def leave(self, role: str, *, for_ever: bool = False) -> None:
-        del for_ever
-        with self._lock:
-            self._granted = {other: epoch for other, epoch in self._granted.items() if other != role}
+    def join(self) -> None:
+        self._grant = Grant()
 
-    def grants(self) -> Mapping[str, int | None]:
-        return self._granted
+    def rejoin(self) -> None:
+        pass
 
-    def confirm_leadership(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, epoch: int) -> None:
         pass
 
     def close(self) -> None:
-        self._granted = {}
+        self._grant = None

@@ -11,7 +11,7 @@ import msgspec
 
 
 class LeaderInformation(msgspec.Struct, frozen=True):
-    """`address` is for people (host:pid), `session_id` identifies the leader's process (LeaderElected.session),
+    """`address` is for messages (host:pid), `session_id` identifies the leader's process (LeaderElected.session),
     `endpoints` are the servers of the process: name -> host:port, such as blob. Stored as a JSON object in
     ZooKeeper."""
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from .leader_information import LeaderInformation, decode
 from .paths import Paths
@@ -28,7 +27,7 @@ class NoLeader(Exception):
     """No leader was found in time. The message says whether ZooKeeper answered."""
 
 
-class LeaderRetriever:
+class LeaderRetriever(Closeable):
     """Follows the leader of one role until it is closed. A context manager.
 
     Calls `on_leader` in its own thread on each change, with the leader, or None if there is none.
@@ -66,33 +65,22 @@ class LeaderRetriever:
                 return self._leader
         complaint = self._session.complaint
         if complaint:
-            reason = f"ZooKeeper at {self._quorum} cannot be reached ({complaint}): does it run, is the address right?"
+            reason = f"ZooKeeper at {self._quorum} cannot be reached ({complaint}): is it up, is the address correct?"
         else:
-            reason = f"nobody has published itself in {self._path}: is a jobmanager running?"
+            reason = f"no leader is published in {self._path}: is a jobmanager running?"
         raise NoLeader(f"no leader of {self._role} was found within {timeout_s:g} s: {reason}")
 
     def close(self) -> None:
         """Stops following."""
         self._session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def on_connected(self, *, anew: bool) -> None:
-        """The watch was lost with the connection: reads again (SessionListener)."""
+        """Reads again: the watch was lost with the connection (SessionListener)."""
         del anew
         self._stale = True
 
     def on_lost(self, *, gone: bool) -> None:
-        """It holds nothing (SessionListener)."""
-
-    def on_closing(self) -> None:
-        """It has no nodes (SessionListener)."""
+        """Does nothing: it holds nothing (SessionListener)."""
 
     def run_once(self) -> None:
         """Reads if something changed (SessionListener)."""

@@ -37,10 +37,10 @@ class Lease:
         self._since = 0.0
         self._timeout = 0.0
 
-    def begin(self, sent: float, timeout: float) -> None:
+    def begin(self, sent: float, timeout_s: float) -> None:
         """Starts a new lease: a request that was sent at `sent` has been answered."""
         with self._lock:
-            self._since, self._timeout, self._lapsed = sent, timeout, False
+            self._since, self._timeout, self._lapsed = sent, timeout_s, False
 
     def confirm(self, sent: float, now: float) -> None:
         """Extends the lease: a request that was sent at `sent` has been answered. Has no effect on a lapsed lease."""

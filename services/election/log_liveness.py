@@ -21,6 +21,7 @@ from typing import Protocol
 
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
+from ..core.leadership import LeadershipState
 from ..log import EventLog, Tail
 from ..log.event_log import Concerns, OnUnreadable
 
@@ -30,8 +31,8 @@ _log = logger(__name__)
 class ProbeableLog(EventLog, Protocol):
     """An EventLog that can be probed without blocking."""
 
-    def probe_end(self, timeout: float) -> Future[int]:
-        """Returns a future of the log's end; it fails after `timeout` seconds."""
+    def probe_end(self, timeout_s: float) -> Future[int]:
+        """Returns a future of the log's end; it fails after `timeout_s` seconds."""
         ...
 
 
@@ -63,18 +64,16 @@ class LivenessTrackingLog:
         self._counting = threading.Lock()
         self._under_way = 0
         self._appended = 0
-        self._asked: Future[int] | None = None
-        self._told = 0
+        self._probe: Future[int] | None = None
+        self._answer_count = 0
         self._end = 0
         """The last known end of the log."""
         self._tail: _ReadTail | None = None
         self._silences: tuple[UnansweredTimer, UnansweredTimer, UnansweredTimer] | None = None
 
-    def unanswered_timer(self, now: float, step: float, *, reads: bool = True) -> float:
+    def unanswered_timer(self, now: float, step: float) -> float:
         """Returns the seconds without an answer, and sends a new probe if the last one was answered. Call it every
         `step` seconds on one thread.
-
-        `reads`: whether the process should be reading the log by now.
         """
         if self._silences is None:
             self._silences = (
@@ -85,21 +84,22 @@ class LivenessTrackingLog:
         of_appends, of_questions, of_reading = self._silences
         with self._counting:
             of_appends.check(now, waiting=self._under_way > 0, answers=self._appended)
-        asked = self._asked
+        asked = self._probe
         if asked is not None and asked.done():
-            self._asked = None
+            self._probe = None
             error = asked.exception()
             if error is None:
-                self._told += 1
+                self._answer_count += 1
                 self._end = asked.result()
             else:
                 _log.debug("Kafka did not return the end of the log", reason=str(error))
-        of_questions.check(now, waiting=True, answers=self._told)
-        position = 0 if self._tail is None else self._tail.position
-        of_reading.check(now, waiting=reads and position < self._end, answers=position)
-        if self._asked is None:
+        of_questions.check(now, waiting=True, answers=self._answer_count)
+        # Without a tail the process may still restore a snapshot.
+        position = self._end if self._tail is None else self._tail.position
+        of_reading.check(now, waiting=position < self._end, answers=position)
+        if self._probe is None:
             # One probe at a time. The timeout limits how long it blocks the next one.
-            self._asked = self._log.probe_end(max(1.0, 6 * step))
+            self._probe = self._log.probe_end(max(1.0, 6 * step))
         return max(of_appends.seconds, of_questions.seconds, of_reading.seconds)
 
     @property
@@ -119,13 +119,16 @@ class LivenessTrackingLog:
                 self._under_way -= 1
                 self._appended += answered
 
+    def follow(self, leadership: LeadershipState) -> None:
+        self._log.follow(leadership)
+
     def end(self) -> int:
         return self._log.end()
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
-        """The last tail that was created is the one by which the process reads the log."""
+        """The process reads the log by the last tail that was created."""
         self._tail = _ReadTail(self._log.tail(start, concerns=concerns, on_unreadable=on_unreadable))
         return self._tail
 
@@ -144,8 +147,8 @@ class _ReadTail:
     def bytes_read(self) -> int:
         return self._tail.bytes_read
 
-    def poll(self, timeout: float) -> list[Record]:
-        records = self._tail.poll(timeout)
+    def poll(self, timeout_s: float) -> list[Record]:
+        records = self._tail.poll(timeout_s)
         self.position = self._tail.position
         return records
 

@@ -1,20 +1,17 @@
 """A ZooKeeper session, and the one thread that sends requests in it.
 
 kazoo calls listeners and watches in its own threads, which must never block. Here they only record a change and wake
-the
-session's thread, which sends all requests. The thread does not rely on the content of notifications: it reads the nodes
-and does what is missing. After an interruption it reads them again with the next connection.
+the session's thread, which sends all requests. The thread does not rely on the content of notifications: it reads the
+nodes and sends the missing requests. After an interruption it reads them again with the next connection.
 
-- SUSPENDED (no connection): not `usable` from that moment on. Grants stay held until the lease lapses.
-- CONNECTED again in the same session: usable once the session has proved to be alive (`sync` goes through the leader of
-  the ensemble) and the listener has checked its nodes.
-- LOST, or the lease has lapsed by the local clock: all grants are given up. The listener starts from scratch with the
-  next connection.
+session_state.py has the table of states. A connection proves itself by `sync`, which goes through the leader of the
+ensemble. A grant is usable only in the state HELD, without a notification that the thread has not handled yet.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -26,6 +23,7 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from .client import UNSETTLED, Client
 from .lease import Lease, uptime
+from .session_state import SessionEvent, SessionState, transition
 from .settings import ZooKeeperSettings
 
 _log = logger(__name__)
@@ -43,20 +41,17 @@ class SessionListener(Protocol):
     """The user of a session. All methods are called on the session's thread."""
 
     def on_connected(self, *, anew: bool) -> None:
-        """There is a connection. `anew`: nothing is held yet. Otherwise checks what it holds before it returns."""
+        """Called for a new connection. `anew`: nothing is held yet. Otherwise it checks the held nodes before it
+        returns."""
         ...
 
     def on_lost(self, *, gone: bool) -> None:
-        """Everything it held is given up. `gone`: the session has ended, and its ephemeral nodes vanish by
-        themselves."""
+        """Called when everything that was held is given up. `gone`: the session has ended, and its ephemeral nodes
+        vanish by themselves."""
         ...
 
-    def run_once(self) -> float | None:
-        """Does what is missing. Returns the seconds until the next call without a notification, or None."""
-        ...
-
-    def on_closing(self) -> None:
-        """The session is about to end: deletes the nodes that do not vanish with it."""
+    def run_once(self) -> None:
+        """Does what is missing."""
         ...
 
 
@@ -76,31 +71,29 @@ class Session:
         self._lease = Lease()
         self._woken = threading.Event()
         self._closing = threading.Event()
-        self._changes = 0
-        self._losses = 0
-        self._seen_losses = 0
-        self._resumed = -1
-        self._holds = False
+        self._state = SessionState.NEW
+        self._notifications: deque[SessionEvent] = deque()
+        """Notifications of kazoo's threads that this thread has not handled."""
         self._id: int | None = None
-        self._beaten = 0.0
-        self._asked: float | None = None
+        self._beat_at = 0.0
+        self._request_sent_at: float | None = None
         self._not_before = 0.0
-        self._look_again: float | None = None
-        self._said = ""
+        self._last_message = ""
         self._unreachable_since: float | None = clock()
         self._client = self._new_client()
         self._thread = threads.Thread(target=self._run, name=name)
 
-    def start(self, tenant: SessionListener) -> None:
+    def start(self, listener: SessionListener) -> None:
         """Connects, and calls the listener as soon as there is a session."""
-        self._tenant = tenant
+        self._listener = listener
         self._client.start_async()
         self._thread.start()
 
     @property
     def usable(self) -> bool:
-        """Whether everything that is held is certainly still held: no other process can have got it. Thread-safe."""
-        return self._resumed == self._changes and self._lease.renew_at(self._clock())
+        """Whether everything that is held is certainly still held, and no other process can hold it. Thread-safe."""
+        is_proved = self._state is SessionState.HELD and not self._notifications
+        return is_proved and self._lease.renew_at(self._clock())
 
     @property
     def held(self) -> bool:
@@ -124,7 +117,7 @@ class Session:
 
     @property
     def complaint(self) -> str:
-        """The problem with the connection, for people; empty if there is none."""
+        """The problem with the connection, for messages; empty if there is none."""
         return "" if self._client.connected else self._client.complaints.text or "not connected"
 
     def wake(self) -> None:
@@ -139,7 +132,7 @@ class Session:
         except KazooTimeoutError:
             self._client.drop_connection()
             raise
-        if self._losses != self._seen_losses:
+        if SessionEvent.LOST in self._notifications:
             # kazoo continues by itself in a new session that the listener does not know of.
             raise SessionExpiredError
         return answer
@@ -158,9 +151,10 @@ class Session:
         return client
 
     def _on_state(self, state: str) -> None:
-        if state == KazooState.LOST:
-            self._losses += 1
-        self._changes += 1
+        self._notify(SessionEvent.LOST if state == KazooState.LOST else SessionEvent.CONNECTION_CHANGED)
+
+    def _notify(self, event: SessionEvent) -> None:
+        self._notifications.append(event)
         self._woken.set()
 
     def _run(self) -> None:
@@ -176,13 +170,8 @@ class Session:
                 self._on_refused(error)
             except Exception as error:
                 self._not_before = self._clock() + _AFTER_A_REFUSAL_S
-                _log.exception("work with ZooKeeper failed; tries again", error=str(error))
+                _log.exception("a request to ZooKeeper failed; retries", error=str(error))
         self._client.remove_listener(self._on_state)
-        if self._client.connected:
-            try:
-                self._tenant.on_closing()
-            except Exception as error:
-                _log.debug("not all was removed from ZooKeeper", error=repr(error))
         self._client.discard()
 
     def _poll_timeout(self) -> float:
@@ -191,94 +180,94 @@ class Session:
             return self._not_before - now
         times = [now + _LONGEST_WAIT_S]
         if self._client.connected:
-            asked, timeout = self._asked, self.timeout_s
-            times.append(self._beaten + timeout / _BEATS if asked is None else asked + timeout * _PATIENCE)
-            if self._look_again is not None:
-                times.append(self._look_again)
+            asked, timeout = self._request_sent_at, self.timeout_s
+            times.append(self._beat_at + timeout / _BEATS if asked is None else asked + timeout * _PATIENCE)
         return max(0.001, min(times) - now)
 
     def _run_once(self) -> None:
-        changes, now = self._changes, self._clock()
+        now = self._clock()
         if self._client.is_dead:
             self._renew()
-        if self._losses != self._seen_losses:
-            self._seen_losses = self._losses
-            self._end(gone=True)
-        elif self._holds and not self._lease.is_held_until(now):
-            self._end(gone=False)
+        while self._notifications:
+            self._on_event(self._notifications[0])
+            # `usable` sees the notification until it sees the state.
+            self._notifications.popleft()
+        if self._state is not SessionState.NEW and not self._lease.is_held_until(now):
+            self._on_event(SessionEvent.LEASE_LAPSED)
         if not self._client.connected:
             self._log_outage(now)
             return
         if now < self._not_before:
             return
-        if changes != self._resumed or not self._holds:
-            self._resume(changes)
+        if self._state is not SessionState.HELD:
+            self._resume()
         self._send_keepalive()
-        again = self._tenant.run_once()
-        self._look_again = None if again is None else self._clock() + again
+        self._listener.run_once()
 
-    def _resume(self, changes: int) -> None:
+    def _resume(self) -> None:
         sent = self._clock()
-        self._asked = None
+        self._request_sent_at = None
         self.settle(self._client.sync_async("/"))
         of_client = self._client.client_id
         if of_client is None:
             raise ConnectionLoss
-        if self._holds and of_client[0] == self._id:
+        if self._state is SessionState.SUSPENDED and of_client[0] == self._id:
             self._lease.confirm(sent, self._clock())
             if not self._lease.is_held_until(self._clock()):
-                self._end(gone=False)
-        elif self._holds:
-            self._end(gone=True)
+                self._on_event(SessionEvent.LEASE_LAPSED)
+        elif self._state is SessionState.SUSPENDED:
+            self._on_event(SessionEvent.LOST)
         self._id = of_client[0]
-        self._tenant.on_connected(anew=not self._holds)
-        if not self._holds:
+        is_new = self._state is SessionState.NEW
+        self._listener.on_connected(anew=is_new)
+        if is_new:
             self._lease.begin(sent, self.timeout_s)
-            self._holds = True
-        self._resumed = changes
+        self._on_event(SessionEvent.PROVED)
         self._unreachable_since = None
         self._log_once("connected to ZooKeeper", "info", session=f"{self._id:#x}", timeout_s=self.timeout_s)
 
-    def _end(self, *, gone: bool) -> None:
+    def _on_event(self, event: SessionEvent) -> None:
+        is_new, self._state = self._state is SessionState.NEW, transition(self._state, event)
+        if event not in (SessionEvent.LOST, SessionEvent.LEASE_LAPSED):
+            return
+        gone = event is SessionEvent.LOST
         self._lease.expire()
-        if self._holds:
+        if not is_new:
             self._log_once(
                 "the session with ZooKeeper is lost" if gone else "the lease has lapsed", "warning"
             )
-        self._holds = False
         if gone:
             self._id = None
-        self._tenant.on_lost(gone=gone)
+        self._listener.on_lost(gone=gone)
 
     def _send_keepalive(self) -> None:
         now = self._clock()
         if not self._client.connected:
-            self._asked = None
-        elif self._asked is not None:
-            if now - self._asked > self.timeout_s * _PATIENCE:
-                self._asked = None
+            self._request_sent_at = None
+        elif self._request_sent_at is not None:
+            if now - self._request_sent_at > self.timeout_s * _PATIENCE:
+                self._request_sent_at = None
                 self._client.drop_connection()
-        elif now - self._beaten >= self.timeout_s / _BEATS:
-            self._beaten = self._asked = now
+        elif now - self._beat_at >= self.timeout_s / _BEATS:
+            self._beat_at = self._request_sent_at = now
             self._client.sync_async("/").rawlink(lambda result: self._on_keepalive(now, result))
 
     def _on_keepalive(self, sent: float, result: Any) -> None:
-        if self._asked == sent:
-            self._asked = None
+        if self._request_sent_at == sent:
+            self._request_sent_at = None
         if result.successful():
             self._lease.confirm(sent, self._clock())
 
     def _renew(self) -> None:
         old = self._client
         _log.error(
-            "ZooKeeper does not take this client; tries again",
+            "ZooKeeper rejects this client; retries",
             quorum=self._settings.quorum,
             reason=old.complaints.text or str(old.client_state),
         )
         old.remove_listener(self._on_state)
         old.discard()
-        self._losses += 1
-        self._changes += 1
+        self._notify(SessionEvent.LOST)
         self._not_before = self._clock() + _LONGEST_WAIT_S
         if not self._closing.wait(_LONGEST_WAIT_S):
             self._client = self._new_client()
@@ -288,10 +277,10 @@ class Session:
         self._not_before = self._clock() + _AFTER_A_REFUSAL_S
         text = f"{type(error).__name__} {error}".strip()
         _log.error(
-            "ZooKeeper refuses what a master has to do; tries again",
+            "ZooKeeper rejects a required request; retries",
             error=text,
             where=self._settings.cluster_path,
-            advice="look at the nodes' ACLs and at the client.acl, client.auth-file and sasl options of "
+            advice="check the nodes' ACLs, and the client.acl, client.auth-file and sasl options of "
             "high-availability.zookeeper",
         )
 
@@ -300,13 +289,13 @@ class Session:
             self._unreachable_since = now
         if now - self._unreachable_since >= min(self._settings.connection_timeout_s, self.timeout_s / 2):
             self._log_once(
-                "ZooKeeper cannot be reached; keeps trying",
+                "ZooKeeper cannot be reached; retries",
                 "warning",
                 quorum=self._settings.quorum,
                 reason=self.complaint,
             )
 
     def _log_once(self, what: str, level: str, **more: Any) -> None:
-        if what != self._said:
-            self._said = what
+        if what != self._last_message:
+            self._last_message = what
             getattr(_log, level)(what, **more)

@@ -23,5 +23,5 @@ def kafka_heartbeats(
         create_codec(configuration, topic),
         reads=reads,
         wanted=wanted,
-        patience=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),
+        patience_s=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),
     )

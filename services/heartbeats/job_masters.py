@@ -12,22 +12,23 @@ from typing import NamedTuple
 
 from immutables import Map
 
+from ...infra.config.option_types import Duration
 from ...schemas import job_master, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AllocatedSlotReport
 from ..core.role import JOB_MASTER, TASK_EXECUTOR, Emit, OutgoingEvent, address, instance_of
-from ..job_master.state import Connection, JobMasterState
+from ..job_master.state import ConnectionState, JobMasterState, StartedJob
 from .latest_states import LatestStates
 from .manager import Monitor, Target
 from .repeat_filter import RepeatFilter
 
-MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
+MissingTasks = Callable[[StartedJob, job_master.HeartbeatFromTaskManager], Collection[str]]
 """Returns the Executions that the report should contain and does not."""
-AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
+AllocatedSlots = Callable[[StartedJob, str], AllocatedSlotReport]
 """Returns the slots that the job holds at a TaskExecutor, given by its ResourceID."""
 WorkersInGrace = Callable[[], frozenset[str]]
 """Returns the ResourceIDs of TaskExecutors whose process has ended and that may still return."""
-_NO_CONNECTIONS: Map[str, Connection] = Map()
+_NO_CONNECTIONS: Map[str, ConnectionState] = Map()
 
 
 class Peer(NamedTuple):
@@ -53,13 +54,13 @@ class JobMasterHeartbeats:
         self._returning: frozenset[str] = frozenset()
         self._missing_tasks = missing_tasks
         self._allocated_slot_report = allocated_slot_report
-        self._handed: LatestStates[JobMasterState] = LatestStates()
-        self._states: dict[str, JobMasterState] = {}
+        self._handed: LatestStates[StartedJob] = LatestStates()
+        self._states: dict[str, StartedJob] = {}
         self._reports: RepeatFilter[Peer] = RepeatFilter()
 
     def follow(self, role_address: str, state: JobMasterState) -> None:
         """Publishes the latest state of a job. Called on the host's thread."""
-        self._handed.publish(role_address, state)
+        self._handed.publish(role_address, state if isinstance(state, StartedJob) else None)
 
     def retire(self, role_address: str) -> None:
         """This process no longer leads the job. Called on the host's thread."""
@@ -86,8 +87,8 @@ class JobMasterHeartbeats:
     def _follow(
         self,
         job_id: str,
-        known: Map[str, Connection],
-        connections: Map[str, Connection],
+        known: Map[str, ConnectionState],
+        connections: Map[str, ConnectionState],
         monitor: Monitor,
         now: int,
     ) -> None:
@@ -135,7 +136,7 @@ class JobMasterHeartbeats:
             fact = job_master.TasksContradicted(
                 resource_id=body.resource_id,
                 execution_attempt_ids=tuple(sorted(missing)),
-                reason=f"two reports of TaskExecutor {body.resource_id} do not contain them",
+                reason=f"two reports in a row of TaskExecutor {body.resource_id} do not contain them",
             )
             self._report_missing(body.job_id, fact)
         return peer
@@ -143,7 +144,7 @@ class JobMasterHeartbeats:
     def owns(self, target: Target) -> bool:
         return isinstance(target, Peer)
 
-    def on_timeout(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: Duration) -> None:
         if isinstance(target, Peer) and target.resource_id not in self._returning:
             fact = job_master.HeartbeatTimedOut(
                 resource_id=target.resource_id,
@@ -159,6 +160,6 @@ class JobMasterHeartbeats:
         self._say(own, OutgoingEvent(own, fact, None))
 
 
-def _is_connected(connection: Connection | None) -> bool:
+def _is_connected(connection: ConnectionState | None) -> bool:
     """Returns whether there is a connection that is not being closed."""
-    return connection is not None and connection.disconnect is None
+    return connection is ConnectionState.CONNECTED

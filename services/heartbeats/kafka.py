@@ -16,9 +16,10 @@ from ..log.clients import (
     LARGEST_MESSAGE,
     client_configuration,
     consumer_configuration,
-    retry_until,
+    watermarks,
 )
 from ..log.kafka import RECIPIENT, headers_of, poll_messages
+from ..log.unreadable_batch import UNREADABLE_BATCH
 from .topic import Wanted
 
 _LONGEST_FETCH_WAIT_S = 1.0
@@ -30,7 +31,7 @@ _log = logger(__name__)
 class KafkaHeartbeats:
     """A HeartbeatTopic: reads partition `reads` of `topic` from its current end on, and writes the other partition.
 
-    `patience` is the delivery timeout in seconds. Raises LogUnavailable.
+    `patience_s` is the delivery timeout. Raises LogUnavailable.
     """
 
     def __init__(
@@ -41,19 +42,19 @@ class KafkaHeartbeats:
         *,
         reads: int,
         wanted: Wanted,
-        patience: float,
-        timeout: float = 10.0,
+        patience_s: float,
+        timeout_s: float = 10.0,
     ) -> None:
         self._topic = topic
         self._codec = codec
         self._reads = reads
         self._wanted = wanted
-        self._patience = patience
-        self._timeout = timeout
+        self._patience = patience_s
+        self._timeout = timeout_s
         self._unacknowledged: dict[int, float] = {}
         self._sent = 0
         self._interrupted = False
-        wait_s = min(_LONGEST_FETCH_WAIT_S, patience / 4)
+        wait_s = min(_LONGEST_FETCH_WAIT_S, patience_s / 4)
         self._producer = Producer(
             client_configuration(
                 bootstrap_servers,
@@ -61,7 +62,7 @@ class KafkaHeartbeats:
                 acks=1,
                 linger_ms=_LINGER_MS,
                 message_max_bytes=LARGEST_MESSAGE,
-                message_timeout_ms=max(1_000, int(patience * 1000)),
+                message_timeout_ms=max(1_000, int(patience_s * 1000)),
             )
         )
         self._consumer = Consumer(
@@ -110,9 +111,9 @@ class KafkaHeartbeats:
         oldest = next(iter(self._unacknowledged.values()), None)
         return told or (oldest is not None and time.monotonic() - oldest > self._patience)
 
-    def poll(self, timeout: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[Record]:
         records: list[Record] = []
-        for message in poll_messages(self._consumer, timeout):
+        for message in poll_messages(self._consumer, timeout_s):
             self._take(message, records)
         return records
 
@@ -121,11 +122,8 @@ class KafkaHeartbeats:
         return self._position
 
     def end(self) -> int:
-        partition = TopicPartition(self._topic, self._reads)
         try:
-            _, high = retry_until(
-                lambda: self._consumer.get_watermark_offsets(partition, timeout=self._timeout), self._timeout
-            )
+            _, high = watermarks(self._consumer, self._topic, self._timeout, self._reads)
         except KafkaException as error:
             raise LogUnavailable(f"{self._topic} can't be read: {error.args[0].str()}") from error
         return high
@@ -157,6 +155,11 @@ class KafkaHeartbeats:
                 return
             if error.fatal() or error.code() in ENDS_READING:
                 raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+            if error.code() in UNREADABLE_BATCH:
+                # The client would fetch it again for ever, and all processes would be taken for lost.
+                _log.warning("skipped heartbeats", topic=self._topic, offset=offset, reason=error.str())
+                self._position = self.end()
+                self._consumer.assign([TopicPartition(self._topic, self._reads, self._position)])
             return
         self._position = offset + 1
         recipient = dict(message.headers() or ()).get(RECIPIENT)
@@ -166,7 +169,9 @@ class KafkaHeartbeats:
             event = self._codec.decode(message.value())
         except Undecodable as reason:
             # Skipping it is harmless: the next heartbeat replaces it.
-            _log.warning("passed over a heartbeat", topic=self._topic, offset=offset, reason=str(reason))
+            _log.warning(
+                "skipped an unreadable heartbeat", topic=self._topic, offset=offset, reason=str(reason)
+            )
             return
         if self._wanted(event.header.recipient):
             records.append(Record(offset, event.header, event.body))

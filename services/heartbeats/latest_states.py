@@ -14,18 +14,18 @@ class LatestStates(Generic[S]):
     that were replaced in between."""
 
     def __init__(self) -> None:
-        self._given: dict[str, S | None] = {}
+        self._published: dict[str, S | None] = {}
         self._lock = threading.Lock()
 
     def publish(self, role_address: str, state: S | None) -> None:
         """Stores the latest state. Called on the host's thread."""
         with self._lock:
-            self._given[role_address] = state
+            self._published[role_address] = state
 
     def drain(self) -> Mapping[str, S | None]:
         """Returns the states that were published since the last call."""
-        if not self._given:
+        if not self._published:
             return {}
         with self._lock:
-            taken, self._given = self._given, {}
+            taken, self._published = self._published, {}
         return taken

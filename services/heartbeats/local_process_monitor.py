@@ -93,7 +93,7 @@ class LocalProcessMonitor:
             try:
                 self._update(workers)
             except Exception:
-                _log.exception("registered processes can't be watched; heartbeats go on")
+                _log.exception("cannot watch registered processes; continues with heartbeats")
 
     def _update(self, workers: Workers) -> None:
         for resource_id in list(self._watched):

@@ -2,8 +2,7 @@
 
 The heartbeat senders define the content and the meaning of heartbeats, one for each kind of role in the process. Their
 shells publish states on the host's thread without waiting; everything else runs on the thread here. No failure here
-ends
-the process: while the topic is unreachable nobody can be heard, so nobody times out.
+ends the process: while the topic is unreachable nobody can be heard, so nobody times out.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ...infra import threads
+from ...infra.config.option_types import SECOND, Duration
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from ..core.role import OutgoingEvent
@@ -23,8 +23,8 @@ from .topic import HeartbeatTopic
 
 _LONGEST_WAIT_S = 0.25
 _PAUSE_S = 1.0
-_SHORTEST_STALL = 1_000_000
-"""Microseconds: shorter pauses are normal for a thread."""
+_SHORTEST_STALL = SECOND
+"""Shorter pauses are normal for a thread."""
 _log = logger(__name__)
 
 Target = Hashable
@@ -37,7 +37,7 @@ MonotonicClock = Callable[[], int]
 
 
 def monotonic_us() -> int:
-    """The system's monotonic clock."""
+    """Returns the time of the system's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
@@ -61,22 +61,21 @@ class HeartbeatSender(Protocol):
         """Returns whether the target belongs to this sender."""
         ...
 
-    def on_timeout(self, target: Target, silence: int) -> None:
-        """Reports a target that has been silent for `silence` microseconds."""
+    def on_timeout(self, target: Target, silence: Duration) -> None:
+        """Reports a target that has been silent for so long."""
         ...
 
 
 class HeartbeatManager:
-    """Runs the heartbeats of one process. `interval` and `timeout` are in microseconds; `position` is called on the
-    thread, before each round."""
+    """Runs the heartbeats of one process. `position` is called on the thread, before each round."""
 
     def __init__(
         self,
         connect: Callable[[], HeartbeatTopic],
         participants: Sequence[HeartbeatSender],
         *,
-        interval: int,
-        timeout: int,
+        interval: Duration,
+        timeout: Duration,
         seal: AddHeaders,
         position: Callable[[], int],
         ready: Callable[[], bool] = lambda: True,
@@ -116,7 +115,7 @@ class HeartbeatManager:
             except LogUnavailable as error:
                 _log.warning("the heartbeats topic is unavailable; retries", reason=str(error))
             except Exception:
-                _log.exception("heartbeats are interrupted; goes on")
+                _log.exception("heartbeats are interrupted; continues")
             self._closed.wait(_PAUSE_S)
 
     def _run_rounds(self) -> None:
@@ -153,7 +152,7 @@ class HeartbeatManager:
             participant.update(self._monitor, now)
 
     def _poll_timeout(self, now: int) -> float:
-        """Seconds until something is due if no heartbeat arrives."""
+        """Returns the seconds until something is due if no heartbeat arrives."""
         due = self._due
         deadline = self._monitor.deadline()
         if deadline is not None and deadline < due:
@@ -193,7 +192,7 @@ class HeartbeatManager:
             while topic.position < end and not self._closed.is_set():
                 self._receive(topic.poll(_LONGEST_WAIT_S))
                 if self._clock() - asked > self._interval:
-                    raise LogUnavailable("the heartbeats topic is not read to its end in time")
+                    raise LogUnavailable("the heartbeats topic was not read to its end in time")
         except LogUnavailable as error:
             _log.warning("cannot read heartbeats: all targets get a new timeout", reason=str(error))
             self._monitor.refresh(self._clock())

@@ -46,11 +46,11 @@ class MemoryHeartbeats:
         with self._grown:
             return len(self._partitions[partition])
 
-    def values_from(self, partition: int, offset: int, timeout: float) -> list[Event]:
-        """Waits up to `timeout` seconds for the first value."""
+    def values_from(self, partition: int, offset: int, timeout_s: float) -> list[Event]:
+        """Waits up to `timeout_s` seconds for the first value."""
         with self._grown:
             self._grown.wait_for(
-                lambda: not self._broken and offset < len(self._partitions[partition]), timeout
+                lambda: not self._broken and offset < len(self._partitions[partition]), timeout_s
             )
             values = [] if self._broken else self._partitions[partition][offset:]
         return [self._codec.decode(value) for value in values]
@@ -73,8 +73,8 @@ class MemoryTopic:
         told, self._interrupted = self._interrupted, False
         return told or self._topic.broken
 
-    def poll(self, timeout: float) -> list[Record]:
-        events = self._topic.values_from(self._reads, self._position, timeout)
+    def poll(self, timeout_s: float) -> list[Record]:
+        events = self._topic.values_from(self._reads, self._position, timeout_s)
         start = self._position
         self._position += len(events)
         return [

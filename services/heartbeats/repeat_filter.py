@@ -16,8 +16,8 @@ class RepeatFilter(Generic[K]):
         self._last: dict[K, frozenset[str]] = {}
 
     def repeated(self, peer: K, claims: frozenset[str]) -> frozenset[str]:
-        """Returns the claims that this report and the previous one share; after that a claim has to be repeated
-        again."""
+        """Returns the claims that this report and the previous one share; each is returned once, and must then be
+        repeated again."""
         before = self._last.get(peer, frozenset())
         both = claims & before
         left = claims - both

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
+from ...infra.config.option_types import Duration
 from ...schemas import resource_manager, task_executor
 from ...schemas.event import EVERYONE, Record
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Emit, OutgoingEvent, address
@@ -122,11 +123,11 @@ class ResourceManagerHeartbeats:
     def owns(self, target: Target) -> bool:
         return isinstance(target, Worker)
 
-    def on_timeout(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: Duration) -> None:
         if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
             return
         if worker.resource_id in self._state.pool.exited:
-            return  # That is known: its grace says when it is lost.
+            return  # The reason is known: its grace period decides when it is lost.
         who = f"TaskExecutor {worker.resource_id} at {worker.address}"
         position = self._positions.get(worker.resource_id)
         # The last heartbeat before a process hangs may not have counted either, so a single one proves nothing.
@@ -135,9 +136,9 @@ class ResourceManagerHeartbeats:
             resource_id=worker.resource_id,
             instance_id=worker.instance_id,
             exited=False,
-            reason=f"{who} has not read the log for {silence / 1e6:.0f} s: it stands at offset {position}, the log at "
+            reason=f"{who} has not read the log for {silence / 1e6:.0f} s: its position is {position}, the log is at "
             f"{self._position}"
             if is_not_reading
-            else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or can't reach Kafka",
+            else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or cannot reach Kafka",
         )
         self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, fact, None))

@@ -1,6 +1,6 @@
 """A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and its Executions to each connected JobMaster.
 
-A master's silence stops no task: the log decides.
+A silent master stops no task: the log decides.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ...infra.config.option_types import Duration
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
@@ -135,7 +136,7 @@ class TaskExecutorHeartbeats:
     def owns(self, target: Target) -> bool:
         return isinstance(target, Master)
 
-    def on_timeout(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: Duration) -> None:
         if isinstance(target, Master):
             fact = task_executor.HeartbeatTimedOut(
                 peer=target.address,
@@ -173,7 +174,7 @@ def limit_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSna
 
 
 def _masters(state: TaskExecutorState) -> Iterable[Master]:
-    """The masters that have answered; the others are reminded through the log."""
+    """Returns the masters that have answered; the others are reminded through the log."""
     if state.left:
         return
     if _instance_id(state) is not None:
@@ -184,7 +185,7 @@ def _masters(state: TaskExecutorState) -> Iterable[Master]:
 
 
 def _instance_id(state: TaskExecutorState) -> str | None:
-    """None until the ResourceManager has answered the registration."""
+    """Returns None until the ResourceManager has answered the registration."""
     return None if state.registration is None else state.registration.instance_id
 
 

@@ -1,10 +1,8 @@
 """The heartbeats topic: soft state that processes exchange outside the log.
 
 A reader starts at the end; nothing is replayed, and lost messages are not sent again. Masters read partition MASTERS
-and
-TaskExecutors write it; for TASK_EXECUTORS it is the other way round, so no process reads its own messages. Readers
-filter
-by Kafka's headers without decoding the messages.
+and TaskExecutors write it; for TASK_EXECUTORS it is the other way round, so no process reads its own messages. Readers
+filter by Kafka's headers without decoding the messages.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ class HeartbeatTopic(Protocol):
         """Returns whether Kafka has failed to accept a message in time, now or since the last call."""
         ...
 
-    def poll(self, timeout: float) -> list[Record]:
-        """Returns the messages for this process, in order; waits up to `timeout` seconds. Raises LogUnavailable."""
+    def poll(self, timeout_s: float) -> list[Record]:
+        """Returns the messages for this process, in order; waits up to `timeout_s` seconds. Raises LogUnavailable."""
         ...
 
     @property

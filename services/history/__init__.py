@@ -1,6 +1,6 @@
 """Reads the history of a cluster from its log alone: events, jobs, checkpoints, and the state at any offset."""
 
-from .entity_history import EventFilter, FormattedEvent
+from .event_formatting import EventFilter, FormattedEvent
 from .projection import HistoryProjection
 from .time_travel import ClusterMoment, fold_to, state_at
 

@@ -42,7 +42,7 @@ NOTED_EVENTS = frozenset(
         UpdateTaskExecutionState,
     }
 )
-"""The types of events that `Checkpoints.note` makes something of."""
+"""The types of events that change a CheckpointHistory."""
 
 
 class CheckpointStatus(StrEnum):
@@ -68,7 +68,7 @@ class SubtaskCheckpointView(msgspec.Struct, frozen=True):
 
     @property
     def awaited(self) -> bool:
-        """Whether the checkpoint waits for it."""
+        """Whether the checkpoint waits for this subtask."""
         return self.acknowledged is None and not self.finished
 
 
@@ -96,18 +96,18 @@ class CheckpointView(msgspec.Struct, frozen=True):
 
     @property
     def waiting_for(self) -> list[str]:
-        """The tasks whose acknowledgement is awaited; of one that failed, those that had not come."""
-        return [each.task for each in self.subtasks if each.awaited]
+        """The tasks whose acknowledgement is missing; also of a failed checkpoint."""
+        return [subtask.task for subtask in self.subtasks if subtask.awaited]
 
     @property
     def acknowledged(self) -> int:
-        """How many subtasks have said that their part is in storage, or had ended."""
-        return sum(not each.awaited for each in self.subtasks)
+        """The number of subtasks that have acknowledged, or had finished before."""
+        return sum(not subtask.awaited for subtask in self.subtasks)
 
     @property
     def bytes_written(self) -> int:
-        """What it has cost."""
-        return sum(each.metrics.bytes_written for each in self.subtasks if each.metrics)
+        """The number of bytes that the subtasks wrote."""
+        return sum(subtask.metrics.bytes_written for subtask in self.subtasks if subtask.metrics)
 
 
 class RestoreView(msgspec.Struct, frozen=True):
@@ -117,12 +117,12 @@ class RestoreView(msgspec.Struct, frozen=True):
     checkpoint_id: int | None = None
     uri: str | None = None
     passed_over: dict[str, str] = {}
-    """Newer checkpoints that can't be read: directory -> why."""
+    """Newer checkpoints that cannot be read: directory -> reason."""
     failure: str | None = None
 
 
 class CheckpointsView(msgspec.Struct, frozen=True):
-    """Of one job. `completed` and `failed` count all that ever were; `checkpoints` are the last ones, oldest first."""
+    """The checkpoints of a job. `completed` and `failed` count all; `checkpoints` has the last ones, oldest first."""
 
     completed: int = 0
     failed: int = 0
@@ -131,7 +131,7 @@ class CheckpointsView(msgspec.Struct, frozen=True):
 
 
 class CheckpointsSummary(msgspec.Struct, frozen=True):
-    """A job's checkpoints in a line; `last`: the newest that is complete, without what each subtask did."""
+    """The checkpoints of a job in short; `last`: the newest complete one, without its subtasks."""
 
     completed: int = 0
     failed: int = 0
@@ -141,20 +141,19 @@ class CheckpointsSummary(msgspec.Struct, frozen=True):
 
 
 class _KnownCheckpoints:
-    """A checkpoint while it may still change: `subtasks` by their Executions."""
+    """A checkpoint that may still change: `subtasks` by their Executions."""
 
     def __init__(self, view: CheckpointView) -> None:
         self.view = view
-        self.subtasks = {each.execution_attempt_id: each for each in view.subtasks}
+        self.subtasks = {subtask.execution_attempt_id: subtask for subtask in view.subtasks}
 
     def seen(self) -> CheckpointView:
         return replace(self.view, subtasks=tuple(self.subtasks.values()))
 
 
 class CheckpointHistory:
-    """Of all jobs. Told, in the order of the log, of the events that were news to their recipients: an answer to an
-    instruction that does not stand any more, or one that comes a second time, is none.
-    """
+    """The checkpoints of all jobs. The caller passes, in the order of the log, the events that changed the state of
+    their recipient: late or repeated answers do not count."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[int, _KnownCheckpoints]] = {}
@@ -163,37 +162,44 @@ class CheckpointHistory:
         self._restored: dict[str, RestoreView] = {}
 
     @classmethod
-    def known(cls, views: Mapping[str, CheckpointsView]) -> CheckpointHistory:
-        """With what `all` of another told."""
+    def from_views(cls, views: Mapping[str, CheckpointsView]) -> CheckpointHistory:
+        """Restores a history from the result of `all`."""
         made = cls()
         for job_id, view in views.items():
             made._counts[job_id, CheckpointStatus.COMPLETED] = view.completed
             made._counts[job_id, CheckpointStatus.FAILED] = view.failed
             if view.restored is not None:
                 made._restored[job_id] = view.restored
-            made._of[job_id] = {each.checkpoint_id: _KnownCheckpoints(each) for each in view.checkpoints}
+            made._of[job_id] = {
+                checkpoint.checkpoint_id: _KnownCheckpoints(checkpoint) for checkpoint in view.checkpoints
+            }
             made._pending[job_id] = {
-                each.checkpoint_id for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS
+                checkpoint.checkpoint_id
+                for checkpoint in view.checkpoints
+                if checkpoint.status is CheckpointStatus.IN_PROGRESS
             }
         return made
 
     def all(self) -> dict[str, CheckpointsView]:
-        """What is known of each job that had any, or was restored."""
+        """Returns the checkpoints of all jobs that had any, or were restored."""
         return {job_id: self.for_job(job_id) for job_id in dict.fromkeys((*self._of, *self._restored))}
 
     def for_job(self, job_id: str) -> CheckpointsView:
-        """What is known of a job's."""
+        """Returns the checkpoints of a job."""
         return CheckpointsView(
             completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
             failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
             restored=self._restored.get(job_id),
-            checkpoints=tuple(each.seen() for each in self._of.get(job_id, {}).values()),
+            checkpoints=tuple(checkpoint.seen() for checkpoint in self._of.get(job_id, {}).values()),
         )
 
     def summary(self, job_id: str) -> CheckpointsSummary:
-        """In short, without looking at more than what came after the last complete one."""
+        """Returns the summary of a job. It reads only the checkpoints after the last complete one."""
         known = reversed(self._of.get(job_id, {}).values())
-        last = next((each.view for each in known if each.view.status is CheckpointStatus.COMPLETED), None)
+        last = next(
+            (checkpoint.view for checkpoint in known if checkpoint.view.status is CheckpointStatus.COMPLETED),
+            None,
+        )
         return CheckpointsSummary(
             completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
             failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
@@ -203,22 +209,19 @@ class CheckpointHistory:
         )
 
     def on_event(self, record: Record, name_of: Callable[[str], str]) -> None:
-        """An event that counts; `name_of` has the name of the task of an Execution."""
+        """Adds an event; `name_of` returns the name of the task of an Execution."""
         time = record.header.time
         match record.body:
             case CheckpointTriggered() as triggered:
                 self._on_triggered(triggered, time, name_of)
-            case AcknowledgeCheckpoint() as said:
-                self._part(
-                    said.job_id,
-                    said.checkpoint_id,
-                    said.execution_attempt_id,
-                    acknowledged=time,
-                    size=said.subtask_state.size,
-                    metrics=said.metrics,
-                )
-            case DeclineCheckpoint() as said:
-                self._part(said.job_id, said.checkpoint_id, said.execution_attempt_id, declined=said.reason)
+            case AcknowledgeCheckpoint() as ack:
+                for part in ack.acknowledgements:
+                    size, metrics = part.subtask_state.size, part.metrics
+                    changes = {"acknowledged": time, "size": size, "metrics": metrics}
+                    self._part(ack.job_id, ack.checkpoint_id, part.execution_attempt_id, **changes)
+            case DeclineCheckpoint() as answer:
+                attempt = answer.execution_attempt_id
+                self._part(answer.job_id, answer.checkpoint_id, attempt, declined=answer.reason)
             case UpdateTaskExecutionState(job_id=job_id, execution_state=ExecutionState.FINISHED) as ended:
                 for checkpoint_id in self._pending.get(job_id, ()):
                     self._part(job_id, checkpoint_id, ended.execution_attempt_id, finished=True)
@@ -268,8 +271,11 @@ class CheckpointHistory:
                 stops=body.options.stops,
                 requested=bool(body.requests),
                 subtasks=(
-                    *(SubtaskCheckpointView(name_of(each), each) for each in body.to_acknowledge),
-                    *(SubtaskCheckpointView(name_of(each), each, finished=True) for each in body.finished),
+                    *(SubtaskCheckpointView(name_of(attempt), attempt) for attempt in body.to_acknowledge),
+                    *(
+                        SubtaskCheckpointView(name_of(attempt), attempt, finished=True)
+                        for attempt in body.finished
+                    ),
                 ),
             )
         )

@@ -1,23 +1,32 @@
-"""Views of a cluster for users, derived from the states of its roles: jobs, TaskExecutors, slots, leaders."""
+"""Views of a cluster for users, derived from the states of its roles: jobs with their subtasks, TaskExecutors, leaders.
+
+The log does not show whether the processes of leaders still run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from ...schemas.types import JobStatus, SnapshotType
+from ...schemas.types import ExecutionState, JobStatus, SnapshotType
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, address
 from ..dispatcher.state import DispatcherState, Job
 from ..job_master.exception_history import TaskException
+from ..job_master.executions import executions_in_order
 from ..job_master.job_status import ACTIVE
-from ..job_master.state import JobMasterState
+from ..job_master.state import ChannelsState, JobMasterState, NewJob, StartedJob, TerminatedJob
 from ..resource_manager.state import ResourceManagerState
-from .checkpoint_history import CheckpointsSummary, CheckpointsView, CheckpointView
+from .checkpoint_history import CheckpointsSummary, CheckpointStatus, CheckpointsView, CheckpointView
+from .job_history import RestartView
 from .projection import HistoryProjection
-from .restart_causes import RestartView
+
+_MAX_NAMES = 3
+_INITIALIZING = frozenset({ExecutionState.SCHEDULED, ExecutionState.DEPLOYING, ExecutionState.INITIALIZING})
+_ONLY = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -37,13 +46,12 @@ class JobView(msgspec.Struct, frozen=True):
     accumulators: dict[str, float]
     """The final accumulators of the job, once it has ended or was suspended."""
     restarting: RestartView | None
-    """Why, where tasks have failed and do not run again yet."""
+    """Why tasks restart that do not run again yet."""
     failures: tuple[TaskException, ...] = ()
-    """The last failures of tasks with their stacks, oldest first; of a job that has ended, the last one only."""
+    """The last failures of tasks with their stack traces, oldest first; of an ended job, only the last one."""
     checkpoints: CheckpointsSummary = CheckpointsSummary()
     programs_before: int | None = None
-    """Of a job whose program waits to be built, or is being built: how many programs were submitted before it that do
-    so too."""
+    """If the program of the job is not built yet: the number of programs that will be built before it."""
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -52,12 +60,37 @@ class WorkerView(msgspec.Struct, frozen=True):
     resource_id: str
     address: str
     slots: int
-    """How many it has reported; 0 before its first report."""
+    """The number of slots that it has reported; 0 before its first report."""
     free_slots: int
 
 
+class SubtaskStateView(msgspec.Struct, frozen=True):
+    """The current attempt of one subtask."""
+
+    vertex: str
+    """The vertex's name."""
+    subtask: int
+    """The subtask, counted from 1."""
+    parallelism: int
+    state: ExecutionState
+    attempt: int
+    """The attempt, counted from 1."""
+    resource_id: str | None
+    """The TaskExecutor that it was submitted to."""
+    execution_attempt_id: str
+
+
+class LeaderView(msgspec.Struct, frozen=True):
+    """The leader of a role: a process (host:pid), under an epoch, since an offset of the log."""
+
+    role: str
+    address: str
+    epoch: int
+    since: int
+
+
 def jobs(fold: HistoryProjection) -> list[JobView]:
-    """All jobs, in the order of their submission."""
+    """Returns all jobs, in the order of their submission."""
     state = fold.replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return []
@@ -69,19 +102,20 @@ def jobs(fold: HistoryProjection) -> list[JobView]:
 
 
 def count_programs_before(state: DispatcherState) -> dict[str, int]:
-    """Job id -> how many programs are before its own, of all jobs whose programs are not built yet."""
+    """Returns, for all jobs whose programs are not built yet, job id -> the number of programs before its own."""
     return {job_id: place for place, job_id in enumerate(state.building)}
 
 
 def live_jobs(states: Mapping[str, object]) -> frozenset[str]:
-    """The ids of the jobs that have not ended, in the states of all roles."""
+    """Returns the ids of the jobs that have not ended."""
     state = states.get(DISPATCHER)
     return frozenset((*state.live, *state.suspended)) if isinstance(state, DispatcherState) else frozenset()
 
 
 def job_view(fold: HistoryProjection, job: Job) -> JobView:
-    """One of the jobs that the Dispatcher knows, without its place among those whose programs are not built yet."""
+    """Returns the view of one job, without `programs_before`."""
     known = _find_master(fold.replica, job.job_id)
+    started = known if isinstance(known, StartedJob) else None
     return JobView(
         job_id=job.job_id,
         name=job.name,
@@ -89,11 +123,11 @@ def job_view(fold: HistoryProjection, job: Job) -> JobView:
         reason=known.reason or job.reason,
         submitted=fold.submitted.get(job.job_id),
         ended=fold.ended.get(job.job_id),
-        tasks={state.value: count for state, count in sorted(known.tasks().items())},
+        tasks={state.value: count for state, count in sorted(known.tasks.items())},
         required_slots=known.required_slots,
-        missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
+        missing_slots=len(started.slots.requests) if started is not None and known.status in ACTIVE else 0,
         accumulators=dict(job.accumulators),
-        restarting=fold.failures.restarting(known),
+        restarting=None if started is None else fold.failures.restarting(started),
         failures=_failures(known),
         checkpoints=_summary(fold, known),
     )
@@ -105,7 +139,7 @@ def _summary(fold: HistoryProjection, state: JobMasterState) -> CheckpointsSumma
 
 
 def statuses(replica: Replica) -> dict[str, JobStatus]:
-    """Job id -> its status, of all jobs, as `jobs` has them."""
+    """Returns job id -> the status of the job."""
     state = replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return {}
@@ -114,36 +148,38 @@ def statuses(replica: Replica) -> dict[str, JobStatus]:
 
 def _find_master(replica: Replica, job_id: str) -> JobMasterState:
     state = replica.states.get(address(JOB_MASTER, job_id))
-    return state if isinstance(state, JobMasterState) else JobMasterState(job_id)
+    return state if isinstance(state, JobMasterState) else NewJob(job_id)
 
 
 def _status(job: Job, master: JobMasterState) -> JobStatus:
-    return master.status if master.known else job.status
+    return job.status if isinstance(master, NewJob) else master.status
 
 
 def _failures(state: JobMasterState) -> tuple[TaskException, ...]:
-    if state.exceptions or state.root_cause is None:
+    if isinstance(state, StartedJob):
         return state.exceptions
-    return (state.root_cause,)
+    return () if state.root_cause is None else (state.root_cause,)
 
 
 def checkpoints(fold: HistoryProjection, job_id: str) -> CheckpointsView:
-    """The checkpoints and savepoints of a job."""
+    """Returns the checkpoints and savepoints of a job."""
     found = fold.checkpoints.for_job(job_id)
     state = _find_master(fold.replica, job_id)
-    return replace(found, checkpoints=tuple(_final_status(each, state) for each in found.checkpoints))
+    return replace(
+        found, checkpoints=tuple(_final_status(checkpoint, state) for checkpoint in found.checkpoints)
+    )
 
 
 def _final_status(view: CheckpointView, state: JobMasterState) -> CheckpointView:
-    """What the end of a job removes is not told of one by one."""
-    if state.terminated is None or view.snapshot_type is SnapshotType.SAVEPOINT:
+    """Returns the view after the end of the job, which deletes checkpoints without an event for each."""
+    if not isinstance(state, TerminatedJob) or view.snapshot_type is SnapshotType.SAVEPOINT:
         return view
-    kept = any(each.checkpoint_id == view.checkpoint_id for each in state.terminated.checkpoints)
+    kept = any(checkpoint.checkpoint_id == view.checkpoint_id for checkpoint in state.retained_checkpoints)
     return view if kept else replace(view, discarded=True)
 
 
 def workers(replica: Replica) -> list[WorkerView]:
-    """All registered TaskExecutors, by name."""
+    """Returns all registered TaskExecutors, by name."""
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState):
         return []
@@ -156,6 +192,66 @@ def workers(replica: Replica) -> list[WorkerView]:
 
 
 def master_address(replica: Replica) -> str | None:
-    """host:pid of the process that leads the Dispatcher, whether it still lives or not."""
+    """Returns host:pid of the process that leads the Dispatcher, whether it still runs or not."""
     leader = replica.leadership.leaders.get(DISPATCHER)
     return leader.address if leader else None
+
+
+def subtasks(replica: Replica, job_id: str) -> list[SubtaskStateView]:
+    """Returns the subtasks of a job that has not ended, sources first."""
+    state = _find_master(replica, job_id)
+    if not isinstance(state, StartedJob):
+        return []
+    executions = sorted(
+        (state.executions[attempt] for attempt in state.current_attempts.values()),
+        key=lambda execution: executions_in_order(state, execution),
+    )
+    views = []
+    for execution in executions:
+        vertex = state.topology.vertices.get(execution.vertex_id)
+        views.append(
+            SubtaskStateView(
+                vertex=execution.vertex_id if vertex is None else vertex.name,
+                subtask=execution.subtask_index + 1,
+                parallelism=0 if vertex is None else vertex.parallelism,
+                state=execution.state,
+                attempt=execution.attempt_number + 1,
+                resource_id=execution.resource_id,
+                execution_attempt_id=execution.execution_attempt_id,
+            )
+        )
+    return views
+
+
+def describe_waiting(fold: HistoryProjection, job: JobView) -> tuple[str, ...]:
+    """Returns what the job waits for, one line each."""
+    state = _find_master(fold.replica, job.job_id)
+    if not isinstance(state, StartedJob) or state.status not in ACTIVE:
+        return ()
+    return tuple(_waits(fold, state, job))
+
+
+def _waits(fold: HistoryProjection, state: StartedJob, job: JobView) -> Iterator[str]:
+    if job.missing_slots:
+        yield f"{job.missing_slots} of {job.required_slots} slots"
+    if state.channels is ChannelsState.CREATING:
+        yield "its topics, which are being created"
+    opening = [subtask for subtask in subtasks(fold.replica, job.job_id) if subtask.state in _INITIALIZING]
+    for (vertex, status), count in Counter((subtask.vertex, subtask.state) for subtask in opening).items():
+        some = "1 subtask" if count == 1 else f"{count} subtasks"
+        yield f"{some} of {vertex} to run: {status.value} now"
+    for checkpoint in checkpoints(fold, job.job_id).checkpoints:
+        if checkpoint.status is CheckpointStatus.IN_PROGRESS and (names := checkpoint.waiting_for):
+            shown = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
+            yield f"{shown} to acknowledge {checkpoint.snapshot_type.value.lower()} {checkpoint.checkpoint_id}"
+
+
+def leaders(replica: Replica) -> list[LeaderView]:
+    """Returns the leaders of all roles with one instance, and of all live jobs."""
+    state = replica.states.get(DISPATCHER)
+    jobs = sorted(state.live) if isinstance(state, DispatcherState) else []
+    found = [
+        (role, replica.leadership.leader(role))
+        for role in (*_ONLY, *(address(JOB_MASTER, job) for job in jobs))
+    ]
+    return [LeaderView(role, by.address, by.epoch, by.offset) for role, by in found if by is not None]

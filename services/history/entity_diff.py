@@ -1,21 +1,32 @@
-"""Groups a state difference by entity: entities that appeared, disappeared or changed."""
+"""Describes the difference of two states entity by entity: which entities appeared, are gone or changed, and how.
+
+An entity has a few attributes for people. States have more, such as owed events. The exact difference is that of the
+states (state_diff.py); each of its changes belongs to one entity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
 
+from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
-from ..job_master.state import JobMasterState
+from ..job_master.exception_history import TaskException
+from ..job_master.state import Execution, StartedJob, TerminatedJob
 from ..resource_manager.state import ResourceManagerState
-from .entity_attributes import CLUSTER, EntityAttributes, entity_attributes
-from .entity_history.entities import Entity, EntityKind, job, task_executor_of
+from ..task_executor.state import TaskExecutorState
+from .entity_history.entities import Entity, EntityKind, checkpoint, job, slot, task, task_executor_of
 from .state_diff import StateChange, StateDifference, changed_addresses, diff_states
+from .state_tree import LEADERS, LEVEL
 
+EntityAttributes = dict[str, str]
+"""Name -> value, in the order of the output."""
+CLUSTER = Entity(EntityKind.ROLE, "cluster")
+"""The cluster as a whole."""
 _ORDER = (
     EntityKind.ROLE,
     EntityKind.TASK_EXECUTOR,
@@ -27,7 +38,7 @@ _ORDER = (
 
 
 class EntityChange(StrEnum):
-    """How an entity changed."""
+    """The kind of change of an entity."""
 
     APPEARED = "appeared"
     GONE = "gone"
@@ -39,12 +50,12 @@ class EntityDifference(msgspec.Struct, frozen=True):
 
     entity: Entity
     name: str
-    """Under which people know it; empty: none but its id."""
+    """The name of the entity; empty if it has only an id."""
     became: EntityChange
     facts: dict[str, tuple[str | None, str | None]]
-    """What -> how before, and after; none of what is the same."""
+    """The attributes that differ: name -> (before, after)."""
     changes: tuple[StateChange, ...]
-    """Of the states: all of what belongs to it and is not the same."""
+    """All changes of states that belong to the entity."""
 
 
 def entity_differences(before: Replica, after: Replica) -> tuple[StateDifference, list[EntityDifference]]:
@@ -52,14 +63,14 @@ def entity_differences(before: Replica, after: Replica) -> tuple[StateDifference
     found = diff_states(before, after)
     addresses = changed_addresses(before, after)
     jobs = _find_changed_jobs(before, after)
-    then, now = (entity_attributes(each, addresses, jobs) for each in (before, after))
+    then, now = (entity_attributes(replica, addresses, jobs) for replica in (before, after))
     belonging = _by_entity(found, before, after)
-    ended = [_ended_jobs(each, addresses) for each in (before, after)]
+    ended = [_ended_jobs(replica, addresses) for replica in (before, after)]
     differences = []
     for entity in sorted({*then, *now, *belonging}, key=_place):
         was, is_ = then.get(entity), now.get(entity)
         if entity.kind is EntityKind.TASK and entity.job in ended[0 if was is None else 1]:
-            # A job that has ended counts its tasks; it does not know them one by one any more.
+            # The state of an ended job has only the number of its tasks.
             continue
         changed = _compare(was or {}, is_ or {})
         changes = belonging.get(entity, ())
@@ -95,12 +106,12 @@ def _workers(replica: Replica) -> Collection[str]:
 
 
 def _ended_jobs(replica: Replica, addresses: Collection[str]) -> set[str]:
-    """The jobs that have ended, of those addresses, or were not there yet."""
+    """Returns the ended jobs among the addresses."""
     found = set()
-    for each in addresses:
-        if kind_of(each) == JOB_MASTER:
-            state = replica.states.get(each)
-            if isinstance(state, JobMasterState) and state.terminated is not None:
+    for address in addresses:
+        if kind_of(address) == JOB_MASTER:
+            state = replica.states.get(address)
+            if isinstance(state, TerminatedJob):
                 found.add(state.job_id)
     return found
 
@@ -115,19 +126,23 @@ def _by_entity(found: StateDifference, before: Replica, after: Replica) -> dict[
 
 
 def _entity_of(change: StateChange, jobs: Collection[str], workers: Collection[str]) -> Entity:
-    """The job or TaskExecutor that the path of a change names first; else the role whose state it is."""
-    parts = [str(each) for each in change.path[1:]]
-    for part in parts:
+    """Returns the job or TaskExecutor that the path of a change names first; otherwise the role of the state."""
+    first, *rest = map(str, change.path)
+    if first in (JOB_MASTER, TASK_EXECUTOR) and rest:
+        return job(rest[0]) if first == JOB_MASTER else task_executor_of(rest[0])
+    for part in rest:
         kind, instance = kind_of(part), instance_of(part)
         if part in jobs or (kind == JOB_MASTER and instance):
             return job(instance or part)
         if part in workers or (kind == TASK_EXECUTOR and instance):
             return task_executor_of(instance or part)
-    return Entity(EntityKind.ROLE, parts[0]) if parts else CLUSTER
+    if first == LEADERS and rest:
+        return Entity(EntityKind.ROLE, rest[0])
+    return CLUSTER if first == LEVEL else Entity(EntityKind.ROLE, first)
 
 
 def _place(entity: Entity) -> tuple[int, str, int, str]:
-    """Roles, TaskExecutors with their slots, jobs with their checkpoints and tasks."""
+    """Returns a sort key: roles, TaskExecutors with their slots, jobs with their checkpoints and tasks."""
     kind = _ORDER.index(entity.kind)
     match entity.kind:
         case EntityKind.SLOT:
@@ -145,3 +160,136 @@ def _place(entity: Entity) -> tuple[int, str, int, str]:
             return (kind, "" if entity == CLUSTER else entity.id, 0, "")
         case _:
             return (kind, entity.id, 0, "")
+
+
+def entity_attributes(
+    replica: Replica, addresses: Collection[str], jobs: Collection[str]
+) -> dict[Entity, EntityAttributes]:
+    """Returns the attributes in the states of some addresses, and the leaders; `jobs`: the jobs of the Dispatcher."""
+    found: dict[Entity, EntityAttributes] = {}
+    for entity, some in _attributes(replica, addresses, jobs):
+        found.setdefault(entity, {}).update(some)
+    return found
+
+
+def _attributes(
+    replica: Replica, addresses: Collection[str], jobs: Collection[str]
+) -> Iterator[tuple[Entity, EntityAttributes]]:
+    yield from _leaders(replica.leadership)
+    dispatcher = replica.states.get(DISPATCHER)
+    if isinstance(dispatcher, DispatcherState):
+        yield CLUSTER, _cluster(dispatcher)
+        for job_id in jobs:
+            if (known := dispatcher.jobs.get(job_id)) is not None:
+                some = {"name": known.name, "status": known.status.value, "phase": known.phase.value}
+                yield job(job_id), _without_empty({**some, "reason": known.reason or ""})
+    if RESOURCE_MANAGER in addresses:
+        state = replica.states.get(RESOURCE_MANAGER)
+        if isinstance(state, ResourceManagerState):
+            yield from _worker_attributes(state)
+    for address in addresses:
+        state = replica.states.get(address)
+        if isinstance(state, StartedJob | TerminatedJob):
+            yield from _job(state)
+        elif isinstance(state, TaskExecutorState):
+            yield task_executor_of(state.resource_id), _task_executor(state)
+
+
+def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, EntityAttributes]]:
+    for role, leader in leadership.leaders.items():
+        led = {"leader": leader.address, "epoch": str(leader.epoch)}
+        kind = kind_of(role)
+        if kind == JOB_MASTER:
+            yield job(instance_of(role)), led
+        elif kind == TASK_EXECUTOR:
+            yield task_executor_of(instance_of(role)), {"process": leader.address, "epoch": str(leader.epoch)}
+        else:
+            yield Entity(EntityKind.ROLE, role), led
+
+
+def _cluster(state: DispatcherState) -> EntityAttributes:
+    found = {}
+    if state.ending is not None:
+        found["ends"] = f"{state.ending.reason or 'asked to'}{', is over' if state.ending.over else ''}"
+    for key, value in (state.configuration or {}).items():
+        found[f"configuration {key}"] = value
+    return found
+
+
+def _worker_attributes(state: ResourceManagerState) -> Iterator[tuple[Entity, EntityAttributes]]:
+    for resource_id, worker in state.workers.items():
+        reported = state.slot_manager.slots.workers.get(resource_id)
+        counts = {}
+        if reported is not None:
+            counts = {"slots": str(len(reported.slots)), "free": str(len(reported.free))}
+            for number, held in reported.slots.items():
+                some = {"state": held.state.value, "allocation": held.allocation_id, "job": held.job_id}
+                yield slot(resource_id, number), _without_empty(some)
+        yield (
+            task_executor_of(resource_id),
+            {"registered": worker.instance_id, "address": worker.address, **counts},
+        )
+
+
+def _task_executor(state: TaskExecutorState) -> EntityAttributes:
+    found = {"runs": f"{len(state.tasks)} tasks"} if state.tasks else {}
+    if state.left:
+        found["left"] = state.leaving or "yes"
+    elif state.leaving is not None:
+        found["leaves"] = state.leaving
+    return found
+
+
+def _job(state: StartedJob | TerminatedJob) -> Iterator[tuple[Entity, EntityAttributes]]:
+    this = job(state.job_id)
+    missing_slots = len(state.slots.requests) if isinstance(state, StartedJob) else 0
+    some = {
+        "name": state.graph.name if isinstance(state, StartedJob) else state.name,
+        "status": state.status.value,
+        "reason": state.reason,
+        "required slots": str(state.required_slots),
+        "missing slots": str(missing_slots) if missing_slots else "",
+        "tasks": _format_task_counts(state),
+        "rolled back": f"{state.generation} times" if state.generation else "",
+        "last failure": "" if state.root_cause is None else _failure(state.root_cause),
+    }
+    yield this, _without_empty(some)
+    completed = state.checkpoints.completed if isinstance(state, StartedJob) else state.retained_checkpoints
+    for stored in completed:
+        yield (
+            checkpoint(state.job_id, stored.checkpoint_id),
+            {"is": stored.snapshot_type.value, "at": stored.uri},
+        )
+    if isinstance(state, TerminatedJob):
+        return
+    names = {vertex.vertex_id: (vertex.name, vertex.parallelism) for vertex in state.graph.vertices}
+    for (vertex_id, index), attempt in state.current_attempts.items():
+        execution = state.executions[attempt]
+        yield task(state.job_id, vertex_id, index), _task(execution, names.get(vertex_id))
+
+
+def _task(execution: Execution, named: tuple[str, int] | None) -> EntityAttributes:
+    name = "" if named is None else f"{named[0]} ({execution.subtask_index + 1}/{named[1]})"
+    return _without_empty(
+        {
+            "name": name,
+            "state": execution.state.value,
+            "attempt": str(execution.attempt_number),
+            "on": execution.resource_id,
+            "allocation": execution.allocation_id,
+        }
+    )
+
+
+def _format_task_counts(state: StartedJob | TerminatedJob) -> str:
+    counted = sorted((state_name.value, count) for state_name, count in state.tasks.items())
+    return ", ".join(f"{count} {name}" for name, count in counted)
+
+
+def _without_empty(some: Mapping[str, str | None]) -> EntityAttributes:
+    return {name: value for name, value in some.items() if value}
+
+
+def _failure(found: TaskException) -> str:
+    lines = [line for line in found.text.splitlines() if line.strip()]
+    return f"{found.task}: {lines[-1].strip() if lines else ''}"

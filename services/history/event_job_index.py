@@ -21,12 +21,12 @@ class EventJobIndex:
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
-        """An id of an allocation or an Execution -> its job."""
+        """The id of an allocation or an Execution -> its job."""
         self._first = 0
         self._at: list[str | None] = []
-        """The job of each event from the first on, by offset."""
+        """The job of each event, by offset."""
         self._one: dict[str, str] = {}
-        """One string for each job, whichever record it came with: there may be a million events."""
+        """One string object for each job: there may be a million events."""
 
     def on_event(self, record: Record) -> str | None:
         """Returns the job of the next event; None if it belongs to no job."""
@@ -55,22 +55,22 @@ class EventJobIndex:
         return job
 
     def _by_ids(self, body: Body, ids: tuple[str, ...], job: str | None) -> str | None:
-        """The job that made one of the ids known, where it is not named; the ids are that job's."""
+        """Returns the job of one of the ids if the event names no job. The ids belong to that job from now on."""
         of = self._of
         if job is None:
-            job = next((of[each] for name in ids if (each := getattr(body, name)) in of), None)
+            job = next((of[id_] for name in ids if (id_ := getattr(body, name)) in of), None)
         if job is not None:
             for name in ids:
-                if (each := getattr(body, name)) is not None:
-                    of[each] = job
+                if (id_ := getattr(body, name)) is not None:
+                    of[id_] = job
         return job
 
 
 @functools.cache
 def _fields(kind: type[Body]) -> tuple[bool, tuple[str, ...]]:
-    """Whether events of a type name a job, and which of their fields are ids of what belongs to one."""
+    """Returns whether events of a type name a job, and which of their fields are ids of its parts."""
     there = kind.__struct_fields__
-    return "job_id" in there, tuple(each for each in _IDS if each in there)
+    return "job_id" in there, tuple(id_ for id_ in _IDS if id_ in there)
 
 
 @functools.lru_cache(_REMEMBERED)

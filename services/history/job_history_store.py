@@ -1,4 +1,4 @@
-"""Stores the JobHistory, which no state holds, in one file beside every snapshot of the log's state.
+"""Stores a JobHistory in one file beside each snapshot of the states.
 
     magic (8 bytes) | body (zlib of MessagePack) | SHA-256 of all before (32)
 
@@ -32,12 +32,12 @@ _DIGITS = 20
 
 
 class StoredHistory(msgspec.Struct, frozen=True):
-    """What was found up to an event."""
+    """The content of a file: the history up to an event."""
 
     event_id: str
-    """Of that event, the last: another log has another one there."""
+    """The id of the last event: another log has another event at that offset."""
     fingerprint: str
-    """Of the types of the past."""
+    """The fingerprint of the types in `past`."""
     past: msgspec.Raw
 
 
@@ -49,7 +49,7 @@ def _fingerprint() -> str:
 class JobHistoryStore:
     """The histories of one cluster, in `<high-availability.storageDir>/<cluster>/history`.
 
-    Its methods raise StorageError where storage does not answer.
+    Its methods raise StorageError if the storage is unavailable.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -57,17 +57,17 @@ class JobHistoryStore:
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> JobHistoryStore:
-        """Where the configuration says."""
+        """Opens the configured store."""
         base = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}"
         return cls(Storage.open(f"{base}/history"))
 
     def offsets(self) -> list[int]:
-        """The offsets of all that are there, readable or not, newest first."""
+        """Returns the offsets of all files, readable or not, newest first."""
         stems = [name.removesuffix(_SUFFIX) for name in self._storage.sizes() if name.endswith(_SUFFIX)]
         return sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
 
     def read(self, offset: int, event_id: str) -> JobHistory | None:
-        """What was found up to that event; None where there is no such file, or none that is fit."""
+        """Returns the history up to that event; None if there is no usable file."""
         try:
             data = self._storage.read(_name(offset))
             body, found = data[:-_SUM], data[-_SUM:]
@@ -81,13 +81,13 @@ class JobHistoryStore:
             return None
 
     def write(self, offset: int, event_id: str, past: JobHistory) -> None:
-        """Keeps what was found up to an event, whole or not at all."""
+        """Writes the history up to an event atomically."""
         history = StoredHistory(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(past)))
         body = _MAGIC + zlib.compress(msgspec.msgpack.encode(history), 3)
         self._storage.write_atomically(_name(offset), body + hashlib.sha256(body).digest())
 
     def retain(self, offsets: Collection[int]) -> None:
-        """Deletes all others."""
+        """Deletes the files of all other offsets."""
         for offset in self.offsets():
             if offset not in offsets:
                 self._storage.delete(_name(offset))
@@ -100,13 +100,13 @@ def newest(
     new_replica: Callable[[], Replica],
     at_most: int | None = None,
 ) -> tuple[Replica, JobHistory] | None:
-    """The newest fit snapshot that has its history, restored, with that; None where there is none.
+    """Restores the newest usable snapshot that has a history; returns both, or None.
 
-    `at_most`: those of higher offsets are not looked at. Raises LogUnavailable, and LogTruncated where the log begins
-    behind what follows the snapshot.
+    `at_most`: the highest offset of the snapshot. Raises LogUnavailable, and LogTruncated if the log begins after the
+    end of the snapshot.
     """
     try:
-        offsets = [each for each in histories.offsets() if at_most is None or each <= at_most]
+        offsets = [offset for offset in histories.offsets() if at_most is None or offset <= at_most]
     except CheckpointError:
         return None
     tried: int | None = None

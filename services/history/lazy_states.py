@@ -15,7 +15,7 @@ _NOT_DECODED: Final = object()
 
 
 class LazyStates(MutableMapping[str, Any]):
-    """What a replica folds on. Reading a state raises msgspec.MsgspecError where its bytes hold none."""
+    """The states of a replica. Access to a state raises msgspec.MsgspecError if its bytes are invalid."""
 
     def __init__(self, stored: Mapping[str, bytes]) -> None:
         """`stored`: address -> the state's bytes (snapshots/encoding.py)."""
@@ -24,7 +24,7 @@ class LazyStates(MutableMapping[str, Any]):
         self._changed: set[str] = set()
 
     def bytes_of(self, role_address: str) -> bytes | None:
-        """The state's bytes where it is as it was stored; None for another."""
+        """Returns the bytes of a state that has not changed since it was stored; None for others."""
         return None if role_address in self._changed else self.stored.get(role_address)
 
     def __getitem__(self, role_address: str) -> Any:
@@ -34,7 +34,7 @@ class LazyStates(MutableMapping[str, Any]):
         return state
 
     def get(self, role_address: str, default: Any = None) -> Any:
-        # As the one above, without an exception for each address that is new.
+        # Like __getitem__, without an exception for each new address.
         return self[role_address] if role_address in self._states else default
 
     def __setitem__(self, role_address: str, state: Any) -> None:

@@ -32,7 +32,7 @@ _UNITS = {
     "d": 86_400_000_000,
 }
 _MAX_SHOWN = 60
-"""Characters of what was said that are repeated."""
+"""The maximum length of a position in an error message."""
 _FORMS = (
     "an offset (4711), a time (2026-11-22T08:30:00, 08:30, 08:30:05.250), or how long ago "
     "(-10m, -1h30m, -2d; ms, s, m, h, d)"
@@ -48,22 +48,22 @@ class PositionOutOfRange(LookupError):
 
 
 class TimeMark(msgspec.Struct, frozen=True):
-    """That the events up to `offset` have times of `time` (microseconds since the epoch) at most."""
+    """The events up to `offset` have times up to `time` (microseconds since the epoch)."""
 
     offset: int
     time: int
 
 
 class TimeMarks(Protocol):
-    """What is known of a log's times without reading it."""
+    """The known times of a log."""
 
     def not_after(self, time: int) -> TimeMark | None:
-        """The mark with the highest offset whose time is `time` or earlier; None where none is known."""
+        """Returns the mark with the highest offset whose time is `time` or earlier; None if there is none."""
         ...
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """A place in a log: `offset`, or else `time` in microseconds since the epoch; `text` is how it was said."""
+    """A position in a log: an `offset`, or a `time` in microseconds since the epoch; `text` is the form of the user."""
 
     text: str
     offset: int | None = None
@@ -71,26 +71,25 @@ class LogPosition(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, now: datetime | None = None) -> LogPosition:
-        """OFFSET, or TIME: ISO 8601 (local where it names no zone), HH:MM[:SS] of today, or -10m (ago).
+        """Parses OFFSET, or TIME: ISO 8601 (local if it has no zone), HH:MM[:SS] of today, or -10m (ago).
 
-        `now`: with a zone; by default the clock's. Raises BadPosition.
+        `now`: a time with a zone; by default the current time. Raises InvalidPosition.
         """
-        said = text.strip()
+        stripped = text.strip()
         now = datetime.now().astimezone() if now is None else now
         try:
-            if re.fullmatch(r"-?\d+", said):
-                return cls(text, offset=int(said))
-            if _AGO.fullmatch(said.lower()):
-                return cls(text, time=_microseconds(now) - _ago(said.lower()))
-            if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2}([.,]\d{1,6})?)?", said):
-                said = f"{now:%Y-%m-%d}T{said if said[2] == ':' else f'0{said}'}"
-            moment = datetime.fromisoformat(said)
-            return cls(text, time=_microseconds(moment))
+            if re.fullmatch(r"-?\d+", stripped):
+                return cls(text, offset=int(stripped))
+            if _AGO.fullmatch(stripped.lower()):
+                return cls(text, time=_microseconds(now) - _parse_ago(stripped.lower()))
+            if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2}([.,]\d{1,6})?)?", stripped):
+                stripped = f"{now:%Y-%m-%d}T{stripped.zfill(len(stripped) + (stripped[2] != ':'))}"
+            return cls(text, time=_microseconds(datetime.fromisoformat(stripped)))
         except (ValueError, KeyError, OverflowError, OSError):
             raise InvalidPosition(f"{text[:_MAX_SHOWN]!r} is no place in a log: say {_FORMS}") from None
 
     def at(self, log: EventLog, marks: TimeMarks | None = None) -> int:
-        """The offset of the last event of the beginning that it stands for; one less than the first offset: of nothing.
+        """Returns the offset of the last event up to the position; one less than the first offset if there is none.
 
         Raises PositionOutOfRange, LogUnavailable, ArchiveError.
         """
@@ -103,9 +102,9 @@ class LogPosition(msgspec.Struct, frozen=True):
         return _last_not_after(log, self.time, marks, self)
 
     def start(self, log: EventLog, marks: TimeMarks | None = None) -> int:
-        """The offset of the first event of the stretch that begins there: of a time, with the events of just that time.
+        """Returns the offset of the first event from the position on; for a time, with the events of that time.
 
-        Raises as `at`.
+        Raises like `at`.
         """
         if self.offset is not None:
             extent = LogExtent.from_log(log)
@@ -120,18 +119,18 @@ class LogPosition(msgspec.Struct, frozen=True):
 
 
 class LogExtent(msgspec.Struct, frozen=True):
-    """From which offset to which a log reaches: `end` is behind the last."""
+    """The offsets of a log: the first one, and the `end` after the last one."""
 
     first: int
     end: int
 
     @classmethod
     def from_log(cls, log: EventLog) -> LogExtent:
-        """As it is now. Raises LogUnavailable."""
+        """Returns the current extent. Raises LogUnavailable."""
         return cls(first_offset(log), log.end())
 
     def format_extent(self, log: EventLog) -> str:
-        """The log with its first and last offset and time, for people."""
+        """Returns the log with its first and last offset and time, for people."""
         if self.end <= self.first:
             return f"{log.topic}, which has no events"
         first, last = _first_event(log), _last_event(log)
@@ -142,7 +141,7 @@ class LogExtent(msgspec.Struct, frozen=True):
 
 
 def first_offset(log: EventLog) -> int:
-    """The first offset that the log still holds; 0 of one that is empty. Raises LogUnavailable."""
+    """Returns the first offset that the log still has; 0 for an empty log. Raises LogUnavailable."""
     try:
         log.tail(0).close()
     except LogTruncated as error:
@@ -150,8 +149,8 @@ def first_offset(log: EventLog) -> int:
     return 0
 
 
-def _last_not_after(log: EventLog, time: int, marks: TimeMarks | None, said: LogPosition) -> int:
-    """The last offset of the longest beginning whose events have `time` at most. Raises OutsideLog."""
+def _last_not_after(log: EventLog, time: int, marks: TimeMarks | None, position: LogPosition) -> int:
+    """Returns the last offset of the longest prefix whose events have times up to `time`. Raises PositionOutOfRange."""
     extent = LogExtent.from_log(log)
     mark = None if marks is None else marks.not_after(time)
     start = extent.first if mark is None else max(extent.first, mark.offset + 1)
@@ -160,11 +159,11 @@ def _last_not_after(log: EventLog, time: int, marks: TimeMarks | None, said: Log
             if record.header.time > time:
                 if mark is None and _is_first(log, record):
                     raise PositionOutOfRange(
-                        f"{said.text!r} ({_clock(time)}) is before {extent.format_extent(log)}"
+                        f"{position.text!r} ({_clock(time)}) is before {extent.format_extent(log)}"
                     )
                 return record.offset - 1
     if extent.end <= extent.first:
-        raise PositionOutOfRange(f"there is nothing at {said.text!r} in {extent.format_extent(log)}")
+        raise PositionOutOfRange(f"there is nothing at {position.text!r} in {extent.format_extent(log)}")
     return extent.end - 1
 
 
@@ -180,7 +179,7 @@ def _first_event(log: EventLog) -> Record | None:
 
 
 def _last_event(log: EventLog) -> Record | None:
-    """The last one that can be read."""
+    """Returns the last readable event."""
     first, end = first_offset(log), log.end()
     reach = 1
     while True:
@@ -190,7 +189,7 @@ def _last_event(log: EventLog) -> Record | None:
             found = batch[-1]
         if found is not None or start == first:
             return found
-        # What is unreadable, or a transaction's marker, lies at the end.
+        # There are unreadable values, or markers of transactions, at the end.
         reach *= 16
 
 
@@ -208,6 +207,6 @@ def _microseconds(moment: datetime) -> int:
     return (moment - epoch) // _MICROSECOND
 
 
-def _ago(said: str) -> int:
-    """Microseconds. Raises KeyError for a unit that is none, OverflowError."""
-    return int(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(said)))
+def _parse_ago(text: str) -> int:
+    """Returns microseconds. Raises KeyError for an unknown unit, OverflowError."""
+    return int(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))

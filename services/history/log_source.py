@@ -1,4 +1,8 @@
-"""Opens a log for reading: the topic of a live cluster, or an exported file. It never writes to the log.
+"""Opens a log for reading: the topic of a live cluster with its archive, or an exported file. It never writes to
+the log.
+
+It notes the values that this release can't read as events, so that a command can report them. A single such value does
+no harm. Many of them mean that another release wrote the log, and that the shown history is incomplete.
 
 with open_log_source(configuration) as source:  # or a path
     for entry in HistoryProjection().read(source.log, store=source.store): ...
@@ -6,20 +10,83 @@ with open_log_source(configuration) as source:  # or a path
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ...schemas.event import Event
 from ..configuration import Configuration
+from ..core.leadership import LeadershipState
 from ..log import EventLog
+from ..log.event_log import Concerns, OnUnreadable, Tail, Unreadable
 from ..snapshots.store import SnapshotStore
 from .archive.file_log import FileLog
 from .log_position import LogPosition, TimeMarks
 from .state_index.index import StateIndex
-from .unreadable_entries import UnreadableEntries, UnreadableTrackingLog
 
 _TIMEOUT_S = 10.0
+_MAX_NOTED = 100_000
+
+
+class UnreadableEntries:
+    """The unreadable values of a log, however often it was read."""
+
+    def __init__(self) -> None:
+        self._offsets: set[int] = set()
+        self._first: Unreadable | None = None
+
+    def note(self, value: Unreadable) -> None:
+        """Adds a value."""
+        if len(self._offsets) < _MAX_NOTED:
+            self._offsets.add(value.offset)
+        if self._first is None or value.offset < self._first.offset:
+            self._first = value
+
+    def format_lines(self) -> str | None:
+        """Returns a line for people; None if there are none."""
+        first, count = self._first, len(self._offsets)
+        if first is None:
+            return None
+        values = "a value that is" if count == 1 else f"{count:,} values that are"
+        return (
+            f"skipped {values} no event of this release in {first.topic}, the first at offset {first.offset} "
+            f"({first.reason}); if another release wrote them, export the log with that release, and read the file"
+        )
+
+
+class UnreadableTrackingLog:
+    """A log that notes the unreadable values that its readers skip."""
+
+    def __init__(self, log: EventLog, passed_over: UnreadableEntries) -> None:
+        self._log = log
+        self._passed_over = passed_over
+
+    @property
+    def topic(self) -> str:
+        return self._log.topic
+
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
+        return self._log.append(events, most_bytes)
+
+    def follow(self, leadership: LeadershipState) -> None:
+        self._log.follow(leadership)
+
+    def end(self) -> int:
+        return self._log.end()
+
+    def tail(
+        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
+    ) -> Tail:
+        def note(value: Unreadable) -> None:
+            self._passed_over.note(value)
+            if on_unreadable is not None:
+                on_unreadable(value)
+
+        return self._log.tail(start, concerns=concerns, on_unreadable=note)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 class LogSource:
@@ -33,36 +100,37 @@ class LogSource:
         store: SnapshotStore | None = None,
         file: Path | None = None,
         whole: bool = True,
-        passed_over: UnreadableEntries | None = None,
+        first: int | None = None,
     ) -> None:
-        self.log = log
+        self.passed_over = UnreadableEntries()
+        """The unreadable values, as far as the log was read."""
+        self.log: EventLog = UnreadableTrackingLog(log, self.passed_over)
+        self.first = first
+        """The offset of the first entry of a file; None for a live cluster."""
         self.cluster = cluster
-        """The id of the cluster whose history it is."""
+        """The id of the cluster."""
         self.store = store
         """The cluster's snapshots; None for files."""
         self.file = file
         """None for a live cluster."""
         self.whole = whole
-        """Whether the log's beginning is there, and nothing is left out. Only then it can be folded."""
-        self.passed_over = passed_over or UnreadableEntries()
-        """What is no event to this release, as far as the log was read."""
+        """Whether the log has all events from its beginning on. Only then it can be folded."""
         self.when_closed: Callable[[LogSource], None] | None = None
-        """Is called when all has been read that was asked for."""
-        self.index = StateIndex(log, cluster)
-        """States at marks of the log, on this machine; opened when it is first asked."""
+        """Called at the end, unless there was an error."""
+        self.index = StateIndex(self.log, cluster)
+        """States at marks of the log, on this machine; opened at its first use."""
         self.marks: TimeMarks | None = self.index if whole else None
 
     def at(self, position: LogPosition) -> int:
-        """The offset up to which (inclusive) a state is wanted. Raises OutsideLog, LogUnavailable, ArchiveError."""
+        """Returns the last offset up to the position. Raises PositionOutOfRange, LogUnavailable, ArchiveError."""
         return position.at(self.log, self.marks)
 
     def start(self, position: LogPosition) -> int:
-        """The first offset of the stretch that begins at the position. Raises as `at`."""
+        """Returns the first offset from the position on. Raises like `at`."""
         return position.start(self.log, self.marks)
 
     def close(self) -> None:
-        """Gives connections and files back."""
-        self.index.close()
+        """Closes connections and files."""
         self.log.close()
         if self.when_closed is not None:
             self.when_closed(self)
@@ -79,22 +147,16 @@ class LogSource:
 
 
 def open_log_source(of: Configuration | Path, *, selections: bool = False) -> LogSource:
-    """The history of a live cluster, or of an exported file; `selections`: also of a file where events are left out.
+    """Opens the log of a live cluster, or an exported file; `selections`: also a file without some events.
 
-    Raises ArchiveError for a file that is none, or whose beginning is damaged; LogUnavailable where Kafka can't be
-    reached may come here or later.
+    Raises ArchiveError if the file is no archive, or its beginning is damaged. LogUnavailable may come here or later.
     """
     if isinstance(of, Path):
         log = FileLog.open(of, selections=selections)
-        return LogSource(
-            log,
-            log.description.cluster,
-            file=of,
-            whole=log.description.whole,
-            passed_over=log.passed_over,
-        )
-    from ..log.factory import open_event_log
+        about = log.description
+        return LogSource(log, about.cluster, file=of, whole=about.whole, first=about.first)
+    from .retention.archived_log import open_archived_log
 
-    noted = UnreadableEntries()
-    live = UnreadableTrackingLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
-    return LogSource(live, of.cluster_id, store=SnapshotStore.from_configuration(of), passed_over=noted)
+    return LogSource(
+        open_archived_log(of, timeout_s=_TIMEOUT_S), of.cluster_id, store=SnapshotStore.from_configuration(of)
+    )

@@ -1,8 +1,8 @@
-"""The log folded into the states of all roles, as every replica folds it, and what that says about each event.
+"""Folds the log into the states of all roles, as every replica does, and describes each event.
 
-The fold reads the log from its first event on, or behind a snapshot where that is gone, or where what it would have
-found before was kept beside the snapshot (keeping.py). It adds to a Replica what only a reader of the whole log knows:
-which job an event belongs to, when a job was submitted and ended, and which events were ignored, and why.
+The fold begins at the first event of the log. It begins after a snapshot if the head of the log is gone, or if the
+JobHistory of that offset is stored beside the snapshot (job_history_store.py). It adds to a Replica what only a reader
+of the whole log knows: the job of an event, when a job was submitted and ended, and why events were ignored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from ...schemas.dispatcher import SubmitJob
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
+from ...schemas.types import JobGraph, JobVertex
 from ..core.leadership import is_epoch_out_of_reach
 from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import JOB_MASTER, IllegalEvent, address
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
-from ..job_master.state import JobMasterState
+from ..job_master.state import StartedJob
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
 from ..resource_manager import ResourceManager
@@ -29,35 +30,35 @@ from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
 from .checkpoint_history import NOTED_EVENTS, CheckpointHistory
-from .entity_history import FormattedEvent
+from .event_formatting import FormattedEvent, format_subtasks
 from .event_job_index import EventJobIndex
-from .job_history import JobHistory
+from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
-from .restart_causes import RestartCauses
 
 
 class HistoryProjection:
-    """The states of all roles, and the story so far. Not safe for use by several threads."""
+    """The states of all roles, and the history so far. Not thread-safe."""
 
     def __init__(self, *, past: bool = True) -> None:
-        """`past`: whether times, failures and checkpoints matter, which `past` has."""
+        """`past`: whether to collect what `past()` returns: times, failures and checkpoints."""
         self._notes_past = past
         self._illegal: list[str] = []
-        """What is said against the event that is being folded."""
+        """The errors of the event that is being folded."""
         self._jobs = EventJobIndex()
-        self._tasks: dict[str, str] = {}
+        self.task_names: dict[str, str] = {}
+        """Execution attempt id -> the name of its task, of all that were submitted."""
         self.submitted: dict[str, int] = {}
-        """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
+        """Job id -> the time of its submission, in microseconds since the epoch; also of rejected jobs."""
         self.ended: dict[str, int] = {}
-        """Job id -> when its end was told."""
+        """Job id -> the time of its end."""
         self.failures = RestartCauses()
-        """Why jobs restart."""
+        """The reasons why jobs restart."""
         self.checkpoints = CheckpointHistory()
         self.replica = self._new_replica()
         self.changed: Sequence[str] = ()
         """The addresses whose state the last event has changed."""
         self.whole = True
-        """Whether all is known that the log has told; not where its head was gone."""
+        """Whether the fold has all events of the log; false if the head of the log was gone."""
 
     def _new_replica(self) -> Replica:
         return Replica(
@@ -65,9 +66,9 @@ class HistoryProjection:
         )
 
     def apply(self, record: Record) -> FormattedEvent:
-        """Folds the next event and says what became of it."""
+        """Folds the next event, and describes it."""
         header, kind, replica = record.header, type(record.body), self.replica
-        # Nothing but an election changes who is heard, so all else can be asked about afterwards, and only if in doubt.
+        # Only an election changes who is accepted. For all other events the check comes later, and only in doubt.
         fenced = kind is LeaderElected and not replica.leadership.accepts(record)
         self.changed = changed = replica.apply(record)
         job = self._jobs.on_event(record)
@@ -94,20 +95,17 @@ class HistoryProjection:
         return FormattedEvent(record, job, task, ignored)
 
     def past(self) -> JobHistory:
-        """What of the past was found that states do not hold."""
-        masters = [each for each in self.replica.states.values() if isinstance(each, JobMasterState)]
-        current = {attempt for master in masters for attempt in master.executions}
+        """Returns what the states do not have."""
         return JobHistory(
             submitted=self.submitted,
             ended=self.ended,
-            tasks={attempt: name for attempt, name in self._tasks.items() if attempt in current},
             failures=self.failures.all(),
             checkpoints=self.checkpoints.all(),
         )
 
     def copy(self) -> HistoryProjection:
-        """Another one that goes on from here, and shares nothing with this one that changes. It knows the states and
-        what `past` has, and not which job an event belonged to."""
+        """Returns an independent projection that continues from here. It has the states and what `past` returns, but
+        not the jobs of earlier events."""
         fold = HistoryProjection()
         replica = fold._new_replica()
         replica.restore(self.replica.states, self.replica.leadership, self.replica.offset)
@@ -116,7 +114,7 @@ class HistoryProjection:
         return fold
 
     def resume_from(self, replica: Replica) -> None:
-        """Goes on from where a replica is, of the same roles; nothing was folded here yet."""
+        """Continues from the states of a replica of the same roles. Nothing must be folded here yet."""
         self.replica.resume(replica.states, replica.active_addresses, replica.leadership, replica.offset)
 
     def begin(
@@ -126,11 +124,11 @@ class HistoryProjection:
         histories: JobHistoryStore | None = None,
         at_most: int | None = None,
     ) -> int:
-        """The offset from which the log is to be folded: behind the newest fit snapshot beside which there is what was
-        before, in `histories`; or its first event; or, where that is gone, what follows the newest fit snapshot, and
-        then times and failures from before are not known. `at_most`: the highest offset of a snapshot with its history.
+        """Returns the offset from which to fold the log: after the newest snapshot that has its history in `histories`,
+        or the first event. If that is gone, it is the offset after the newest snapshot, and earlier times and failures
+        are unknown. `at_most`: the highest offset of a snapshot with its history.
 
-        Raises LogUnavailable, and LogTruncated where no snapshot helps.
+        Raises LogUnavailable, and LogTruncated if there is no usable snapshot.
         """
         if store is not None and histories is not None:
             kept = newest(log, store, histories, self._new_replica, at_most)
@@ -144,6 +142,7 @@ class HistoryProjection:
             if store is None or restore_newest(self.replica, log, store) is None:
                 raise
             self.whole = False
+            self.name_tasks()
             return self.replica.offset + 1
 
     def read(
@@ -153,22 +152,23 @@ class HistoryProjection:
         store: SnapshotStore | None = None,
         histories: JobHistoryStore | None = None,
     ) -> Iterator[FormattedEvent]:
-        """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
+        """Folds the log up to its current end, or up to `end` (exclusive). Starts, and raises, as `begin`."""
         tune_gc_for_replay()
         for batch in read_to_end(log, self.begin(log, store, histories), end=end):
             yield from self._apply_all(batch)
 
     def _resume(self, replica: Replica, past: JobHistory) -> None:
         self.replica = replica
-        self.submitted, self.ended, self._tasks = dict(past.submitted), dict(past.ended), dict(past.tasks)
-        self.failures = RestartCauses.known(past.failures)
-        self.checkpoints = CheckpointHistory.known(past.checkpoints)
+        self.submitted, self.ended = dict(past.submitted), dict(past.ended)
+        self.name_tasks()
+        self.failures = RestartCauses.from_failures(past.failures)
+        self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.apply(record) for record in batch)
 
     def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
-        self._illegal.append(str(error))
+        self._illegal.append(error.reason)
 
     def _note_times(self, record: Record) -> None:
         match record.body:
@@ -180,20 +180,44 @@ class HistoryProjection:
                 pass
 
     def task_of(self, execution_attempt_id: str) -> str:
-        """The name of an Execution's task, or its id where none is known."""
-        return self._tasks.get(execution_attempt_id, execution_attempt_id)
+        """Returns the name of an Execution's task, or the id of the Execution if the name is unknown."""
+        return self.task_names.get(execution_attempt_id, execution_attempt_id)
+
+    def name_tasks(self) -> None:
+        """Takes the names of tasks from the states of a snapshot."""
+        for state in self.replica.states.values():
+            if isinstance(state, StartedJob):
+                for attempt, execution in state.executions.items():
+                    self.task_names[attempt] = find_task_name(state.graph, *execution.vertex) or attempt
 
     def _find_task(self, record: Record) -> str | None:
-        """The name of the task that the event is about, as people know it: vertex (subtask/parallelism)."""
+        """Returns the name of the task that the event is about: vertex (subtask/parallelism)."""
         body = record.body
         if isinstance(body, SubmitTask):
             master = self.replica.states.get(address(JOB_MASTER, body.job_id))
-            graph = master.graph if isinstance(master, JobMasterState) else None
-            for vertex in graph.vertices if graph else ():
-                if vertex.vertex_id == body.vertex_id:
-                    name = f"{vertex.name} ({body.subtask_index + 1}/{vertex.parallelism})"
-                    self._tasks[body.execution_attempt_id] = name
-        return self._tasks.get(body.execution_attempt_id)  # type: ignore[attr-defined]
+            graph = master.graph if isinstance(master, StartedJob) else None
+            vertex = find_vertex(graph, body.vertex_id)
+            if vertex is None:
+                return None
+            numbers = [subtask.subtask_index + 1 for subtask in body.subtasks]
+            for number, subtask in zip(numbers, body.subtasks, strict=True):
+                name = f"{vertex.name} ({number}/{vertex.parallelism})"
+                self.task_names[subtask.execution_attempt_id] = name
+            return format_subtasks(vertex.name, numbers, vertex.parallelism)
+        return self.task_names.get(body.execution_attempt_id)  # type: ignore[attr-defined]
+
+
+def find_vertex(graph: JobGraph | None, vertex_id: str) -> JobVertex | None:
+    """Returns a vertex of a graph; None if there is no such vertex, or no graph."""
+    return (
+        next((vertex for vertex in graph.vertices if vertex.vertex_id == vertex_id), None) if graph else None
+    )
+
+
+def find_task_name(graph: JobGraph | None, vertex_id: str, subtask_index: int) -> str | None:
+    """Returns the name of a task, as people know it: vertex (subtask/parallelism)."""
+    vertex = find_vertex(graph, vertex_id)
+    return None if vertex is None else f"{vertex.name} ({subtask_index + 1}/{vertex.parallelism})"
 
 
 _TIMED_EVENTS = frozenset({SubmitJob, JobFinished})
@@ -201,4 +225,4 @@ _TIMED_EVENTS = frozenset({SubmitJob, JobFinished})
 
 @functools.cache
 def _names_attempt(kind: type[Body]) -> bool:
-    return "execution_attempt_id" in kind.__struct_fields__
+    return kind is SubmitTask or "execution_attempt_id" in kind.__struct_fields__

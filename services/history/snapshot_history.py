@@ -23,20 +23,23 @@ def create_snapshot_with_history(
     histories: JobHistoryStore,
     end: int | None = None,
 ) -> SnapshotInfo | None:
-    """As `take`, which see for what it raises; then keeps the history of the snapshot, with a warning if it cannot."""
+    """Creates a snapshot and stores its history; a failure to store the history is a warning. Raises as
+    `create_snapshot`."""
     taken = create_snapshot(log, snapshots, end)
     if taken is not None:
         try:
             store_history(log, snapshots, histories, taken.offset)
         except CheckpointError as error:
-            _log.warning("no history is kept beside a snapshot", snapshot=taken.uri, error=str(error))
+            _log.warning(
+                "cannot store the job history beside a snapshot", snapshot=taken.uri, error=str(error)
+            )
     return taken
 
 
 def store_history(log: EventLog, snapshots: SnapshotStore, histories: JobHistoryStore, offset: int) -> None:
-    """Keeps what the log tells up to an offset, and nothing for snapshots that are gone.
+    """Stores the history up to an offset, and deletes the histories of snapshots that are gone.
 
-    Keeps nothing of a log whose head is gone where there is no older history. Raises LogUnavailable, LogTruncated,
+    Stores nothing if the head of the log is gone and there is no older history. Raises LogUnavailable, LogTruncated,
     StorageError.
     """
     if offset not in histories.offsets():

@@ -1,12 +1,12 @@
-"""Computes the difference between two states of the cluster as data. Applied to the first state, it gives the second.
+"""Computes the complete difference between two states as data: applied to the first, it gives the second.
 
-A change has a path: `leaders`, `feature_level`, or `roles` and an address; then fields, map keys and list indexes.
-States that are identical in both replicas are skipped; in a long log, most are.
+A change has a path in the tree of states (state_tree.py): `leaders`, `feature_level`, or the path of a state; then
+fields, map keys and list indexes. States that are identical in both replicas are skipped; in a long log, most are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -15,32 +15,28 @@ import msgspec
 from ..core.replica import Replica
 from ..snapshots.state_hash import hash_all
 from .lazy_states import LazyStates
-from .time_travel import ClusterMoment, role_hashes
+from .state_tree import LEADERS, LEVEL, state_path
+from .time_travel import role_hashes
 from .to_builtins import natural, to_builtins
 
-LEADERS, LEVEL, ROLES = "leaders", "feature_level", "roles"
 Path = tuple[str | int, ...]
 
 
-class DiffMismatch(ValueError):
-    """A difference was applied to a moment that is not its first; the message says where they disagree."""
-
-
 class ChangeKind(StrEnum):
-    """What was done to a place."""
+    """What happened to a place."""
 
     ADDED = "added"
-    """A key that was not there; `after` is its value."""
+    """A new key; `after` is its value."""
     REMOVED = "removed"
-    """A key that is gone; `before` was its value."""
+    """A removed key; `before` was its value."""
     CHANGED = "changed"
-    """Another value."""
+    """A changed value."""
     SPLICED = "spliced"
-    """A list: from place `at` on, the items `before` were replaced by `after`; of one of both there may be none."""
+    """A list: from index `at` on, the items `before` were replaced by `after`; one of both may be empty."""
 
 
 class StateChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One place that is not the same."""
+    """A difference at one path of a state."""
 
     path: Path
     what: ChangeKind
@@ -50,7 +46,7 @@ class StateChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DiffEndpoint(msgspec.Struct, frozen=True):
-    """A moment without its states."""
+    """One of the two moments."""
 
     offset: int
     state_hash: str
@@ -58,7 +54,7 @@ class DiffEndpoint(msgspec.Struct, frozen=True):
 
 
 class StateDifference(msgspec.Struct, frozen=True):
-    """All that is different; the second moment may be before the first."""
+    """The complete difference; the second moment may be before the first."""
 
     before: DiffEndpoint
     after: DiffEndpoint
@@ -66,7 +62,7 @@ class StateDifference(msgspec.Struct, frozen=True):
 
 
 def diff_states(before: Replica, after: Replica) -> StateDifference:
-    """What is different between what two replicas know."""
+    """Returns the difference between the states of two replicas."""
     changes = [
         *compare(to_builtins(before.leadership.leaders), to_builtins(after.leadership.leaders), (LEADERS,)),
         *compare(before.leadership.feature_level, after.leadership.feature_level, (LEVEL,)),
@@ -75,20 +71,8 @@ def diff_states(before: Replica, after: Replica) -> StateDifference:
     return StateDifference(_point(before), _point(after), tuple(changes))
 
 
-def apply_difference(found: StateDifference, to: ClusterMoment) -> ClusterMoment:
-    """The second moment, from the first. Raises DoesNotApply."""
-    if (to.offset, to.state_hash) != (found.before.offset, found.before.state_hash):
-        raise DiffMismatch(f"it begins at offset {found.before.offset}, with another state")
-    parts: dict[str, Any] = {LEADERS: to.leaders, LEVEL: to.feature_level, ROLES: to.roles}
-    for change in found.changes:
-        parts = _apply_change(parts, change, 0)
-    after = found.after
-    hashes = dict(after.hashes)
-    return ClusterMoment(after.offset, after.state_hash, hashes, parts[LEADERS], parts[ROLES], parts[LEVEL])
-
-
 def changed_addresses(before: Replica, after: Replica) -> list[str]:
-    """The addresses whose states are not the same, by name."""
+    """Returns the addresses whose states differ, sorted."""
     return [
         address
         for address in sorted({*before.states, *after.states})
@@ -97,7 +81,7 @@ def changed_addresses(before: Replica, after: Replica) -> list[str]:
 
 
 def compare(before: Any, after: Any, path: Path) -> Iterator[StateChange]:
-    """What is different between two pieces of data at a path."""
+    """Yields the differences between two values at a path."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}, key=natural):
             here = (*path, key)
@@ -135,7 +119,7 @@ def _same(before: Any, after: Any) -> bool:
 
 def _states(before: Replica, after: Replica) -> Iterator[StateChange]:
     for address in changed_addresses(before, after):
-        path: Path = (ROLES, address)
+        path: Path = state_path(address)
         if address not in after.states:
             yield StateChange(path, ChangeKind.REMOVED, before=to_builtins(before.states[address]))
         elif address not in before.states:
@@ -159,41 +143,3 @@ def _same_state(before: Replica, after: Replica, address: str) -> bool:
 def _point(replica: Replica) -> DiffEndpoint:
     hashes = role_hashes(replica)
     return DiffEndpoint(replica.offset, hash_all(hashes), hashes)
-
-
-def _apply_change(data: Any, change: StateChange, depth: int) -> Any:
-    """The data, which lies at the first `depth` steps of the path, after the change; nothing of it is changed."""
-    if depth == len(change.path):
-        if change.what is ChangeKind.SPLICED:
-            return _splice(data, change)
-        _check(_same(data, change.before), change)
-        return change.after
-    key = change.path[depth]
-    last = depth == len(change.path) - 1
-    if isinstance(data, Mapping):
-        if last and change.what is ChangeKind.ADDED:
-            _check(key not in data, change)
-            merged = {**data, key: change.after}
-            return {each: merged[each] for each in sorted(merged, key=natural)}
-        _check(key in data, change)
-        if last and change.what is ChangeKind.REMOVED:
-            _check(_same(data[key], change.before), change)
-            return {each: value for each, value in data.items() if each != key}
-        return {**data, key: _apply_change(data[key], change, depth + 1)}
-    _check(isinstance(data, Sequence) and isinstance(key, int) and key < len(data), change)
-    return [
-        _apply_change(each, change, depth + 1) if place == key else each for place, each in enumerate(data)
-    ]
-
-
-def _splice(data: Any, change: StateChange) -> list[Any]:
-    start = change.at or 0
-    _check(isinstance(data, list), change)
-    end = start + len(change.before)
-    _check(_same(data[start:end], change.before), change)
-    return [*data[:start], *change.after, *data[end:]]
-
-
-def _check(agrees: bool, change: StateChange) -> None:
-    if not agrees:
-        raise DiffMismatch(f"what is at {'/'.join(map(str, change.path))} is not what it was to be")

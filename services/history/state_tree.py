@@ -1,12 +1,12 @@
 """Presents the states of a replica as a file tree: states and their containers are directories, values are files.
 
-    /offset  /time  /state_hash  /feature_level        what moment it is
-    /leaders/ROLE/...                                   who leads
-    /dispatcher/...  /resource_manager/...              the states of roles that there is one of
-    /job_master/JOB/...  /task_executor/RESOURCE/...    and of those that there are many of
+    /offset  /time  /state_hash  /feature_level        the moment
+    /leaders/ROLE/...                                   the leaders
+    /dispatcher/...  /resource_manager/...              the states of roles with one instance
+    /job_master/JOB/...  /task_executor/RESOURCE/...    the states of roles with many instances
 
-States become data when somebody looks into them. A name is a key as it is, with %2F for a slash and %25 for a percent
-sign, so that each path names one place.
+A state becomes data at its first access. A name is a key with %2F for a slash and %25 for a percent sign, so each path
+names one place.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any
 
 from ..core.replica import Replica
 from ..core.role import instance_of, kind_of
-from .state_diff import LEADERS, LEVEL, ROLES, Path
 from .to_builtins import to_builtins
 
+LEADERS, LEVEL = "leaders", "feature_level"
 _ESCAPED = {"%": "%25", "/": "%2F"}
 Parts = tuple[str, ...]
 """A path from the root, as keys."""
 
 
 class NoSuchPath(LookupError):
-    """There is nothing of that name; the message says where, and what is near."""
+    """There is no entry of that name; the message names the directory, and a similar name."""
 
 
 class NotADirectory(LookupError):
-    """A value has nothing below it."""
+    """A value has no entries."""
 
 
 class Branch(Mapping[str, Any]):
-    """A directory whose entries are made when they are asked for."""
+    """A directory whose entries are made at their first access."""
 
     def __init__(self, entries: Mapping[str, Callable[[], Any]], *, of_directories: bool = False) -> None:
-        """`of_directories`: whether all entries are such, which is known before they are made."""
+        """`of_directories`: whether all entries are directories."""
         self._entries = entries
         self.of_directories = of_directories
         self._made: dict[str, Any] = {}
@@ -60,24 +60,24 @@ class Branch(Mapping[str, Any]):
 
 
 class StateTree:
-    """The directories and values of one moment."""
+    """The states of one moment as a tree."""
 
     def __init__(self, replica: Replica, about: Mapping[str, Any]) -> None:
-        """`about`: the values that stand at the root, beside the states."""
+        """`about`: further values at the root."""
         top: dict[str, Callable[[], Any]] = {name: _constant(value) for name, value in about.items()}
         many: dict[str, dict[str, Callable[[], Any]]] = {}
         top[LEADERS] = lambda: to_builtins(replica.leadership.leaders)
         for address in sorted(replica.states):
-            kind, instance = kind_of(address), instance_of(address)
+            kind, *instance = state_path(address)
             if instance:
-                many.setdefault(kind, {})[instance] = _state(replica, address)
+                many.setdefault(kind, {})[instance[0]] = _state(replica, address)
             else:
                 top[kind] = _state(replica, address)
         top.update((kind, _constant(Branch(entries, of_directories=True))) for kind, entries in many.items())
         self.root = Branch(top)
 
     def at(self, parts: Parts) -> Any:
-        """What is there: a Mapping of entries, or a value. Raises NoSuchPath, NotADirectory."""
+        """Returns a Mapping of entries, or a value. Raises NoSuchPath, NotADirectory."""
         found: Any = self.root
         for depth, name in enumerate(parts):
             entries = list_entries(found)
@@ -91,24 +91,11 @@ class StateTree:
         return found
 
     def walk(self, parts: Parts, depth: int | None = None) -> Iterator[tuple[Parts, Any]]:
-        """All that is there and below, a directory before what is in it; no more than `depth` levels below."""
-        found = self.at(parts)
-        yield parts, found
-        entries = list_entries(found)
-        if entries is None or depth == 0:
-            return
-        for name in entries:
-            yield from self._below((*parts, name), entries[name], None if depth is None else depth - 1)
-
-    def _below(self, parts: Parts, found: Any, depth: int | None) -> Iterator[tuple[Parts, Any]]:
-        yield parts, found
-        entries = list_entries(found)
-        if entries is not None and depth != 0:
-            for name in entries:
-                yield from self._below((*parts, name), entries[name], None if depth is None else depth - 1)
+        """Yields a place and all below, a directory before its entries; at most `depth` levels below."""
+        return _walk(parts, self.at(parts), depth)
 
     def matching(self, parts: Parts, pattern: Sequence[str]) -> Iterator[Parts]:
-        """The paths that a pattern of names (*, ?, [...]) below a path means; none where there are none."""
+        """Yields the paths below a path that match a pattern of names (*, ?, [...])."""
         if not pattern:
             yield parts
             return
@@ -126,8 +113,16 @@ class StateTree:
                 yield from self.matching((*parts, name), rest)
 
 
+def _walk(parts: Parts, found: Any, depth: int | None) -> Iterator[tuple[Parts, Any]]:
+    yield parts, found
+    entries = list_entries(found)
+    if entries is not None and depth != 0:
+        for name in entries:
+            yield from _walk((*parts, name), entries[name], None if depth is None else depth - 1)
+
+
 def list_entries(found: Any) -> Mapping[str, Any] | None:
-    """What is in a directory, by name; None of a value."""
+    """Returns the entries of a directory by name; None for a value."""
     if isinstance(found, Mapping):
         return found
     if isinstance(found, list):
@@ -136,12 +131,12 @@ def list_entries(found: Any) -> Mapping[str, Any] | None:
 
 
 def is_directory(entries: Mapping[str, Any], name: str) -> bool:
-    """Whether an entry of a directory is one."""
+    """Returns whether an entry of a directory is a directory."""
     return (isinstance(entries, Branch) and entries.of_directories) or list_entries(entries[name]) is not None
 
 
 def parse(path: str, here: Parts) -> Parts:
-    """A path as people write it, from the root or from `here`; `..` and `.` are gone."""
+    """Parses a path from the root or from `here`; resolves `..` and `.`."""
     parts = [] if path.startswith("/") else list(here)
     for name in path.split("/"):
         if name == "..":
@@ -152,23 +147,18 @@ def parse(path: str, here: Parts) -> Parts:
 
 
 def format_path(parts: Sequence[str]) -> str:
-    """The path from the root, as people write it."""
+    """Returns the path from the root as text."""
     return "/" + "/".join(map(escape, parts))
 
 
-def change_path(path: Path) -> Parts:
-    """Where in the tree of a moment a change of a difference is."""
-    first, *rest = map(str, path)
-    if first in (LEADERS, LEVEL) or not rest:
-        return (first, *rest)
-    assert first == ROLES
-    address, *fields = rest
+def state_path(address: str) -> Parts:
+    """Returns the path of the state of an address."""
     instance = instance_of(address)
-    return (kind_of(address), *([instance] if instance else []), *fields)
+    return (kind_of(address), instance) if instance else (kind_of(address),)
 
 
 def escape(name: str) -> str:
-    """A key as a name in a path."""
+    """Returns a key as a name in a path."""
     return (
         re.sub("[%/]", lambda found: _ESCAPED[found.group()], name)
         if name not in ("", ".", "..")
@@ -177,15 +167,15 @@ def escape(name: str) -> str:
 
 
 def unescape(name: str) -> str:
-    """The key that a name stands for."""
+    """Returns the key of a name."""
     if name in ("%", "%.", "%.."):
         return name[1:]
     return re.sub("%2[5Ff]", lambda found: "%" if found.group() == "%25" else "/", name)
 
 
 def has_wildcards(name: str) -> bool:
-    """Whether a name stands for several."""
-    return any(each in name for each in "*?[")
+    """Returns whether a name has wildcards."""
+    return any(character in name for character in "*?[")
 
 
 def _constant(value: Any) -> Callable[[], Any]:

@@ -1,10 +1,10 @@
 """The state of every role at any offset, from the log alone.
 
-`state_hash` is the same for the same prefix of the log, on every machine and however the log was read; `hashes` are
-those that StateHash tells of (snapshots/hashing.py).
+`state_hash` is the same for the same prefix of the log, on every machine and however the log was read. `hashes` are the
+hashes of StateHash events (snapshots/state_hash.py).
 
-A replica begins at whatever is nearest before the offset, a mark of the history index or a snapshot of the cluster, and
-folds the rest of the way; whichever it is, it comes to the same.
+A replica starts from the nearest mark of the history index or snapshot of the cluster before the offset, and folds the
+rest. The result does not depend on the start.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from ..log.event_log import read_to_end
 from ..snapshots.builder import all_roles
 from ..snapshots.encoding import LEADERSHIP, encode
 from ..snapshots.recovery import restore_newest
-from ..snapshots.state_hash import StateView, combine_hashes, digest, hash_all
+from ..snapshots.state_hash import StateView, combine_hashes, digest, digest_bytes, digest_state, hash_all
 from ..snapshots.store import SnapshotStore
 from .lazy_states import LazyStates
 from .to_builtins import to_builtins
 
 if TYPE_CHECKING:
     from .log_source import LogSource
-    from .state_index.index import StateIndex
-    from .state_index.index_file import IndexMark
+    from .state_index.index import RestoredMark, StateIndex
     from .state_index.writer import StateIndexWriter
 
 OnProgress = Callable[[int, int], object]
 """(events folded, events to be folded in all)."""
 _MIN_EVENTS_SAVED = 2
-"""A snapshot is read as a whole, a mark only where it is looked at: so many intervals of marks are folded meanwhile."""
+"""A snapshot is used instead of a mark only if it saves this many intervals: only marks are decoded lazily."""
 
 
 class ClusterMoment(msgspec.Struct, frozen=True):
-    """The cluster as the log has it once the event at `offset` has been folded; -1: before the first."""
+    """The state of the cluster after the event at `offset`; -1: before the first event."""
 
     offset: int
     state_hash: str
@@ -49,17 +48,17 @@ class ClusterMoment(msgspec.Struct, frozen=True):
     leaders: dict[str, Any]
     """Role -> its leader."""
     roles: dict[str, Any]
-    """Address -> state, fit for JSON."""
+    """Address -> the state as plain data."""
     feature_level: int = FIRST_LEVEL
-    """By whose rules the log goes there."""
+    """The feature level of the cluster."""
 
 
 def replica_at(
     source: LogSource, offset: int | None = None, on_progress: OnProgress | None = None
 ) -> Replica:
-    """A replica of all roles that has folded the event at `offset`, and all before; by default, all there are now.
+    """Returns a replica of all roles after the event at `offset`; by default, after the last event.
 
-    Its states are decoded when they are asked for. Raises LogUnavailable, LogTruncated, ArchiveError.
+    Its states are decoded at their first access. Raises LogUnavailable, LogTruncated, ArchiveError.
     """
     return fold_to(source.log, offset, source.store, source.index, on_progress)
 
@@ -71,7 +70,7 @@ def state_at(
     index: StateIndex | None = None,
     on_progress: OnProgress | None = None,
 ) -> ClusterMoment:
-    """The moment after the event at `offset`, or now. Takes, and raises, what `fold_to` does."""
+    """Returns the state after the event at `offset`, or now. Arguments and errors as `fold_to`."""
     return cluster_moment(fold_to(log, offset, store, index, on_progress))
 
 
@@ -82,10 +81,9 @@ def fold_to(
     index: StateIndex | None = None,
     on_progress: OnProgress | None = None,
 ) -> Replica:
-    """As `replica_at`: from the newest mark of the `index`, or a snapshot of the `store` where that is much nearer.
+    """Like `replica_at`: from the newest mark of the `index`, or from a snapshot of the `store` that is much nearer.
 
-    The marks that it passes are left in the index; on the way from a snapshot, none. Raises LogUnavailable,
-    LogTruncated.
+    From a mark on, it writes new marks into the index. Raises LogUnavailable, LogTruncated.
     """
     tune_gc_for_replay()
     end = log.end() if offset is None else min(offset + 1, log.end())
@@ -112,24 +110,23 @@ def fold_to(
     return replica
 
 
-def _recorder(index: StateIndex, replica: Replica, mark: IndexMark | None) -> StateIndexWriter:
-    # Most commands about history need no index, and are spared SQLite.
+def _recorder(index: StateIndex, replica: Replica, mark: RestoredMark | None) -> StateIndexWriter:
     from .state_index.writer import StateIndexWriter
 
     return StateIndexWriter(index, replica, mark)
 
 
 def _has_between(store: SnapshotStore, offset: int, end: int) -> bool:
-    """Whether there is a snapshot behind the offset and below the end."""
+    """Returns whether there is a snapshot between the offset and the end."""
     try:
-        return any(offset < each < end for each in store.offsets())
+        return any(offset < stored < end for stored in store.offsets())
     except CheckpointError:
-        # `restore` tells of it, where nothing else helps.
+        # `restore_newest` reports the error if there is no mark.
         return offset < 0
 
 
 def cluster_moment(known: StateView, addresses: Iterable[str] | None = None) -> ClusterMoment:
-    """What a replica knows as data; `addresses`: only these states. The hashes are those of all."""
+    """Returns the states of a replica as data; `addresses`: only these. The hashes are over all states."""
     leaders = to_builtins(known.leadership.leaders)
     wanted = known.states if addresses is None else addresses
     roles = {address: to_builtins(known.states[address]) for address in sorted(wanted)}
@@ -140,18 +137,22 @@ def cluster_moment(known: StateView, addresses: Iterable[str] | None = None) -> 
 
 
 def role_hashes(known: StateView) -> dict[str, str]:
-    """Kind of role -> the hash of its states."""
-    digests = [(address, digest(data)) for address, data in _encoded(known)]
-    return combine_hashes([*digests, (LEADERSHIP, digest(encode(known.leadership)))])
+    """Returns the kind of a role -> the hash of its states, sorted: the order of the states depends on where the fold
+    began."""
+    digests = _digests(known)
+    return dict(sorted(combine_hashes([*digests, (LEADERSHIP, digest(encode(known.leadership)))]).items()))
 
 
 def state_hash(known: StateView) -> str:
-    """16 bytes in hexadecimal over all states and leaders; the offset does not count."""
+    """Returns a hash of all states and leaders, 16 bytes in hexadecimal. It does not include the offset."""
     return hash_all(role_hashes(known))
 
 
-def _encoded(known: StateView) -> Iterator[tuple[str, bytes]]:
+def _digests(known: StateView) -> Iterator[tuple[str, bytes]]:
     states = known.states
     for address in states:
         data = states.bytes_of(address) if isinstance(states, LazyStates) else None
-        yield address, encode(states[address]) if data is None else data
+        yield (
+            address,
+            digest_state(address, states[address]) if data is None else digest_bytes(address, data),
+        )

@@ -1,7 +1,7 @@
 """Converts states to plain data, for JSON, for display and for differences.
 
-Dicts, lists, texts and numbers; keys are texts in their natural order, keys of several parts are joined by "/", bytes
-are in base64. Most fields of most states are as at first: the data of those is made once, and shared.
+Data are dicts, lists, strings and numbers. Keys are strings in natural order; the parts of a tuple key are joined by
+"/"; bytes are in base64. Most fields of most states have their default: its data is made once, and shared.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def to_builtins(value: Any) -> Any:
-    """Any state as dicts, lists, texts and numbers, with keys sorted; not to be changed: parts of it are shared."""
+    """Returns a state as plain data. Do not change it: parts of it are shared."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if kind is Map:
-        pairs = [(_key(key), each) for key, each in value.items()]
-        return {key: to_builtins(each) for key, each in sorted(pairs, key=_natural_first)}
+        pairs = [(_key(key), item) for key, item in value.items()]
+        return {key: to_builtins(item) for key, item in sorted(pairs, key=_natural_first)}
     fields = _fields(kind)
     if fields is None:
         return _sorted(msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_plain))
@@ -36,13 +36,12 @@ def to_builtins(value: Any) -> Any:
 
 @functools.cache
 def _fields(kind: type) -> tuple[tuple[str, int, Any, Any], ...] | None:
-    """Name, place, default and its data of each field, by name; None for what is not laid out by its fields alone."""
+    """Returns (name, index, default, data of the default) of each field, by name; None for a type with a tag."""
     if not issubclass(kind, msgspec.Struct) or kind.__struct_config__.tag is not None:
         return None
     found = []
     for place, field in sorted(enumerate(msgspec.structs.fields(kind)), key=_name):
         default = field.default
-        # Such as NODEFAULT itself, which is no value of any field.
         known = default is not msgspec.NODEFAULT
         found.append((field.name, place, default, to_builtins(default) if known else None))
     return tuple(found)
@@ -63,13 +62,13 @@ def _sorted(value: Any) -> Any:
         case dict():
             return {key: _sorted(value[key]) for key in sorted(value, key=natural)}
         case list() | tuple():
-            return [_sorted(each) for each in value]
+            return [_sorted(item) for item in value]
         case _:
             return value
 
 
 def natural(key: str) -> tuple[int, str]:
-    """Numbers in their own order, before texts."""
+    """Returns a sort key: numbers by value, before other strings."""
     return (int(key), "") if key.isdecimal() else (1 << 62, key)
 
 

@@ -51,7 +51,7 @@ class EventAppender:
         return [], []
 
     def append_all(self, events: Sequence[Event]) -> None:
-        """Appends the events of shells. Raises as `append_some`."""
+        """Appends the events of shells. Raises like `append_some`."""
         while events:
             try:
                 self._log.append(events)

@@ -1,7 +1,7 @@
 """Queues the events of shells and appends them in a thread.
 
-A shell must not wait for Kafka: while a TaskExecutor's runtime waited for the acknowledgement of one task's state, its
-other tasks would not start. Events are queued, and one thread appends them in order, in batches of what has gathered.
+A shell must not wait for Kafka: otherwise, while a TaskExecutor's runtime waits for the acknowledgement of one task's
+state, its other tasks would not start. Events are queued, and one thread appends them in order, in batches.
 """
 
 from __future__ import annotations

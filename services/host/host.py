@@ -37,10 +37,10 @@ class Host:
     """Runs the roles of one process over one log.
 
     `leads` are the roles that the process is a candidate for; with the Dispatcher come the JobMasters. `election`
-    grants roles to the process; None grants all, and then the process ends when it is deposed. `endpoints` are the
-    servers of the process by name, as in LeaderElected. `concerns` are the addresses whose events it reads, None for
-    all. `abandons_election`: it takes the leadership without an election even if the last leader was elected, and the
-    cluster goes on.
+    grants leadership to the process; None grants it at once, and then the process ends when it is deposed. `endpoints`
+    are the servers of the process by name, as in LeaderElected. `concerns` are the addresses whose events it reads,
+    None for all. `abandons_election`: it takes the leadership without an election even if the last leader was elected,
+    and the cluster goes on.
     """
 
     def __init__(
@@ -97,6 +97,8 @@ class Host:
         tail = self._read = self._tail()
         try:
             self._replay(tail, self._log.end(), stop)
+            followed = self._replica.leadership
+            self._log.follow(followed)
             is_old = finished(self._replica)
             self._core.start(self._clock(), abandons_election=self._abandons_election or is_old)
             wait_until: Time | None = 0
@@ -104,6 +106,9 @@ class Host:
                 self._iterated_at = time.monotonic()
                 batch = tail.poll(self._poll_timeout_s(wait_until))
                 ready = self._core.step(self._unreadable.filter(batch), self._clock())
+                if self._replica.leadership is not followed:
+                    followed = self._replica.leadership
+                    self._log.follow(followed)
                 self._perform(ready)
                 offsets, left = self._appender.append_some(ready.append)
                 self._core.advance(ready, offsets, left, tail.position - 1)
@@ -130,7 +135,7 @@ class Host:
     def emit_as_standby(self, owed: OutgoingEvent) -> None:
         """Appends an event of a master that leads nothing. Thread-safe; returns at once. Drops the event before the log
         has been read, and in a process without an election."""
-        if self._election is not None and self.position >= 0 and not self._election.suspended:
+        if self._election is not None and self.position >= 0 and not self._election.is_suspended:
             sender = address(STANDBY, self.session)
             for event in with_headers(
                 [owed],
@@ -167,8 +172,8 @@ class Host:
     def is_current(self) -> bool:
         """Whether the answer of `leads` is reliable: the election is not suspended, and the loop ran a short time ago.
         A process that was stopped may have been deposed since. Thread-safe."""
-        suspended = self._election is not None and self._election.suspended
-        return not suspended and self.idle_s < _CURRENT_S
+        is_suspended = self._election is not None and self._election.is_suspended
+        return not is_suspended and self.idle_s < _CURRENT_S
 
     @property
     def bytes_read(self) -> int:
@@ -183,10 +188,6 @@ class Host:
     def leads(self, role_address: str) -> bool:
         """Returns whether the process leads an address now. Thread-safe."""
         return self._core.term_for(role_address) is not None
-
-    def leads_any(self) -> bool:
-        """Returns whether the process leads anything now. Thread-safe."""
-        return self._core.leads_any
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error of another thread of the process."""
@@ -223,7 +224,7 @@ class Host:
         self._replica.telling = True
 
     def _perform(self, ready: Ready) -> None:
-        if self._core.leads_all:
+        if self._core.is_leading:
             self.leading.set()
         else:
             self.leading.clear()

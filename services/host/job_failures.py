@@ -1,9 +1,9 @@
-"""Fails the job of a JobMaster that cannot go on.
+"""Fails the job of a JobMaster that cannot continue.
 
 Jobs of many users share a process. If the `decide` of one JobMaster raises, or returns an event that the log refuses,
 the process would end, and so would every successor, which folds the same log and decides the same. The job fails
-instead (JobMasterFailed), and the others go on. If it fails again after its job has ended, the events that other roles
-wait for are sent without its `decide`.
+instead (JobMasterFailed), and the others continue. If it fails again after its job has ended, the events that other
+roles wait for are sent without its `decide`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 from ...infra.logging_setup import logger
 from ...schemas import job_master
 from ..core.role import JOB_MASTER, OutgoingEvent, instance_of, kind_of
-from ..job_master.role import events_of_ended
-from ..job_master.state import JobMasterState
+from ..job_master.role import events_of_terminated
+from ..job_master.state import TerminatedJob
 
 _MOST_FAILURES = 3
-"""The limit of failures of one JobMaster in one process; each leaves it fewer events to send (job_master/ending.py)."""
+"""The limit of failures of one JobMaster in one process; each leaves it fewer events to send
+(job_master/termination.py)."""
 _FRAMES_SHOWN = 4
 _log = logger(__name__)
 
@@ -55,8 +56,8 @@ class JobFailures:
 
 def failure_events(role_address: str, state: object, reason: str) -> list[OutgoingEvent]:
     """Returns the events that end the job of a JobMaster that cannot decide itself."""
-    if isinstance(state, JobMasterState) and state.terminated is not None:
-        owed = events_of_ended(state)
+    if isinstance(state, TerminatedJob):
+        owed = events_of_terminated(state)
         if owed:
             return owed
     body = job_master.JobMasterFailed(job_id=instance_of(role_address), reason=reason)
@@ -64,6 +65,6 @@ def failure_events(role_address: str, state: object, reason: str) -> list[Outgoi
 
 
 def _location_of(error: Exception) -> str:
-    """The innermost lines of code in the traceback. It has no values: they may be a user's."""
+    """Returns the innermost lines of code in the traceback, without values: they may be a user's."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN:]
     return ", ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))

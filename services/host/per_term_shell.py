@@ -2,8 +2,7 @@
 
 A process that steps down and is elected again must not continue with its old knowledge: another leader has changed the
 state in between. A role with one instance therefore has a separate shell for each term. Closing a shell may take as
-long
-as its running work; the host does not wait for it. Events of a closed shell are dropped.
+long as its running work; the host does not wait for it. Events of a closed shell are dropped.
 """
 
 from __future__ import annotations

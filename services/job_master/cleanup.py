@@ -1,26 +1,25 @@
-"""The cleanup of a job whose JobMaster can't decide any more.
+"""The cleanup of a job whose JobMaster cannot decide any more.
 
 Such a JobMaster keeps no state of its job (termination.py). The cleanup outlives it: topics and checkpoint files stay
-instructed until a shell reports their deletion, under every leader, whatever else fails.
+in the instructions until a shell reports their deletion, under every leader, whatever else fails.
 """
 
 from __future__ import annotations
 
+from ...schemas.states import JOB_ENDS
 from ...schemas.types import CompletedCheckpoint
 from .checkpoints import subsumption, trigger
 from .checkpoints.state import Discard
 from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
-from .state import Handshake, JobMasterState
+from .state import ChannelsState, StartedJob, TerminatedJob
 
 
-def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
-    """All that is to be deleted of a job that ends now, or has ended."""
-    if state.terminated is not None:
-        return state.terminated.cleanup
-    job_id, graph, checkpoints = state.job_id, state.graph, state.checkpoints
+def cleanup_of(state: StartedJob) -> tuple[Cleanup, ...]:
+    """Returns everything to delete of a job that has ended."""
+    job_id, checkpoints = state.job_id, state.checkpoints
     found: list[Cleanup] = []
-    if state.deletion is Handshake.OWED and graph is not None:
-        found.append(DeleteChannels(job_id, graph, state.cause))
+    if state.channels is not ChannelsState.DELETED:
+        found.append(DeleteChannels(job_id, state.graph, state.cause))
     aborted = {
         number: Discard(number, each.options.directory, completed=False, cause=state.cause)
         for number, each in checkpoints.pending.items()
@@ -34,8 +33,8 @@ def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
     return tuple(found)
 
 
-def retained_of(state: JobMasterState) -> tuple[CompletedCheckpoint, ...]:
-    """The checkpoints of an ended job that stay in storage."""
+def retained_of(state: StartedJob) -> tuple[CompletedCheckpoint, ...]:
+    """Returns the checkpoints of an ended job that stay in storage."""
     checkpoints = state.checkpoints
     if checkpoints.removal is None:
         return checkpoints.completed
@@ -43,7 +42,16 @@ def retained_of(state: JobMasterState) -> tuple[CompletedCheckpoint, ...]:
 
 
 def demanded_cleanup(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:
-    """What can be done now: a job's directory is removed when nothing in it is being deleted."""
+    """Returns the instructions that are possible now: a job's directory is removed after all deletions in it."""
     if any(isinstance(each, DiscardCheckpoint) for each in cleanup):
         return tuple(each for each in cleanup if not isinstance(each, RemoveCheckpoints))
     return cleanup
+
+
+def needs_cleanup(state: object) -> bool:
+    """Returns whether the state is of a job that has ended, and has something left to delete."""
+    if isinstance(state, TerminatedJob):
+        return bool(state.cleanup)
+    if not isinstance(state, StartedJob) or state.status not in JOB_ENDS:
+        return False
+    return state.channels is not ChannelsState.DELETED or state.checkpoints.removal is not None

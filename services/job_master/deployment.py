@@ -12,7 +12,8 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
-from ...schemas.types import ExecutionState, JobStatus
+from ...schemas.types import ExecutionState, JobStatus, TaskDeploymentDescriptor
+from ..core.outbox import owe, remove_owed
 from ..core.role import (
     TASK_EXECUTOR,
     IllegalEvent,
@@ -24,11 +25,14 @@ from ..core.role import (
     instance_of,
 )
 from . import execution_states, executions, failover, scheduling, termination
-from .checkpoints import notifications
+from .checkpoints import notifications, stop_with_savepoint
+from .checkpoints.stop_phase import UNDECIDED
 from .job_status import ACTIVE
-from .state import DeploymentKey, Execution, Handshake, JobMasterState
+from .owed_events import OwedCancelTask, OwedSubmitTask
+from .state import ChannelsState, Execution, StartedJob
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _SCHEDULED: Final = ExecutionState.SCHEDULED
 _DEPLOYING: Final = ExecutionState.DEPLOYING
 _INITIALIZING: Final = ExecutionState.INITIALIZING
@@ -37,27 +41,38 @@ _FINISHED: Final = ExecutionState.FINISHED
 _CANCELING: Final = ExecutionState.CANCELING
 _CREATED: Final = JobStatus.CREATED
 
+MAX_SUBTASKS_OF_DEPLOYMENT: Final = 1_000
+"""The limit of one SubmitTask: about 80 bytes each."""
 
-def on_submit_task(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
-    execution = state.executions.get(body.execution_attempt_id)
+
+def on_submit_task(state: StartedJob, record: Record, body: task_executor.SubmitTask) -> StartedJob:
+    for subtask in body.subtasks:
+        state = _on_submitted(state, record, body, subtask)
+    return state
+
+
+def _on_submitted(
+    state: StartedJob,
+    record: Record,
+    body: task_executor.SubmitTask,
+    subtask: TaskDeploymentDescriptor,
+) -> StartedJob:
+    execution = state.executions.get(subtask.execution_attempt_id)
     if execution is None:
         return state
     resource_id, cause = instance_of(record.header.recipient), record.offset
-    if execution.execution_attempt_id in state.submissions.ready:
-        allocation_id, expected = scheduling.slot_of(state, execution)
-        as_expected = allocation_id == body.allocation_id
-        state = scheduling.unmark_ready(state, execution, expected, submitted=as_expected)
+    state = replace(state, ready=state.ready.remove(OwedSubmitTask, execution.execution_attempt_id))
     if execution.state is not _SCHEDULED:
         return state
     tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
-    if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
-        # The slot was lost while this was on its way: nobody runs this attempt.
-        there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
+    if tree is None or not tree.resolved or tree.allocation_id != subtask.allocation_id:
+        # The slot was lost before the event was in the log: nobody runs this attempt.
+        there = replace(execution, allocation_id=subtask.allocation_id, resource_id=resource_id)
         state = executions.transition(state, there, ExecutionState.FAILED, cause)
         return _cancel_misplaced(state, there, cause)
     there = replace(
         execution,
-        allocation_id=body.allocation_id,
+        allocation_id=subtask.allocation_id,
         resource_id=resource_id,
         state=execution_states.check_transition(execution.state, _DEPLOYING),
         cause=cause,
@@ -67,8 +82,8 @@ def on_submit_task(state: JobMasterState, record: Record, body: task_executor.Su
     )
     state = replace(state, executions=state.executions.set(there.execution_attempt_id, there), counts=counts)
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
-        # The job was cancelled or failed, or is to go back to a checkpoint, since this was decided.
-        return _request_cancel(state, there.execution_attempt_id, cause)
+        # Since this decision, the job was cancelled or has failed, or rolls back to a checkpoint.
+        return _request_cancel(state, there, cause)
     state = notifications.started_attempts(
         state, there.execution_attempt_id, resource_id, body.restore, cause
     )
@@ -77,8 +92,8 @@ def on_submit_task(state: JobMasterState, record: Record, body: task_executor.Su
     return state
 
 
-def _cancel_misplaced(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
-    if state.current.get(execution.vertex) != execution.execution_attempt_id:
+def _cancel_misplaced(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
+    if state.current_attempts.get(execution.vertex) != execution.execution_attempt_id:
         return state
     state = executions.retry_execution(state, execution.vertex, cause)
     slot = state.topology.slot_of(execution.vertex)
@@ -87,19 +102,22 @@ def _cancel_misplaced(state: JobMasterState, execution: Execution, cause: int) -
 
 
 def on_update_task_execution_state(
-    state: JobMasterState, record: Record, body: job_master.UpdateTaskExecutionState
-) -> JobMasterState:
+    state: StartedJob, record: Record, body: job_master.UpdateTaskExecutionState
+) -> StartedJob:
     attempt, to, cause = body.execution_attempt_id, body.execution_state, record.offset
     execution = state.executions.get(attempt)
     if execution is None:
-        why = "the job has ended, and with it" if state.terminated is not None else "there is no"
-        raise IllegalEvent(record, state.status.value, f"{why} Execution {attempt}")
+        raise IllegalEvent(record, state.status.value, f"there is no Execution {attempt}")
     before = execution.state
     if before is _CANCELING and to in execution_states.TOO_LATE:
         return state
     if to not in execution_states.REPORTED[before]:
         why = "has ended" if before in EXECUTION_ENDS else f"can't become {to.value}"
         raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
+    decided_at = record.header.decided_at
+    if before is _RUNNING and to is _INITIALIZING and decided_at is not None and decided_at < execution.cause:
+        # A process that starts the task again has read that it ran: this is an earlier report, for a second time.
+        raise IllegalEvent(record, before.value, f"Execution {attempt} has run since")
     state = _update_counts(executions.transition(state, execution, to, cause), execution, body)
     if to is _RUNNING:
         return (
@@ -108,13 +126,13 @@ def on_update_task_execution_state(
     if to is _FINISHED:
         return _finish_execution(state, execution, record)
     if to is _INITIALIZING:
-        return failover.on_restart(state, cause) if before is _RUNNING else state
+        return stop_with_savepoint.on_task_restarted(state, cause) if before is _RUNNING else state
     match to:
         case ExecutionState.FAILED:
             why = body.failure or "no reason given"
             return failover.fail_tasks(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
-            # It stood still behind its part of a savepoint, and its TaskExecutor has begun anew since: no failure.
+            # It was frozen after its part of a savepoint, and its TaskExecutor has restarted since: no failure.
             stood_still = state.checkpoints.is_frozen_by_stop(attempt)
             why = "cancelled, though it was to run"
             return failover.fail_tasks(state, [execution], why, record, counts=not stood_still)
@@ -123,9 +141,10 @@ def on_update_task_execution_state(
 
 
 def _update_counts(
-    state: JobMasterState, execution: Execution, body: job_master.UpdateTaskExecutionState
-) -> JobMasterState:
-    """What an attempt says that it has counted holds for its ExecutionVertex: it went on from the one before it."""
+    state: StartedJob, execution: Execution, body: job_master.UpdateTaskExecutionState
+) -> StartedJob:
+    """Applies the counts of an attempt to its ExecutionVertex: each attempt continues the counts of the previous
+    one."""
     if not body.accumulators or body.execution_state not in EXECUTION_ENDS:
         return state
     before = state.accumulators.get(execution.vertex, {})
@@ -133,7 +152,7 @@ def _update_counts(
     return replace(state, accumulators=state.accumulators.set(execution.vertex, counts))
 
 
-def _finish_execution(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:
+def _finish_execution(state: StartedJob, execution: Execution, record: Record) -> StartedJob:
     cause = record.offset
     if state.status not in ACTIVE:
         return termination.finish_if_done(state, cause)
@@ -141,15 +160,16 @@ def _finish_execution(state: JobMasterState, execution: Execution, record: Recor
     tree = state.sharing.trees.get(slot)
     sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
     if tree is not None and slot not in sharing.trees:
-        free_at = record.header.time + state.options.slot_idle_timeout
-        slots = slots.available(tree.allocation_id, free_at, cause)
+        timeout = state.options.slot_idle_timeout
+        reason = f"idle for {timeout / 1e6:g} s in job {state.job_id}"
+        slots = slots.available(tree.allocation_id, record.header.time + timeout, reason, cause)
     state = replace(state, sharing=sharing, slots=slots)
     return termination.finish_if_done(scheduling.on_first_output(state, execution.vertex_id, cause), cause)
 
 
 def on_tasks_contradicted(
-    state: JobMasterState, record: Record, body: job_master.TasksContradicted
-) -> JobMasterState:
+    state: StartedJob, record: Record, body: job_master.TasksContradicted
+) -> StartedJob:
     missing = []
     for attempt in body.execution_attempt_ids:
         execution = state.executions.get(attempt)
@@ -160,89 +180,87 @@ def on_tasks_contradicted(
         ):
             continue
         state = executions.transition(state, execution, ExecutionState.FAILED, record.offset)
-        # Should it run after all, it must not go on beside the next attempt.
-        state = _request_cancel(state, attempt, record.offset)
+        # If it runs nevertheless, it must not run beside the next attempt.
+        state = _request_cancel(state, execution, record.offset)
         missing.append(execution)
     return failover.fail_tasks(state, missing, body.reason, record)
 
 
-def on_cancel_task(state: JobMasterState, record: Record, body: task_executor.CancelTask) -> JobMasterState:
-    attempt, submissions = body.execution_attempt_id, state.submissions
-    if attempt in submissions.cancellations:
-        left = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
-        state = replace(state, submissions=left)
-    execution = state.executions.get(attempt)
+def on_cancel_task(state: StartedJob, record: Record, body: task_executor.CancelTask) -> StartedJob:
+    state = remove_owed(state, OwedCancelTask, body.execution_attempt_id)
+    execution = state.executions.get(body.execution_attempt_id)
     if execution is None or ExecutionState.CANCELING not in execution_states.NEXT[execution.state]:
         return state
     return executions.transition(state, execution, ExecutionState.CANCELING, record.offset)
 
 
-def _request_cancel(state: JobMasterState, attempt: str, cause: int) -> JobMasterState:
-    submissions = state.submissions
-    owed = replace(submissions, cancellations=submissions.cancellations.set(attempt, cause))
-    return replace(state, submissions=owed)
+def _request_cancel(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
+    return owe(state, OwedCancelTask(cause, execution.execution_attempt_id, execution.resource_id or ""))
 
 
-def submit_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-    """SubmitTask for every Execution whose slot is there and whose time has come; sources first."""
+def submit_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
+    """Returns SubmitTask for the due Executions with a slot; sources first.
+
+    Executions of one vertex that one event made ready at one TaskExecutor are one deployment, or several if there are
+    more than one event may contain.
+    """
     if not _may_submit(state):
         return []
     ready = [
-        (cause, executions.executions_in_order(state, state.executions[attempt]), attempt)
-        for attempt, cause in state.submissions.ready.due(now)
+        (
+            owed.cause,
+            executions.executions_in_order(state, state.executions[owed.execution_attempt_id]),
+            owed.execution_attempt_id,
+        )
+        for _, owed in state.ready.due(now)
     ]
-    ids: dict[DeploymentKey, tuple[str, int]] = {}
-    owed = []
+    together: dict[tuple[int, str, str], list[TaskDeploymentDescriptor]] = {}
     for cause, _, attempt in sorted(ready):
         execution = state.executions[attempt]
         allocation_id, resource_id = scheduling.slot_of(state, execution)
-        key = (execution.vertex_id, resource_id, cause)
-        if key not in ids:
-            ids[key] = (
-                derive_id(state.job_id, "deployment", *key),
-                state.submissions.deployments[key].size,
-            )
-        deployment_id, size = ids[key]
-        body = task_executor.SubmitTask(
-            job_id=state.job_id,
-            vertex_id=execution.vertex_id,
+        subtask = TaskDeploymentDescriptor(
             subtask_index=execution.subtask_index,
             attempt_number=execution.attempt_number,
             execution_attempt_id=attempt,
             allocation_id=allocation_id,
-            deployment_id=deployment_id,
-            deployment_size=size,
-            generation=state.generation,
-            restore=state.checkpoints.latest,
             finished=execution.vertex in state.checkpoints.finished,
-            checkpoints_over=state.checkpoints.counter,
         )
-        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause))
-    return owed
+        together.setdefault((cause, execution.vertex_id, resource_id), []).append(subtask)
+    return [
+        OutgoingEvent(
+            address(TASK_EXECUTOR, resource_id),
+            _submit(state, vertex_id, resource_id, subtasks[first : first + MAX_SUBTASKS_OF_DEPLOYMENT]),
+            cause,
+        )
+        for (cause, vertex_id, resource_id), subtasks in together.items()
+        for first in range(0, len(subtasks), MAX_SUBTASKS_OF_DEPLOYMENT)
+    ]
 
 
-def cancel_events(state: JobMasterState) -> list[OutgoingEvent]:
-    """CancelTask for every Execution that is to end."""
-    owed = []
-    for attempt, cause in sorted(
-        state.submissions.cancellations.items(), key=lambda pair: (pair[1], pair[0])
-    ):
-        resource_id = state.executions[attempt].resource_id or ""
-        body = task_executor.CancelTask(job_id=state.job_id, execution_attempt_id=attempt)
-        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause))
-    return owed
+def _submit(
+    state: StartedJob, vertex_id: str, resource_id: str, subtasks: list[TaskDeploymentDescriptor]
+) -> task_executor.SubmitTask:
+    return task_executor.SubmitTask(
+        job_id=state.job_id,
+        vertex_id=vertex_id,
+        deployment_id=derive_id(state.job_id, "deployment", resource_id, subtasks[0].execution_attempt_id),
+        subtasks=tuple(subtasks),
+        generation=state.generation,
+        restore=state.checkpoints.latest,
+        checkpoints_over=state.checkpoints.counter,
+    )
 
 
-def deadline(state: JobMasterState) -> Time | None:
-    """When a task is to be submitted."""
-    return state.submissions.ready.earliest if _may_submit(state) else None
+def deadline(state: StartedJob) -> Time | None:
+    """Returns the time at which a task has to be submitted."""
+    return state.ready.earliest if _may_submit(state) else None
 
 
-def _may_submit(state: JobMasterState) -> bool:
-    return state.channels is Handshake.DONE and not state.checkpoints.stop_is_acknowledged
+def _may_submit(state: StartedJob) -> bool:
+    return state.channels is ChannelsState.CREATED and state.checkpoints.stop not in UNDECIDED
 
 
-STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+STEPS: Mapping[type[Body], Step[StartedJob]] = {
     job_master.UpdateTaskExecutionState: on_update_task_execution_state,
     job_master.TasksContradicted: on_tasks_contradicted,
     task_executor.SubmitTask: on_submit_task,

@@ -19,18 +19,19 @@ class TaskException(msgspec.Struct, frozen=True):
 
     time: Time
     offset: int
-    """Of the event that told of it."""
+    """The offset of the event that reported it."""
     task: str
-    """Its vertex's name and, in parentheses, its subtask counted from 1; with how many failed beside it."""
+    """Its vertex's name and, in parentheses, its subtask counted from 1; with the number of tasks that failed with
+    it."""
     resource_id: str | None
     text: str
-    """What was raised, with its stack."""
+    """The exception, with its stack trace."""
 
 
 def append_exception(
     history: tuple[TaskException, ...], exception: TaskException
 ) -> tuple[TaskException, ...]:
-    """With one more; the oldest go."""
+    """Appends a failure; the oldest are dropped."""
     text = exception.text
     if len(text) > _LONGEST:
         half = _LONGEST // 2

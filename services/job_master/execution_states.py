@@ -14,26 +14,26 @@ from ...schemas.types import ExecutionState
 _GOING = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 
 DEPLOYED = frozenset({ExecutionState.DEPLOYING, ExecutionState.CANCELING}) | _GOING
-"""A TaskExecutor was told to run it, and has not said that it has ended."""
+"""A TaskExecutor was asked to run it, and has not reported its end."""
 
 REPORTED: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     state: (following | {state}) & (_GOING | EXECUTION_ENDS) if state in DEPLOYED else frozenset()
     for state, following in EXECUTION_TRANSITIONS.items()
 }
-"""What a TaskExecutor may report of an Execution in a state: what may follow it, or the same once more."""
+"""The reports that a TaskExecutor may send in a state: the next states, or the same state again."""
 
 TOO_LATE = _GOING
-"""What may be reported of an Execution that is being cancelled without meaning anything: it crossed with CancelTask."""
+"""Reports about an Execution that is being cancelled that are ignored: they crossed with CancelTask."""
 
 
 NEXT: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     state: following | REPORTED[state] for state, following in EXECUTION_TRANSITIONS.items()
 }
-"""What may be heard or said of an Execution in a state."""
+"""All legal next states of an Execution in a state."""
 
 
 def check_transition(before: ExecutionState, after: ExecutionState) -> ExecutionState:
-    """The state after. Raises ValueError where it can't follow."""
+    """Returns the new state. Raises ValueError if the transition is illegal."""
     if after not in NEXT[before]:
         raise ValueError(f"an Execution that is {before.value} can't become {after.value}")
     return after

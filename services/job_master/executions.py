@@ -13,12 +13,15 @@ from msgspec.structs import replace
 
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
+from ..core.outbox import remove_owed
 from ..core.role import derive_id
 from . import execution_states
-from .state import Execution, JobMasterState
+from .owed_events import OwedCancelTask
+from .state import Execution, StartedJob
 from .topology import VertexKey
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _CREATED: Final = ExecutionState.CREATED
 _SCHEDULED: Final = ExecutionState.SCHEDULED
 _FINISHED: Final = ExecutionState.FINISHED
@@ -28,10 +31,11 @@ _RUNNING: Final = ExecutionState.RUNNING
 def new_attempt(
     job_id: str, vertex: VertexKey, attempt_number: int, cause: int, prior: str | None
 ) -> Execution:
-    """A new attempt; its id is derived, so that whoever decides again decides the same."""
+    """Returns a new attempt. Its id is derived, so that a recomputed decision has the same id. It ends with the subtask
+    and the attempt, as Flink's ExecutionAttemptID does: so ids that stand together in an event take little space."""
     vertex_id, index = vertex
     return Execution(
-        execution_attempt_id=derive_id(job_id, "execution", vertex_id, index, attempt_number),
+        execution_attempt_id=f"{derive_id(job_id, vertex_id)[:16]}-{index}-{attempt_number}",
         vertex_id=vertex_id,
         subtask_index=index,
         attempt_number=attempt_number,
@@ -41,13 +45,13 @@ def new_attempt(
     )
 
 
-def transition(state: JobMasterState, execution: Execution, to: ExecutionState, cause: int) -> JobMasterState:
-    """An Execution is in another state. Raises ValueError where it can't be."""
+def transition(state: StartedJob, execution: Execution, to: ExecutionState, cause: int) -> StartedJob:
+    """Changes the state of an Execution. Raises ValueError if the transition is illegal."""
     before = execution.state
     execution_states.check_transition(before, to)
     attempt = execution.execution_attempt_id
     executions = state.executions.set(attempt, replace(execution, state=to, cause=cause))
-    counts, submissions, checkpoints = state.counts, state.submissions, state.checkpoints
+    counts, checkpoints = state.counts, state.checkpoints
     runs = (to is _RUNNING) - (before is _RUNNING)
     if runs:
         counts = replace(counts, running=counts.running + runs)
@@ -64,16 +68,13 @@ def transition(state: JobMasterState, execution: Execution, to: ExecutionState, 
             )
         elif before is _SCHEDULED:
             counts = replace(counts, scheduled=counts.scheduled - 1)
-        if attempt in submissions.cancellations:
-            submissions = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
-    return replace(
-        state, executions=executions, counts=counts, submissions=submissions, checkpoints=checkpoints
-    )
+        state = remove_owed(state, OwedCancelTask, attempt)
+    return replace(state, executions=executions, counts=counts, checkpoints=checkpoints)
 
 
-def retry_execution(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterState:
-    """The ExecutionVertex gets its next attempt, SCHEDULED, in the tree in which the last one was."""
-    last = state.executions[state.current[vertex]]
+def retry_execution(state: StartedJob, vertex: VertexKey, cause: int) -> StartedJob:
+    """Creates the next attempt of the ExecutionVertex, SCHEDULED, in the slot tree of the last one."""
+    last = state.executions[state.current_attempts[vertex]]
     new = new_attempt(state.job_id, vertex, last.attempt_number + 1, cause, prior=last.execution_attempt_id)
     new = replace(new, state=execution_states.check_transition(new.state, _SCHEDULED))
     slot = state.topology.slot_of(vertex)
@@ -84,32 +85,28 @@ def retry_execution(state: JobMasterState, vertex: VertexKey, cause: int) -> Job
     return replace(
         state,
         executions=state.executions.set(new.execution_attempt_id, new),
-        current=state.current.set(vertex, new.execution_attempt_id),
+        current_attempts=state.current_attempts.set(vertex, new.execution_attempt_id),
         sharing=sharing,
         counts=replace(state.counts, scheduled=state.counts.scheduled + 1),
     )
 
 
-def forget_previous(state: JobMasterState, execution: Execution) -> JobMasterState:
-    """The attempt before this one is forgotten, and what is owed about it."""
+def forget_previous(state: StartedJob, execution: Execution) -> StartedJob:
+    """Forgets the previous attempt, and the events owed about it."""
     prior = execution.prior
     if prior is None or prior not in state.executions:
         return state
-    submissions = state.submissions
-    if prior in submissions.cancellations:
-        submissions = replace(submissions, cancellations=submissions.cancellations.delete(prior))
-    if prior in submissions.ready:
-        submissions = replace(submissions, ready=submissions.ready.remove(prior))
-    return replace(state, executions=state.executions.delete(prior), submissions=submissions)
+    state = remove_owed(state, OwedCancelTask, prior)
+    return replace(state, executions=state.executions.delete(prior))
 
 
-def execution_name(state: JobMasterState, execution: Execution) -> str:
-    """The task for people: its vertex's name, and the subtask counted from 1."""
+def execution_name(state: StartedJob, execution: Execution) -> str:
+    """Returns the name of a task for messages: its vertex's name, and the subtask counted from 1."""
     vertex = state.topology.vertices.get(execution.vertex_id)
     return f"{vertex.name if vertex else execution.vertex_id} ({execution.subtask_index + 1})"
 
 
-def executions_in_order(state: JobMasterState, execution: Execution) -> tuple[int, int]:
+def executions_in_order(state: StartedJob, execution: Execution) -> tuple[int, int]:
     """Sorts Executions by their vertex, sources first, and subtask."""
     vertex = state.topology.vertices.get(execution.vertex_id)
     return vertex.place if vertex else -1, execution.subtask_index

@@ -1,191 +1,269 @@
 """Failover: restarts what a failure affects, and nothing else.
 
-A failed task restarts in its slot. Tasks of a lost slot restart in another one. Other tasks continue. The restart
-strategy decides when, or that the job fails. Failures of one cause count once: one event, or one decision of the
-ResourceManager, which sends one event for each slot.
+A failed task restarts in its slot. Tasks of a lost slot restart in another one. Other tasks continue.
+
+`evolve` records a failure: what failed, why and when (PendingFailure). `decide` applies the restart strategy to it and
+says the verdict, RestartScheduled or RestartSuppressed. `evolve` of the verdict restarts the tasks, or fails the job.
+Failures that come before the verdict join the one that waits for it, and restart with it. Failures of one cause count
+once: one event, or one decision of the ResourceManager, which sends one event for each slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
+from ...schemas import job_master
+from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
-from ..core.role import RESOURCE_MANAGER, Time
+from ..core.outbox import Outbox, owe, with_outbox
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, address
 from . import execution_states, executions, job_status, restore, scheduling, termination
+from .checkpoints.stop_phase import UNDECIDED, StopPhase
 from .exception_history import TaskException, append_exception
-from .restart_strategies import on_failure
+from .owed_events import JobMasterEvent, OwedSlotsAccepted, OwedSubmitTask
+from .restart_strategies import FailureHistory, on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
-from .state import DeploymentKey, Execution, JobMasterState
-from .topology import SlotKey
-
-_UNTIL_STOPPED = 1_000_000
-"""Between two tries, in microseconds, while the metadata is written of a savepoint that the job ends with."""
+from .state import Execution, PendingFailure, StartedJob
+from .topology import SlotKey, VertexKey
 
 
 def fail_tasks(
-    state: JobMasterState,
+    state: StartedJob,
     ended: Sequence[Execution],
     why: str,
     record: Record,
     *,
     progress_lost: bool = False,
     counts: bool = True,
-) -> JobMasterState:
-    """Executions have ended that were to go on; their slots are still there.
+) -> StartedJob:
+    """Handles failed Executions whose slots still exist.
 
-    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint. `counts`: whether
-    the restart strategy is asked.
+    `progress_lost`: their state is gone, so all tasks roll back to a checkpoint. `counts`: whether the restart strategy
+    decides; otherwise they restart at once.
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
         return termination.finish_if_done(state, cause)
-    at: Time = 0
+    waits = False
     if not restore.is_under_way(state):
         state = _record_exception(state, ended, why, record)
-        if state.checkpoints.stopping:
-            # The savepoint has all that was wanted: another attempt would have nothing to do.
+        if state.checkpoints.stop is StopPhase.SAVED:
+            # The savepoint is complete for this task: another attempt would have nothing to do.
             return termination.finish_if_done(state, cause)
-        state, due = _apply_restart_strategy(state, record) if counts else (state, record.header.time)
-        if due is None:
-            return termination.fail_job(state, _failure_message(state, ended, why), cause)
-        at = due
-        if progress_lost and not state.checkpoints.stop_is_acknowledged:
-            state = restore.start_rollback(state, _failure_message(state, ended, why), cause, due)
-            if state.status not in job_status.ACTIVE:
-                return state
+        waits = counts
+        if counts:
+            reason = _failure_message(state, ended, why)
+            vertices = [execution.vertex for execution in ended]
+            state = _await_verdict(state, record, reason, vertices=vertices, progress_lost=progress_lost)
     again = []
     for execution in sorted(ended, key=lambda each: executions.executions_in_order(state, each)):
         state = executions.retry_execution(state, execution.vertex, cause)
-        again.append(state.executions[state.current[execution.vertex]])
+        again.append(state.executions[state.current_attempts[execution.vertex]])
+    if waits:
+        return state
     in_slots = [each for each in again if state.sharing.trees[state.topology.slot_of(each.vertex)].resolved]
-    return scheduling.mark_ready(state, in_slots, cause, at)
-
-
-def on_restart(state: JobMasterState, cause: int) -> JobMasterState:
-    """A task continues in a new process of its TaskExecutor, although the job ends with a savepoint.
-
-    A TaskExecutor that has read the acknowledgement does not do that; if one does, its output contradicts the
-    savepoint.
-    """
-    return termination.cancel_job(state, cause) if state.checkpoints.stopping else state
+    return scheduling.mark_ready(state, in_slots, cause, record.header.time)
 
 
 def lose_slots(
-    state: JobMasterState,
+    state: StartedJob,
     slots: Sequence[AllocatedSlot],
     why: str,
     record: Record,
     *,
     free: bool = False,
-    alive: bool = True,
-) -> JobMasterState:
-    """Slots are gone, with the tasks in them.
-
-    `free`: their TaskExecutor is told to free them. `alive`: it may still wait for the rest of a deployment.
-    """
+) -> StartedJob:
+    """Handles lost slots, and the tasks in them. `free`: their TaskExecutor is asked to free them."""
     if not slots:
         return state
     cause = record.offset
     affected: list[Execution] = []
     homeless: list[SlotKey] = []
+    lost = {slot.allocation_id for slot in slots}
+    state = with_outbox(state, _withdraw_acceptances(state.outbox, lost))
     for slot in slots:
-        state = _release_slot(state, slot, why, cause, free=free)
+        if free:
+            state = give_back(state, slot.allocation_id, why, cause)
+        else:
+            state = replace(state, slots=state.slots.remove_slot(slot.allocation_id))
         if slot.slot is None or slot.slot not in state.sharing.trees:
             continue
         homeless.append(slot.slot)
         for leaf in leaves(state.sharing.trees[slot.slot].root):
             affected.append(state.executions[leaf.execution_attempt_id])
     for execution in affected:
-        state = _lost(state, execution, slots, cause, alive=alive)
-    state = _cancel_void_deployments(state, affected)
+        state = _fail_or_withdraw(state, execution, cause)
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
         return termination.finish_if_done(state, cause)
     if not affected:
         return state
-    at: Time = 0
-    if not restore.is_under_way(state):
-        state = _record_exception(state, affected, why, record, slots[0].resource_id)
-        if state.checkpoints.stopping:
-            return termination.finish_if_done(state, cause)
-        state, due = _apply_restart_strategy(state, record)
-        if due is None:
-            return termination.fail_job(
-                state, _failure_message(state, affected, why, slots[0].resource_id), cause
-            )
-        at = due
-    return scheduling.find_slots(_retry_failed(state, affected, cause), homeless, cause, at)
+    if restore.is_under_way(state):
+        return scheduling.find_slots(_retry_failed(state, affected, cause), homeless, cause)
+    state = _record_exception(state, affected, why, record, slots[0].resource_id)
+    if state.checkpoints.stop is StopPhase.SAVED:
+        return termination.finish_if_done(state, cause)
+    reason = _failure_message(state, affected, why, slots[0].resource_id)
+    return _retry_failed(_await_verdict(state, record, reason, slots=homeless), affected, cause)
 
 
-def fail_request(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
-    """No slot for a PENDING request. A job that never had all its slots fails at once."""
+def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record) -> StartedJob:
+    """Handles a failed PENDING request. A job that never had all its slots does not restart."""
     request, cause = state.slots.requests[allocation_id], record.offset
     state = replace(state, slots=state.slots.cancel_request(allocation_id))
     if state.status not in job_status.ACTIVE:
         return termination.finish_if_done(state, cause)
-    if not state.had_all_slots and record.header.sender == RESOURCE_MANAGER:
-        return termination.fail_job(state, why, cause)
-    state, due = _apply_restart_strategy(state, record)
-    if due is None:
-        return termination.fail_job(state, why, cause)
-    return scheduling.find_slots(state, [request.slot], cause, due)
+    is_final = not state.has_had_all_slots and record.header.sender == RESOURCE_MANAGER
+    state = replace(state, sharing=state.sharing.assign(request.slot, "", resolved=False))
+    return _await_verdict(state, record, why, slots=[request.slot], is_final=is_final)
 
 
-def rerequest_slots(state: JobMasterState, why: str, cause: int) -> JobMasterState:
-    """Cancels PENDING requests and makes new ones."""
+def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
+    """Cancels PENDING requests and creates new ones."""
     if state.status not in job_status.ACTIVE:
         return state
     waiting = sorted(
-        (each.slot, each.allocation_id)
-        for each in state.slots.requests.values()
-        if each.step is SlotStep.PENDING
+        (request.slot, request.allocation_id)
+        for request in state.slots.requests.values()
+        if request.step is SlotStep.PENDING
     )
     for _, allocation_id in waiting:
-        state = replace(state, slots=state.slots.give_back(allocation_id, why, cause))
+        state = give_back(state, allocation_id, why, cause)
     return scheduling.find_slots(state, [slot for slot, _ in waiting], cause)
 
 
-def free_slot(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
-    """A slot was idle, and reused while FreeSlot was in flight: what waits in it gets another one."""
+def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:
+    """Handles a freed slot that was reused while FreeSlot was in flight: the waiting tasks get another slot."""
     key = slot.slot
     if key is None or key not in state.sharing.trees:
         return state
     due = 0
     for leaf in leaves(state.sharing.trees[key].root):
-        execution = state.executions[leaf.execution_attempt_id]
-        due = max(due, state.submissions.ready.times.get(leaf.execution_attempt_id, 0))
-        state = scheduling.unmark_ready(state, execution, slot.resource_id)
+        due = max(due, state.ready.due_time(OwedSubmitTask, leaf.execution_attempt_id) or 0)
+        state = replace(state, ready=state.ready.remove(OwedSubmitTask, leaf.execution_attempt_id))
     state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
-    return scheduling.find_slots(state, [key], cause, due) if state.status in job_status.ACTIVE else state
+    if state.status not in job_status.ACTIVE:
+        return state
+    failure = state.pending_failure
+    if failure is not None and any(state.topology.slot_of(vertex) == key for vertex in failure.vertices):
+        return replace(state, pending_failure=replace(failure, slots=failure.slots.set(key, None)))
+    return scheduling.find_slots(state, [key], cause, due)
 
 
-def _apply_restart_strategy(state: JobMasterState, record: Record) -> tuple[JobMasterState, Time | None]:
-    header = record.header
+def verdict_events(state: StartedJob) -> list[OutgoingEvent]:
+    """Returns RestartScheduled or RestartSuppressed for failures without a verdict.
+
+    None while the outcome of the job's final savepoint is open: if it is complete, nothing is left to restart.
+    """
+    failure = state.pending_failure
+    if failure is None or state.status not in job_status.ACTIVE or state.checkpoints.stop in UNDECIDED:
+        return []
+    strategy = state.options.restart_strategy
+    history = on_failure(strategy, state.failures, failure.identity, failure.time, state.job_id)
+    body: Body
+    if failure.is_final or history.restart_at is None:
+        body = job_master.RestartSuppressed(
+            job_id=state.job_id, failure_count=history.counted, reason=failure.reason
+        )
+    else:
+        body = job_master.RestartScheduled(
+            job_id=state.job_id,
+            restart_at=history.restart_at,
+            failure_count=history.counted,
+            backoff_us=history.backoff,
+            failures_in_interval=len(history.recent),
+        )
+    return [OutgoingEvent(address(JOB_MASTER, state.job_id), body, failure.cause)]
+
+
+def on_restart_scheduled(state: StartedJob, record: Record, body: job_master.RestartScheduled) -> StartedJob:
+    """Restarts the tasks of the pending failures at the time that the verdict says."""
+    failure, cause, due = state.pending_failure, record.offset, body.restart_at
+    if failure is None or record.header.cause != failure.cause:
+        return state
+    before = state.failures
+    is_counted = body.failure_count != before.counted
+    recent = (*before.recent, failure.time) if is_counted else before.recent
+    recent = recent[max(0, len(recent) - body.failures_in_interval) :]
+    history = FailureHistory(body.failure_count, failure.identity, due, body.backoff_us, recent)
+    state = replace(state, failures=history, pending_failure=None)
+    if failure.progress_lost is not None and not restore.is_under_way(state):
+        state = restore.start_rollback(state, failure.progress_lost, cause, due)
+        if state.status not in job_status.ACTIVE:
+            return state
+    trees = state.sharing.trees
+    homeless = [key for key in sorted(failure.slots) if key in trees and not trees[key].allocation_id]
+    state = scheduling.find_slots(state, homeless, cause, due)
+    return scheduling.mark_ready(state, _waiting_in_slots(state, failure), cause, due)
+
+
+def on_restart_suppressed(
+    state: StartedJob, record: Record, body: job_master.RestartSuppressed
+) -> StartedJob:
+    """Fails the job."""
+    failure = state.pending_failure
+    if failure is None or record.header.cause != failure.cause:
+        return state
+    history = replace(state.failures, counted=body.failure_count, identity=failure.identity, restart_at=None)
+    state = replace(state, failures=history, pending_failure=None)
+    return termination.fail_job(state, body.reason, record.offset)
+
+
+def _await_verdict(
+    state: StartedJob,
+    record: Record,
+    reason: str,
+    *,
+    vertices: Iterable[VertexKey] = (),
+    slots: Iterable[SlotKey] = (),
+    progress_lost: bool = False,
+    is_final: bool = False,
+) -> StartedJob:
+    """Records a failure, or adds it to those that wait for a verdict."""
+    header, lost = record.header, reason if progress_lost else None
     identity = (
         f"{header.sender}@{header.decided_at}"
         if header.sender == RESOURCE_MANAGER and header.decided_at is not None
         else str(record.offset)
     )
-    failures = on_failure(state.options.restart_strategy, state.failures, identity, header.time, state.job_id)
-    due = failures.restart_at
-    if due is None and state.checkpoints.stop_is_acknowledged:
-        # Nobody starts again before its outcome is known: if it is complete nothing is left to be done.
-        due = header.time + _UNTIL_STOPPED
-    return replace(state, failures=failures), due
+    failure = state.pending_failure or PendingFailure(record.offset, header.time, identity, reason)
+    failure = replace(
+        failure,
+        # An event of a decision that has counted already joins without its identity.
+        identity=failure.identity if identity == state.failures.identity else identity,
+        reason=reason if is_final else failure.reason,
+        is_final=failure.is_final or is_final,
+        progress_lost=lost if failure.progress_lost is None else failure.progress_lost,
+        vertices=failure.vertices.update(dict.fromkeys(vertices)),
+        slots=failure.slots.update(dict.fromkeys(slots)),
+    )
+    return replace(state, pending_failure=failure)
+
+
+def _waiting_in_slots(state: StartedJob, failure: PendingFailure) -> list[Execution]:
+    """Returns the Executions that wait for the verdict and whose slots exist."""
+    found = []
+    for vertex in sorted(failure.vertices):
+        execution = state.executions[state.current_attempts[vertex]]
+        tree = state.sharing.trees.get(state.topology.slot_of(vertex))
+        is_waiting = state.ready.get(OwedSubmitTask, execution.execution_attempt_id) is None
+        if execution.state is ExecutionState.SCHEDULED and is_waiting and tree is not None and tree.resolved:
+            found.append(execution)
+    return found
 
 
 def _record_exception(
-    state: JobMasterState,
+    state: StartedJob,
     affected: Sequence[Execution],
     why: str,
     record: Record,
     resource_id: str | None = None,
-) -> JobMasterState:
+) -> StartedJob:
     first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     exception = TaskException(
         record.header.time, record.offset, _join_names(state, affected), first.resource_id or resource_id, why
@@ -193,69 +271,34 @@ def _record_exception(
     return replace(state, exceptions=append_exception(state.exceptions, exception))
 
 
-def _release_slot(
-    state: JobMasterState, slot: AllocatedSlot, why: str, cause: int, *, free: bool
-) -> JobMasterState:
-    allocation_id = slot.allocation_id
-    pool = (
-        state.slots.give_back(allocation_id, why, cause)
-        if free
-        else state.slots.remove_task_executor(allocation_id)
-    )
-    answers = state.answers
-    for offset, answer in state.answers.items():
-        if allocation_id in answer.accepted:
-            left = replace(answer, accepted=tuple(each for each in answer.accepted if each != allocation_id))
-            answers = answers.set(offset, left) if left.accepted or left.rejected else answers.delete(offset)
-    return replace(state, slots=pool, answers=answers)
+def _withdraw_acceptances(outbox: Outbox[JobMasterEvent], lost: Set[str]) -> Outbox[JobMasterEvent]:
+    """Removes the lost slots from the answers to offers."""
+    for event in outbox:
+        if isinstance(event, OwedSlotsAccepted) and not lost.isdisjoint(event.allocation_ids):
+            left = tuple(each for each in event.allocation_ids if each not in lost)
+            outbox = (
+                outbox.owe(replace(event, allocation_ids=left))
+                if left
+                else outbox.remove(OwedSlotsAccepted, event.cause)
+            )
+    return outbox
 
 
-def _lost(
-    state: JobMasterState,
-    execution: Execution,
-    slots: Sequence[AllocatedSlot],
-    cause: int,
-    *,
-    alive: bool,
-) -> JobMasterState:
+def give_back(state: StartedJob, allocation_id: str, reason: str, cause: int) -> StartedJob:
+    """Returns a slot, or cancels a request that the ResourceManager may know."""
+    pool, owed = state.slots.give_back(allocation_id, reason, cause)
+    state = replace(state, slots=pool)
+    return state if owed is None else owe(state, owed)
+
+
+def _fail_or_withdraw(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
     """Fails an Execution in a lost slot if it was submitted; otherwise it waits for another slot."""
     if execution.state in execution_states.DEPLOYED:
         return executions.transition(state, execution, ExecutionState.FAILED, cause)
-    attempt, ready = execution.execution_attempt_id, state.submissions.ready
-    if execution.state is not ExecutionState.SCHEDULED or attempt not in ready:
-        return state
-    key = state.topology.slot_of(execution.vertex)
-    slot = next(each for each in slots if each.slot == key)
-    deployment = state.submissions.deployments.get(
-        (execution.vertex_id, slot.resource_id, ready.value(attempt))
-    )
-    execution = replace(execution, allocation_id=slot.allocation_id, resource_id=slot.resource_id)
-    if not alive or deployment is None or deployment.size == 1:
-        return scheduling.unmark_ready(state, execution, slot.resource_id)
-    # The others of its deployment wait for it at the TaskExecutor: it is submitted, for nothing, into a lost slot.
-    return executions.transition(state, execution, ExecutionState.FAILED, cause)
+    return replace(state, ready=state.ready.remove(OwedSubmitTask, execution.execution_attempt_id))
 
 
-def _cancel_void_deployments(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterState:
-    """Submits nothing of a deployment of which every subtask is void."""
-    ready = state.submissions.ready
-    members: dict[DeploymentKey, list[Execution]] = {}
-    attempts = (each.execution_attempt_id for each in affected)
-    if not any(each in ready and state.executions[each].state is ExecutionState.FAILED for each in attempts):
-        return state
-    for attempt in ready.times:
-        execution = state.executions[attempt]
-        resource_id = scheduling.slot_of(state, execution).resource_id
-        members.setdefault((execution.vertex_id, resource_id, ready.value(attempt)), []).append(execution)
-    for key, together in members.items():
-        deployment = state.submissions.deployments[key]
-        if len(together) == deployment.size and all(each.state is ExecutionState.FAILED for each in together):
-            for execution in together:
-                state = scheduling.unmark_ready(state, execution, key[1])
-    return state
-
-
-def _retry_failed(state: JobMasterState, affected: Sequence[Execution], cause: int) -> JobMasterState:
+def _retry_failed(state: StartedJob, affected: Sequence[Execution], cause: int) -> StartedJob:
     for execution in affected:
         if state.executions[execution.execution_attempt_id].state is ExecutionState.FAILED:
             state = executions.retry_execution(state, execution.vertex, cause)
@@ -263,14 +306,20 @@ def _retry_failed(state: JobMasterState, affected: Sequence[Execution], cause: i
 
 
 def _failure_message(
-    state: JobMasterState, affected: Sequence[Execution], why: str, resource_id: str | None = None
+    state: StartedJob, affected: Sequence[Execution], why: str, resource_id: str | None = None
 ) -> str:
     first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     where = first.resource_id or resource_id
     return f"{_join_names(state, affected)} on {where}: {why}"
 
 
-def _join_names(state: JobMasterState, affected: Sequence[Execution]) -> str:
+def _join_names(state: StartedJob, affected: Sequence[Execution]) -> str:
     first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
     return f"{executions.execution_name(state, first)}{more}"
+
+
+STEPS: Mapping[type[Body], Step[StartedJob]] = {
+    job_master.RestartScheduled: on_restart_scheduled,
+    job_master.RestartSuppressed: on_restart_suppressed,
+}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...schemas import job_master
 from ...schemas.types import AllocatedSlotInfo, AllocatedSlotReport, ExecutionState
 from .slot_sharing import leaves
-from .state import JobMasterState
+from .state import StartedJob
 
 
-def allocated_slot_report(state: JobMasterState, resource_id: str) -> AllocatedSlotReport:
-    """The slots that the job holds at a TaskExecutor, by number."""
+def allocated_slot_report(state: StartedJob, resource_id: str) -> AllocatedSlotReport:
+    """Returns the slots that the job holds at a TaskExecutor, by number."""
     infos = tuple(
         AllocatedSlotInfo(slot_index=slot.slot_number, allocation_id=slot.allocation_id)
         for slot in state.slots.at(resource_id)
@@ -17,12 +17,14 @@ def allocated_slot_report(state: JobMasterState, resource_id: str) -> AllocatedS
     return AllocatedSlotReport(job_id=state.job_id, allocated_slot_infos=infos)
 
 
-def missing_tasks(state: JobMasterState, heartbeat: job_master.HeartbeatFromTaskManager) -> tuple[str, ...]:
-    """Executions that run there according to the log, and that the report does not name.
+def missing_tasks(state: StartedJob, heartbeat: job_master.HeartbeatFromTaskManager) -> tuple[str, ...]:
+    """Returns Executions that run there according to the log, and that the report does not contain.
 
     An Execution that changed after the sender had read the log is not missing.
     """
-    reported = {each.execution_attempt_id for each in heartbeat.accumulator_report.accumulator_snapshots}
+    reported = {
+        snapshot.execution_attempt_id for snapshot in heartbeat.accumulator_report.accumulator_snapshots
+    }
     missing = []
     for slot in state.slots.at(heartbeat.resource_id):
         tree = None if slot.slot is None else state.sharing.trees.get(slot.slot)

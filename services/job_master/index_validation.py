@@ -1,4 +1,4 @@
-"""The JobMaster's indexes, recomputed from its Executions, slots and connections."""
+"""Recomputes the JobMaster's indexes from its Executions, slots and connections."""
 
 from __future__ import annotations
 
@@ -6,32 +6,54 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...schemas.types import ExecutionState
-from ..core.index_validation import compare, compare_times
+from ..core.index_validation import compare, compare_outbox
+from .checkpoints.stop_phase import UNDECIDED, StopPhase
 from .execution_states import DEPLOYED
+from .owed_events import OwedDisconnectJobManager
 from .slot_pool import SlotPool, SlotStep
-from .state import Handshake, JobMasterState
+from .state import ConnectionState, JobMasterState, NewJob, StartedJob, TerminatedJob
 
 
 def index_errors(state: JobMasterState) -> Iterator[str]:
-    """A line for each index that differs."""
-    yield from compare_times("submissions.ready", state.submissions.ready)
+    """Returns a line for each index that differs."""
+    if isinstance(state, NewJob):
+        return
+    yield from compare_outbox(state.outbox)
+    if isinstance(state, TerminatedJob):
+        return
+    yield from compare_outbox(state.ready)
+    yield from compare_outbox(state.checkpoints.notifications)
     yield from _pool(state.slots)
     yield from _executions(state)
-    yield from _deployments(state)
-    owing = {
-        connection.resource_id
-        for connection in state.connections.values()
-        if Handshake.OWED in (connection.registration, connection.disconnect)
-    }
-    yield from compare("connections_owing", set(state.connections_owing), owing)
+    yield from _submissions(state)
+    yield from compare("checkpoints.stop", state.checkpoints.stop in _stop_phases(state), True)
+    owed = {event.resource_id for event in state.outbox if isinstance(event, OwedDisconnectJobManager)}
+    connected = {key for key, value in state.connections.items() if value is ConnectionState.CONNECTED}
+    yield from compare("connected TaskExecutors to disconnect", owed & connected, set())
+    yield from compare("unknown TaskExecutors to disconnect", owed - set(state.connections), set())
+
+
+def _stop_phases(state: StartedJob) -> frozenset[StopPhase]:
+    """Returns the possible phases of a stop with the pending savepoint that stops the job."""
+    stops = [each for each in state.checkpoints.pending.values() if each.options.stops]
+    if not stops:
+        return frozenset({StopPhase.NONE, StopPhase.SAVED})
+    (savepoint,) = stops
+    if savepoint.failure is not None:
+        return frozenset({StopPhase.ABORTING})
+    return frozenset({StopPhase.TAKING}) if savepoint.awaited else UNDECIDED
 
 
 def _pool(pool: SlotPool) -> Iterator[str]:
-    yield from compare_times("wanted slots", pool.wanted)
-    yield from compare_times("idle slots", pool.idle)
+    yield from compare_outbox(pool.wanted)
+    yield from compare_outbox(pool.idle)
     available = {slot.allocation_id for slot in pool.slots.values() if slot.step is SlotStep.AVAILABLE}
-    yield from compare("idle slots", set(pool.idle.times), available)
-    yield from compare("wanted slots without a request", set(pool.wanted.times) - set(pool.requests), set())
+    yield from compare("idle slots", {owed.allocation_id for owed in pool.idle}, available)
+    yield from compare(
+        "wanted slots without a request",
+        {owed.allocation_id for owed in pool.wanted} - set(pool.requests),
+        set(),
+    )
     of_resource: dict[str, set[str]] = {}
     for slot in pool.slots.values():
         of_resource.setdefault(slot.resource_id, set()).add(slot.allocation_id)
@@ -40,8 +62,8 @@ def _pool(pool: SlotPool) -> Iterator[str]:
     )
 
 
-def _executions(state: JobMasterState) -> Iterator[str]:
-    current = [state.executions[attempt] for attempt in state.current.values()]
+def _executions(state: StartedJob) -> Iterator[str]:
+    current = [state.executions[attempt] for attempt in state.current_attempts.values()]
     counts = Counter(execution.state for execution in current)
     yield from compare("counts.scheduled", state.counts.scheduled, counts[ExecutionState.SCHEDULED])
     yield from compare("counts.finished", state.counts.finished, counts[ExecutionState.FINISHED])
@@ -49,15 +71,14 @@ def _executions(state: JobMasterState) -> Iterator[str]:
     yield from compare("counts.unfinished", state.counts.unfinished, sum(counts[each] for each in DEPLOYED))
 
 
-def _deployments(state: JobMasterState) -> Iterator[str]:
-    """The number of subtasks of a vertex that are still to be submitted to a TaskExecutor in one deployment."""
-    left: Counter[tuple[str, str, int]] = Counter()
-    for attempt in state.submissions.ready.times:
-        execution = state.executions[attempt]
-        resource_id = execution.resource_id
-        if execution.state is ExecutionState.SCHEDULED:
-            tree = state.sharing.trees[state.topology.slot_of(execution.vertex)]
-            resource_id = state.slots.slots[tree.allocation_id].resource_id
-        left[(execution.vertex_id, resource_id or "", state.submissions.ready.value(attempt))] += 1
-    kept = {key: deployment.left for key, deployment in state.submissions.deployments.items()}
-    yield from compare("submissions.deployments", kept, dict(left))
+def _submissions(state: StartedJob) -> Iterator[str]:
+    """Checks that owed submissions are SCHEDULED, in a tree with a slot."""
+    submitted = {owed.execution_attempt_id for owed in state.ready}
+    ready = [state.executions[attempt] for attempt in submitted]
+    in_slots = {
+        execution.execution_attempt_id
+        for execution in ready
+        if execution.state is ExecutionState.SCHEDULED
+        and state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id in state.slots.slots
+    }
+    yield from compare("ready", submitted, in_slots)

@@ -18,12 +18,14 @@ from .topology import VertexKey
 
 class CreateChannels(Instruction, frozen=True):
     """Create the missing topics of the job's channels, changelogs and output, in each generation of the job: a lost
-    topic may be the reason for going back."""
+    topic may be the reason of a rollback. Before that, store the graph as a blob if TaskExecutors need it."""
 
     job_id: str
     job_graph: JobGraph
     generation: int
     cause: int
+    graph_blob: str | None = None
+    """The key of the graph's blob."""
 
     @property
     def key(self) -> str:
@@ -43,7 +45,7 @@ class DeleteChannels(Instruction, frozen=True):
 
 
 class WriteMetadata(Instruction, frozen=True):
-    """Write `_metadata` of a checkpoint that all have acknowledged into `pending.options.directory`.
+    """Write `_metadata` of a fully acknowledged checkpoint into `pending.options.directory`.
 
     Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE. `counted`: accumulators
     of finished subtasks.
@@ -61,7 +63,7 @@ class WriteMetadata(Instruction, frozen=True):
 
 
 class DiscardCheckpoint(Instruction, frozen=True):
-    """Delete a checkpoint's directory and, if it was completed, what only it refers to. Answered by
+    """Delete a checkpoint's directory and, if it was completed, the files that only it refers to. Answered by
     CheckpointDiscarded, also if something could not be deleted.
 
     `kept`: the directories of retained checkpoints, whose files must not be touched.
@@ -83,7 +85,7 @@ class FindCheckpoint(Instruction, frozen=True):
     """Find the first of the candidates that is intact and fits the job, newest first. Answered by CheckpointRestored,
     with the subtasks that had finished in it, or by RestoreFailed; not at all while storage is unreachable.
 
-    A candidate of generation -1 was given by a person: its `uri` may be a directory or a `_metadata` file, and its
+    A user named a candidate of generation -1: its `uri` may be a directory or a `_metadata` file, and its
     `checkpoint_id` is 0. Only such a candidate may have to be fitted to another graph.
     """
 
@@ -95,8 +97,8 @@ class FindCheckpoint(Instruction, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        """Whether the job has not started yet, and starts from a savepoint that a person named."""
-        return all(each.checkpoint_id == 0 for each in self.candidates)
+        """Whether the job has not started yet, and starts from a savepoint that a user named."""
+        return all(candidate.checkpoint_id == 0 for candidate in self.candidates)
 
     @property
     def key(self) -> str:
@@ -120,4 +122,4 @@ class RemoveCheckpoints(Instruction, frozen=True):
 
 
 Cleanup = DeleteChannels | DiscardCheckpoint | RemoveCheckpoints
-"""What an ended job leaves to be deleted."""
+"""What remains to be deleted of an ended job."""

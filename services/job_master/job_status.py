@@ -1,6 +1,6 @@
 """The transitions of a job's status (Flink's JobStatus).
 
-Tasks restart individually while the job stays RUNNING. It is RESTARTING while it goes back to a checkpoint: until all
+Tasks restart individually while the job stays RUNNING. It is RESTARTING during a rollback to a checkpoint: until all
 tasks have ended and the checkpoint is found. SUSPENDED is not terminal here: a suspended job is resumed or cancelled.
 """
 
@@ -31,10 +31,10 @@ NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
 }
 
 ACTIVE = frozenset({CREATED, RUNNING, RESTARTING})
-"""The job wants slots, and its tasks are to run, or will be."""
+"""The job needs slots, and its tasks run or will run."""
 
 END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, SUSPENDED: SUSPENDED}
-"""How a job ends that has been told to, once no task is left."""
+"""The status of a job that was told to end, when no task is left."""
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> JobStatus:

@@ -2,8 +2,8 @@
 (Flink's RestartBackoffTimeStrategy; FLIP-364 for the exponential delay).
 
 Failures of one cause count once; `identity` names the cause. Failures that arrive while an earlier one waits for its
-restart count once, too: a query, a broker or a peer that takes many tasks with it is one failure. Times are those of
-the failures' events.
+restart count once, too: a query, a broker or a peer that fails many tasks is one failure. Times are those of the
+failures' events.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from ..core.role import Time
 
 
 class FailureHistory(msgspec.Struct, frozen=True):
-    """The failures that a strategy remembers."""
+    """The failures that a strategy considers."""
 
     counted: int = 0
-    """Failures; for the exponential delay those since it was reset."""
+    """The number of failures; for the exponential delay since the last reset."""
     identity: str | None = None
-    """The last failure's."""
+    """The identity of the last failure."""
     restart_at: Time | None = None
-    """When what failed last starts again; None: never."""
+    """When the tasks of the last failure restart; None: never."""
     backoff: Time = 0
-    """Exponential delay: the last one, without jitter."""
+    """Exponential delay: the last delay, without jitter."""
     recent: tuple[Time, ...] = ()
-    """Failure rate: when failures happened that may count still."""
+    """Failure rate: the times of failures that may still count."""
 
 
 def on_failure(
     strategy: RestartStrategyOptions, history: FailureHistory, identity: str, time: Time, salt: str
 ) -> FailureHistory:
-    """The history with one more failure; `restart_at` is the decision. `salt` decorrelates the jitter of jobs."""
+    """Returns the history with one more failure; `restart_at` is the decision. `salt` decorrelates the jitter of
+    jobs."""
     if identity == history.identity:
         return history
     history = replace(history, identity=identity)
     if history.restart_at is not None and time < history.restart_at:
-        # What failed before has not started again: both restart together.
+        # The earlier failures have not restarted yet: all restart together.
         return history
     match strategy:
         case NoRestart():
@@ -80,6 +81,6 @@ def _exponential_delay(
 
 
 def _between(salt: str) -> float:
-    """A number from -1 to 1, the same for the same salt."""
+    """Returns a number from -1 to 1, the same for the same salt."""
     drawn = int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=7).digest(), "big")
     return drawn / (1 << 55) - 1.0

@@ -1,7 +1,7 @@
-"""Going back to a checkpoint: all tasks end, then all start again, in the next generation of the job.
+"""Rollback to a checkpoint: all tasks end, then all restart, in the next generation of the job.
 
 A failed task normally continues from its last commit. If that is gone (a topic, or part of one), continuing would lose
-or repeat records, so the whole job goes back; whatever earlier generations sent and committed is ignored from then on.
+or repeat records, so the whole job rolls back; messages and commits of earlier generations are ignored from then on.
 The job is RESTARTING until the last task has ended and an intact checkpoint is found. It keeps its slots.
 
 A job that is submitted with a savepoint waits for it in the same way before its first tasks, and starts generation 0.
@@ -23,46 +23,39 @@ from ...schemas.types import (
     RestoredCheckpoint,
 )
 from ..core.role import Time
-from . import execution_states, executions, job_status, scheduling, termination
+from . import executions, job_status, scheduling, termination
 from .checkpoints import subsumption
 from .checkpoints.state import Restoring
-from .state import Handshake, JobMasterState, Submissions
+from .state import ChannelsState, StartedJob
 from .topology import VertexKey
 
 
-def is_under_way(state: JobMasterState) -> bool:
-    """Whether the job is going back to a checkpoint: tasks that end then have not failed."""
+def is_under_way(state: StartedJob) -> bool:
+    """Whether the job is rolling back to a checkpoint: tasks that end then have not failed."""
     return state.checkpoints.restoring is not None
 
 
-def start_rollback(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
+def start_rollback(state: StartedJob, why: str, cause: int, due: Time) -> StartedJob:
     """Ends all tasks and restarts them from a checkpoint, not before `due`. Without a checkpoint the job fails."""
     checkpoints = state.checkpoints.without_pending(
         CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
     )
-    cancellations = {
-        attempt: cause
-        for attempt in state.current.values()
-        if state.executions[attempt].state in execution_states.DEPLOYED
-        and state.executions[attempt].state is not ExecutionState.CANCELING
-    }
     state = replace(
-        termination.with_status(state, JobStatus.RESTARTING, cause),
-        submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
+        termination.cancel_tasks(termination.with_status(state, JobStatus.RESTARTING, cause), cause),
         checkpoints=replace(checkpoints, restoring=Restoring(cause, due, why)),
     )
     return without_candidates(state, cause)
 
 
-def start_restore_at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
-    """All tasks of a suspended job start from a checkpoint when it is resumed."""
+def start_restore_at_resumption(state: StartedJob, why: str, cause: int) -> StartedJob:
+    """Starts all tasks of a suspended job from a checkpoint when it is resumed."""
     if is_under_way(state):
         return state
     return replace(state, checkpoints=replace(state.checkpoints, restoring=Restoring(cause, 0, why)))
 
 
-def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
-    """Fails a job that should go back and has no checkpoint."""
+def without_candidates(state: StartedJob, cause: int) -> StartedJob:
+    """Fails a job that should roll back and has no checkpoint."""
     checkpoints = state.checkpoints
     if checkpoints.restoring is None or state.status not in job_status.ACTIVE:
         return state
@@ -74,8 +67,8 @@ def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
     return termination.fail_job(state, why, cause)
 
 
-def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
-    """The checkpoints that tasks may start from, newest first."""
+def candidates(state: StartedJob) -> tuple[RestoredCheckpoint, ...]:
+    """Returns the checkpoints that tasks may start from, newest first."""
     restoring = state.checkpoints.restoring
     if restoring is None:
         return ()
@@ -85,7 +78,7 @@ def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
     return state.checkpoints.candidates()
 
 
-def should_find_checkpoint(state: JobMasterState) -> bool:
+def should_find_checkpoint(state: StartedJob) -> bool:
     """Whether to look for a checkpoint now: no task of the old generation runs any more."""
     checkpoints = state.checkpoints
     return (
@@ -97,16 +90,16 @@ def should_find_checkpoint(state: JobMasterState) -> bool:
     )
 
 
-def restore_cause(state: JobMasterState) -> int:
-    """The offset that caused the search; answers to an earlier search are ignored."""
+def restore_cause(state: StartedJob) -> int:
+    """Returns the offset that caused the search; answers to an earlier search are ignored."""
     restoring = state.checkpoints.restoring
-    return state.started if restoring is None else max(restoring.cause, state.started)
+    return state.start_offset if restoring is None else max(restoring.cause, state.start_offset)
 
 
 def on_checkpoint_restored(
-    state: JobMasterState, record: Record, body: job_master.CheckpointRestored
-) -> JobMasterState:
-    """An intact checkpoint was found: tasks start from it."""
+    state: StartedJob, record: Record, body: job_master.CheckpointRestored
+) -> StartedJob:
+    """Starts the tasks from the intact checkpoint that was found."""
     restoring, cause = state.checkpoints.restoring, record.offset
     if restoring is None or not _is_answer(state, record):
         return state
@@ -127,22 +120,22 @@ def on_checkpoint_restored(
     state = replace(state, checkpoints=checkpoints)
     if restoring.initial:
         if body.accumulators and checkpoints.finished:
-            # What finished in another job is one sum; it goes where the next checkpoint will have it.
+            # The counts of subtasks that finished in another job are one sum; it is stored as in the next checkpoint.
             counted = bounded(body.accumulators)
             state = replace(state, accumulators=state.accumulators.set(min(checkpoints.finished), counted))
         return scheduling.resume_after_restore(state, [], cause, restoring.due)
-    # A topic that is gone is why jobs go back: what is there still is not touched.
-    state = replace(state, generation=state.generation + 1, channels=Handshake.OWED, started=cause)
+    # A missing topic may be the reason of a rollback: existing topics are not changed.
+    state = replace(
+        state, generation=state.generation + 1, channels=ChannelsState.CREATING, start_offset=cause
+    )
     if state.status is JobStatus.RESTARTING:
         state = termination.with_status(state, JobStatus.CREATED, cause)
     state, again = _rerun_finished(state, cause)
     return scheduling.resume_after_restore(state, again, cause, restoring.due)
 
 
-def on_restore_failed(
-    state: JobMasterState, record: Record, body: job_master.RestoreFailed
-) -> JobMasterState:
-    """No candidate can be restored: storage has answered for each."""
+def on_restore_failed(state: StartedJob, record: Record, body: job_master.RestoreFailed) -> StartedJob:
+    """Handles a search without a result: storage has answered for each candidate."""
     restoring = state.checkpoints.restoring
     if restoring is None or not _is_answer(state, record):
         return state
@@ -150,11 +143,11 @@ def on_restore_failed(
     return termination.fail_job(state, why, record.offset)
 
 
-def _is_answer(state: JobMasterState, record: Record) -> bool:
+def _is_answer(state: StartedJob, record: Record) -> bool:
     return should_find_checkpoint(state) and record.header.cause == restore_cause(state)
 
 
-def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map[VertexKey, None]:
+def _finished(state: StartedJob, body: job_master.CheckpointRestored) -> Map[VertexKey, None]:
     known = state.topology.vertices
     return Map(
         {
@@ -170,7 +163,7 @@ def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map
 def _is_unreadable(
     completed: tuple[CompletedCheckpoint, ...], found: RestoredCheckpoint | None
 ) -> tuple[CompletedCheckpoint, ...]:
-    """The candidates that are newer than the one that was found: they could not be read."""
+    """Returns the candidates newer than the one that was found: they could not be read."""
     return tuple(
         each
         for each in completed
@@ -178,10 +171,10 @@ def _is_unreadable(
     )
 
 
-def _rerun_finished(state: JobMasterState, cause: int) -> tuple[JobMasterState, list[VertexKey]]:
+def _rerun_finished(state: StartedJob, cause: int) -> tuple[StartedJob, list[VertexKey]]:
     """Restarts subtasks that had finished after the checkpoint, with the accumulators of the checkpoint."""
     again = []
-    for vertex, attempt in sorted(state.current.items()):
+    for vertex, attempt in sorted(state.current_attempts.items()):
         last = state.executions[attempt]
         if last.state is not ExecutionState.FINISHED:
             continue
@@ -190,7 +183,7 @@ def _rerun_finished(state: JobMasterState, cause: int) -> tuple[JobMasterState, 
         state = replace(
             state,
             executions=state.executions.delete(attempt).set(new.execution_attempt_id, new),
-            current=state.current.set(vertex, new.execution_attempt_id),
+            current_attempts=state.current_attempts.set(vertex, new.execution_attempt_id),
         )
         again.append(vertex)
     counted = {
@@ -199,4 +192,4 @@ def _rerun_finished(state: JobMasterState, cause: int) -> tuple[JobMasterState, 
         if vertex in state.checkpoints.finished
     }
     state = replace(state, counts=replace(state.counts, finished=0), accumulators=Map(counted))
-    return state, [each for each in again if each[0] in state.scheduled]
+    return state, [each for each in again if each[0] in state.scheduled_vertices]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Final
+from typing import Any
 
 from immutables import Map
 from msgspec.structs import replace
 
-from ...pipelines.graph.accumulators import total
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
+from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.ids import is_id
+from ...schemas.states import JOB_ENDS
 from ...schemas.types import JobStatus
-from ..configuration.role_options import JobOptions
+from ..configuration.role_options import JobOptions, with_configuration
+from ..core.outbox import Outbox, owe, remove_owed
 from ..core.role import (
     CLIENT,
-    DISPATCHER,
     JOB_MASTER,
-    RESOURCE_MANAGER,
     IllegalEvent,
     Instruction,
     OutgoingEvent,
@@ -33,21 +33,22 @@ from . import (
     cleanup,
     deployment,
     executions,
+    failover,
+    owed_events,
     restore,
     scheduling,
     slot_events,
     task_executor_connections,
+    terminated_job,
     termination,
 )
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
+from .checkpoints.stop_phase import StopPhase
 from .instructions import CreateChannels, DeleteChannels
-from .state import Handshake, JobMasterState
+from .owed_events import JobMasterEvent, OwedRegisterJobManager, OwedUnregisterJobManager
+from .state import ChannelsState, JobMasterState, NewJob, RegistrationState, StartedJob, TerminatedJob
 from .topology import SchedulingTopology
-
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
-_OWED: Final = Handshake.OWED
-_SAID: Final = Handshake.SAID
 
 
 class JobMaster:
@@ -56,68 +57,86 @@ class JobMaster:
     kind = JOB_MASTER
 
     def initial(self, role_address: str) -> JobMasterState:
-        return JobMasterState(job_id=instance_of(role_address))
+        return NewJob(instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        after = _STEPS.apply(state, record)
-        if after is state:
-            # What follows from a state has followed already.
-            return state
-        after = coordinator.follow_attempts(after, record)
-        if after.terminal_notification is _SAID:
-            after = termination.compact_terminated(after)
-        # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
-        return state if state.terminated is not None and after == state else after
+        match state:
+            case StartedJob():
+                after: JobMasterState = _STEPS.apply(state, record)
+                if after is state or not isinstance(after, StartedJob):
+                    # The consequences of such a state are already complete.
+                    return after
+                after = coordinator.follow_attempts(after, record)
+                return termination.compact_terminated(after) if after.has_ended else after
+            case TerminatedJob():
+                terminated: TerminatedJob = _TERMINATED_STEPS.apply(state, record)
+                return terminated
+            case NewJob():
+                started: JobMasterState = _NEW_STEPS.apply(state, record)
+                return started
 
     def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-        job_id = state.job_id
-        owed = [
-            OutgoingEvent(CLIENT, client.JobStatusChanged(job_id=job_id, status=each.status), each.cause)
-            for each in state.status_notifications
-        ]
-        if state.registration is _OWED:
-            owed.append(
-                OutgoingEvent(
-                    RESOURCE_MANAGER, resource_manager.RegisterJobManager(job_id=job_id), state.cause
-                )
-            )
-        return [
-            *owed,
-            *slot_events.request_events(state, now),
-            *task_executor_connections.registration_answers(state),
-            *slot_events.offer_answers(state),
-            *deployment.submit_events(state, now),
-            *deployment.cancel_events(state),
-            *coordinator.outgoing_events(state, now),
-            *slot_events.return_events(state, now),
-            *task_executor_connections.disconnect_events(state),
-            *_final_events(state),
-        ]
+        match state:
+            case StartedJob():
+                return [
+                    *(
+                        OutgoingEvent(
+                            CLIENT,
+                            client.JobStatusChanged(job_id=state.job_id, status=each.status),
+                            each.cause,
+                        )
+                        for each in state.status_notifications
+                    ),
+                    *failover.verdict_events(state),
+                    *slot_events.request_events(state, now),
+                    *owed_events.ORDER.outgoing_events(
+                        state,
+                        now,
+                        [*state.checkpoints.notifications, *(owed for _, owed in state.slots.idle.due(now))],
+                    ),
+                    *deployment.submit_events(state, now),
+                    *coordinator.outgoing_events(state, now),
+                ]
+            case TerminatedJob():
+                return owed_events.ORDER.outgoing_events(state, now)
+            case NewJob():
+                return []
 
     def deadline(self, state: JobMasterState) -> Time | None:
+        if not isinstance(state, StartedJob):
+            return None
         times = (slot_events.deadline(state), deployment.deadline(state), coordinator.deadline(state))
-        return min((each for each in times if each is not None), default=None)
+        return min((time_ for time_ in times if time_ is not None), default=None)
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
-        if state.graph is None:
-            return () if state.terminated is None else cleanup.demanded_cleanup(state.terminated.cleanup)
-        of_checkpoints = tuple(coordinator.instructions(state))
-        if state.channels is _OWED:
-            create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
-            return (create, *of_checkpoints)
-        if state.deletion is _OWED:
-            return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
-        return of_checkpoints
+        match state:
+            case StartedJob():
+                of_checkpoints = coordinator.instructions(state)
+                if state.channels is ChannelsState.CREATING:
+                    create = CreateChannels(
+                        state.job_id, state.graph, state.generation, state.start_offset, state.graph_blob
+                    )
+                    return (create, *of_checkpoints)
+                if state.status in JOB_ENDS and state.channels is ChannelsState.CREATED:
+                    return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
+                return tuple(of_checkpoints)
+            case TerminatedJob():
+                return cleanup.demanded_cleanup(state.cleanup)
+            case NewJob():
+                return ()
 
     def is_quiescent(self, state: JobMasterState) -> bool:
-        return state.terminated is not None and termination.is_quiescent(state)
+        return isinstance(state, TerminatedJob) and not (state.outbox or state.cleanup)
+
+    def is_over(self, state: JobMasterState) -> bool:
+        return isinstance(state, TerminatedJob) and state.is_forgotten
 
 
-def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
-    if state.known:
+def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJob) -> StartedJob:
+    if not isinstance(state, NewJob):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     if not is_id(state.job_id):
-        # Topics, directories and nodes in ZooKeeper are named by it. No Dispatcher admits such a job.
+        # Topics, directories and nodes in ZooKeeper contain it. No Dispatcher admits such a job.
         raise IllegalEvent(record, state.status.value, f"{state.job_id!r} is no id of a job")
     cause = record.offset
     topology = SchedulingTopology.from_graph(body.job_graph)
@@ -127,25 +146,31 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         for index in range(vertex.parallelism)
     ]
     options = _options(frozenset(body.configuration.items()))
-    state = replace(
-        state,
-        # What the job goes by is also what its tasks go by: TaskExecutors are given the graph.
-        graph=replace(body.job_graph, configuration={**body.job_graph.configuration, **body.configuration}),
+    started = StartedJob(
+        job_id=state.job_id,
+        status=state.status,
+        # The job's options are also those of its tasks: TaskExecutors receive the graph.
+        graph=with_configuration(body.job_graph, body.configuration),
+        graph_blob=body.job_graph_blob,
         options=options,
         topology=topology,
-        started=cause,
-        registration=Handshake.OWED,
-        channels=Handshake.OWED,
+        start_offset=cause,
+        cause=cause,
         executions=Map({each.execution_attempt_id: each for each in first}),
-        current=Map({each.vertex: each.execution_attempt_id for each in first}),
-        waiting_for_all_slots=options.schedule_mode is ScheduleMode.EAGER,
+        current_attempts=Map({each.vertex: each.execution_attempt_id for each in first}),
+        is_waiting_for_slots=options.schedule_mode is ScheduleMode.EAGER,
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
         checkpoints=Checkpoints(
             restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
         ),
+        outbox=Outbox[JobMasterEvent]().owe(OwedRegisterJobManager(cause)),
     )
-    return scheduling.schedule(termination.with_status(state, JobStatus.CREATED, cause), cause)
+    return scheduling.schedule(termination.with_status(started, JobStatus.CREATED, cause), cause)
+
+
+def _not_started(state: NewJob, record: Record, _body: Body) -> NewJob:
+    raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
 
 
 @functools.lru_cache(64)
@@ -155,142 +180,105 @@ def _options(configuration: frozenset[tuple[str, str]]) -> JobOptions:
     return JobOptions.from_configuration(dict(configuration))
 
 
-def on_cancel_job(state: JobMasterState, record: Record, body: job_master.CancelJob) -> JobMasterState:
-    state = _known(state, record)
+def on_cancel_job(state: StartedJob, record: Record, body: job_master.CancelJob) -> StartedJob:
     if body.keep_checkpoints:
         state = replace(state, checkpoints=replace(state.checkpoints, keep_on_cancellation=True))
     return termination.cancel_job(state, record.offset)
 
 
-def on_suspend_job(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
-    return termination.suspend_job(_known(state, record), body.reason, record.offset)
+def on_suspend_job(state: StartedJob, record: Record, body: job_master.SuspendJob) -> StartedJob:
+    return termination.suspend_job(state, body.reason, record.offset)
 
 
-def on_resume_job(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
-    if not termination.can_resume(state):
+def on_resume_job(
+    state: StartedJob | TerminatedJob, record: Record, _body: job_master.ResumeJob
+) -> StartedJob:
+    if isinstance(state, TerminatedJob) or not termination.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
-    if state.checkpoints.stopping:
+    if state.checkpoints.stop is StopPhase.SAVED:
         return termination.finish_suspended_stop(state, record.offset)
     return restore.without_candidates(termination.resume_job(state, record.offset), record.offset)
 
 
 def on_job_master_failed(
-    state: JobMasterState, record: Record, body: job_master.JobMasterFailed
-) -> JobMasterState:
-    return termination.abandon_job(_known(state, record), body.reason, record.offset)
-
-
-def _known(state: JobMasterState, record: Record) -> JobMasterState:
-    if not state.known:
-        raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
-    return state
+    state: StartedJob, record: Record, body: job_master.JobMasterFailed
+) -> StartedJob | TerminatedJob:
+    return termination.abandon_job(state, body.reason, record.offset)
 
 
 def on_register_job_manager(
-    state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
-) -> JobMasterState:
-    if state.registration is Handshake.OWED:
-        return replace(state, registration=Handshake.SAID)
-    if state.registration is None and state.terminal_notification is not None:
+    state: StartedJob, record: Record, _body: resource_manager.RegisterJobManager
+) -> StartedJob:
+    if state.registration is RegistrationState.CLOSED:
         # The job has ended between the decision and its place in the log.
-        return replace(state, rm_disconnect=Handshake.OWED)
-    return state
+        return owe(state, OwedUnregisterJobManager(record.offset))
+    return remove_owed(state, OwedRegisterJobManager)
 
 
 def on_job_manager_registration_success(
-    state: JobMasterState, record: Record, _body: job_master.JobManagerRegistrationSuccess
-) -> JobMasterState:
-    if state.registration is None:
+    state: StartedJob, record: Record, _body: job_master.JobManagerRegistrationSuccess
+) -> StartedJob:
+    if state.registration is RegistrationState.CLOSED:
         # The job has ended meanwhile.
         return state
-    return replace(state, registration=Handshake.DONE, cause=record.offset)
+    return replace(state, registration=RegistrationState.REGISTERED, cause=record.offset)
 
 
-def on_channels_created(
-    state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
-) -> JobMasterState:
+def on_channels_created(state: StartedJob, record: Record, _body: job_master.ChannelsCreated) -> StartedJob:
     if not _is_answer(state, record):
         return state
-    created = replace(state, channels=Handshake.DONE, cause=record.offset)
+    created = replace(state, channels=ChannelsState.CREATED, cause=record.offset)
     return scheduling.release_if_all_slots(created, record.offset)
 
 
-def on_channels_failed(
-    state: JobMasterState, record: Record, body: job_master.ChannelsFailed
-) -> JobMasterState:
+def on_channels_failed(state: StartedJob, record: Record, body: job_master.ChannelsFailed) -> StartedJob:
     if not _is_answer(state, record):
         return state
-    return termination.fail_job(replace(state, channels=Handshake.DONE), body.reason, record.offset)
+    return termination.fail_job(replace(state, channels=ChannelsState.CREATED), body.reason, record.offset)
 
 
-def _is_answer(state: JobMasterState, record: Record) -> bool:
+def _is_answer(state: StartedJob, record: Record) -> bool:
     """Whether this answers the current CreateChannels, and not an earlier one."""
-    if state.terminated is not None:
-        return False
-    return _known(state, record).channels is Handshake.OWED and record.header.cause == state.started
+    return state.channels is ChannelsState.CREATING and record.header.cause == state.start_offset
 
 
-def on_channels_deleted(
-    state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
-) -> JobMasterState:
-    if state.terminated is not None:
-        return replace(
-            state, terminated=state.terminated.without(lambda each: isinstance(each, DeleteChannels))
-        )
-    return replace(state, deletion=Handshake.DONE) if state.deletion is not None else state
+def on_channels_deleted(state: StartedJob, _record: Record, _body: job_master.ChannelsDeleted) -> StartedJob:
+    return replace(state, channels=ChannelsState.DELETED) if state.status in JOB_ENDS else state
 
 
-def on_job_status_changed(
-    state: JobMasterState, record: Record, _body: client.JobStatusChanged
-) -> JobMasterState:
+def on_job_status_changed(state: StartedJob, record: Record, _body: client.JobStatusChanged) -> StartedJob:
     left = replace(state, status_notifications=state.status_notifications[1:])
-    return left if state.graph is None else termination.finish_if_done(left, record.offset)
-
-
-def on_disconnect_job_manager(
-    state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
-) -> JobMasterState:
-    return replace(state, rm_disconnect=Handshake.SAID) if state.rm_disconnect is Handshake.OWED else state
+    return termination.finish_if_done(left, record.offset)
 
 
 def on_job_reached_terminal_state(
-    state: JobMasterState, _record: Record, body: dispatcher.JobReachedTerminalState
-) -> JobMasterState:
-    if state.terminal_notification is not Handshake.OWED or body.status is not state.status:
+    state: StartedJob, record: Record, body: dispatcher.JobReachedTerminalState
+) -> StartedJob:
+    if body.status is not state.status:
         return state
-    return replace(state, terminal_notification=Handshake.SAID)
+    return owed_events.on_job_reached_terminal_state(state, record, body)
 
 
-def events_of_ended(state: JobMasterState) -> list[OutgoingEvent]:
-    """The events that others wait for, from an ended job whose JobMaster failed."""
-    return [
-        *task_executor_connections.disconnect_events(state),
-        *coordinator.request_answers(state),
-        *_final_events(state),
-    ]
+def on_jobs_forgotten(
+    state: StartedJob | TerminatedJob, record: Record, _body: dispatcher.JobsForgotten
+) -> StartedJob | TerminatedJob:
+    if state.status not in JOB_ENDS:
+        raise IllegalEvent(record, state.status.value, f"job {state.job_id} has not ended")
+    return replace(state, is_forgotten=True)
 
 
-def _final_events(state: JobMasterState) -> list[OutgoingEvent]:
-    owed = []
-    if state.terminal_notification is Handshake.OWED:
-        ended = dispatcher.JobReachedTerminalState(
-            job_id=state.job_id,
-            status=state.status,
-            reason=state.reason,
-            accumulators=total(state.accumulators.values()),
-        )
-        owed.append(OutgoingEvent(DISPATCHER, ended, state.cause))
-    if state.rm_disconnect is Handshake.OWED and state.terminal_notification is not None:
-        goodbye = resource_manager.DisconnectJobManager(job_id=state.job_id, status=state.status)
-        owed.append(OutgoingEvent(RESOURCE_MANAGER, goodbye, state.cause))
-    return owed
+def events_of_terminated(state: TerminatedJob) -> list[OutgoingEvent]:
+    """Returns the events that other roles wait for, from a job whose JobMaster failed."""
+    return owed_events.ORDER.outgoing_events(state, 0)
 
 
-_STEPS: Steps[JobMasterState] = Steps(
+_STEPS: Steps[Any] = Steps(
     {
+        **owed_events.STEPS,
         **task_executor_connections.STEPS,
         **slot_events.STEPS,
         **deployment.STEPS,
+        **failover.STEPS,
         **coordinator.STEPS,
         job_master.StartJob: on_start_job,
         job_master.CancelJob: on_cancel_job,
@@ -303,11 +291,31 @@ _STEPS: Steps[JobMasterState] = Steps(
         job_master.JobMasterFailed: on_job_master_failed,
         job_master.TaskAcknowledged: unchanged,
         resource_manager.RegisterJobManager: on_register_job_manager,
-        resource_manager.DisconnectJobManager: on_disconnect_job_manager,
         dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
+        dispatcher.JobsForgotten: on_jobs_forgotten,
         client.JobStatusChanged: on_job_status_changed,
         everyone.LeaderElected: unchanged,
         everyone.ClusterTerminated: unchanged,
         everyone.ConfigurationChanged: unchanged,
+    }
+)
+"""The steps of a started job."""
+_NEW_STEPS: Steps[Any] = Steps(
+    {
+        **dict.fromkeys(_STEPS.handlers, _not_started),
+        everyone.LeaderElected: unchanged,
+        everyone.ClusterTerminated: unchanged,
+        everyone.ConfigurationChanged: unchanged,
+        everyone.TaskExecutorLost: unchanged,
+        job_master.StartJob: on_start_job,
+    }
+)
+_TERMINATED_STEPS: Steps[Any] = Steps(
+    {
+        **dict.fromkeys(_STEPS.handlers, unchanged),
+        **terminated_job.STEPS,
+        dispatcher.JobsForgotten: on_jobs_forgotten,
+        job_master.StartJob: on_start_job,
+        job_master.ResumeJob: on_resume_job,
     }
 )

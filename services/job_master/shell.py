@@ -2,8 +2,8 @@
 instructions.
 
 A failed creation is reported and fails the job. If Kafka is unreachable the shell retries as long as the job needs its
-channels. A deletion is retried until it succeeds or the shell is closed, because a cluster can't end before it. The
-next leader's shell continues what a closed shell left.
+channels. A deletion is retried until it succeeds or the shell is closed, because a cluster cannot end before it. The
+next leader's shell continues the work of a closed shell.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from ...pipelines.graph.physical_plan import output_topic, temporary_topics, topics
 from ...schemas import job_master
+from ..blobs import job_graph_blob
+from ..blobs.errors import BlobUnavailable
+from ..blobs.tiered_store import TieredBlobStore
 from ..core.instruction_tracker import InstructionTracker
 from ..core.role import Emit, Instruction, OutgoingEvent, Time
 from ..log.topics import (
@@ -35,11 +38,11 @@ from .instructions import (
     RemoveCheckpoints,
     WriteMetadata,
 )
-from .state import JobMasterState
+from .state import JobMasterState, TerminatedJob
 
 _log = logger(__name__)
 _CONFIG = KEEP_FOR_EVER | {"segment.bytes": str(64 << 20)}
-"""Tasks delete what nobody reads any more (commit_followup.py), and Kafka gives back whole segments alone."""
+"""Tasks delete records that nobody reads again (commit_followup.py), but Kafka frees only whole segments."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 
@@ -48,8 +51,8 @@ class JobMasterShell:
     """The shell of all JobMasters of a process.
 
     `follow` receives each state of a job on the host's thread: heartbeats read from it. `on_retire` receives jobs that
-    are not led here any more. `is_current`: see CheckpointShell. `output_retention`: for how long Kafka keeps what a
-    job prints, in microseconds, also while the job runs.
+    are no longer led here. `is_current`: see CheckpointShell. `output_retention`: for how long Kafka keeps the output
+    of a job, in microseconds, also while the job runs. `blobs`: where graphs are stored; None: nowhere.
     """
 
     def __init__(
@@ -61,14 +64,16 @@ class JobMasterShell:
         follow: Callable[[str, JobMasterState], None] = lambda _address, _state: None,
         on_retire: Callable[[str], None] = lambda _address: None,
         is_current: Callable[[], bool] = lambda: True,
+        blobs: TieredBlobStore | None = None,
     ) -> None:
         self._say = say
         self._follow = follow
+        self._blobs = blobs
         self._on_retire = on_retire
         self._over: dict[str, threading.Event] = {}
-        """By the address that demands something: what ends that when the job is not led here any more."""
+        """By address: what stops its work when the job is no longer led here."""
         self._channels_of: dict[str, str] = {}
-        """Address -> the key of the creation that it demands."""
+        """Address -> the key of its instruction to create channels."""
         self._admin = admin
         self._cluster = cluster
         self._output_config = _CONFIG | {"retention.ms": str(output_retention // 1000)}
@@ -76,12 +81,14 @@ class JobMasterShell:
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
         self._creators = threads.Pool(4, "create channels")
-        # Deletions that can't succeed must not keep new jobs waiting.
+        # Deletions that cannot succeed must not delay new jobs.
         self._deleters = threads.Pool(4, "delete channels")
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)
-        creation = next((each for each in instructions if isinstance(each, CreateChannels)), None)
+        creation = next(
+            (instruction for instruction in instructions if isinstance(instruction, CreateChannels)), None
+        )
         if creation is not None:
             self._channels_of[role_address] = creation.key
         else:
@@ -99,7 +106,7 @@ class JobMasterShell:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
             self._follow(role_address, state)
-            if state.terminated is not None and not instructions:
+            if isinstance(state, TerminatedJob) and not instructions:
                 self._end(role_address)
 
     def retire(self, role_address: str) -> None:
@@ -131,6 +138,8 @@ class JobMasterShell:
         body: job_master.ChannelsCreated | job_master.ChannelsFailed | None = None
         while body is None:
             try:
+                if instruction.graph_blob is not None and self._blobs is not None:
+                    self._blobs.put(job_graph_blob.encode(job_id, instruction.job_graph), job_id)
                 wanted = topics(self._cluster, job_id, instruction.job_graph)
                 printed = output_topic(self._cluster, job_id)
                 created = create_topics(
@@ -140,18 +149,18 @@ class JobMasterShell:
                         for name, count in wanted.items()
                     ],
                 )
-                # Somebody may have deleted one of them and made it anew, with fewer.
+                # One of them may have been deleted and created again with fewer partitions.
                 there = {name: count for name, count in wanted.items() if name not in created}
                 add_partitions(self._admin, there)
                 body = job_master.ChannelsCreated(job_id=job_id)
-            except KafkaUnreachable as error:
+            except (KafkaUnreachable, BlobUnavailable) as error:
                 _log.warning("can't create channels; tries again", job=job_id, error=str(error))
                 over.wait(_FIRST_PAUSE_S)
                 if over.is_set() or self._channels_of.get(role_address) != instruction.key:
-                    # Nobody wants them any more, or another leader sees to it.
+                    # They are no longer needed, or another leader deletes them.
                     return
             except Exception as error:
-                # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
+                # Nobody waits for the result of this thread: without a report, the job would wait for ever.
                 body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
         self._emit(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
 

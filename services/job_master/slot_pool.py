@@ -17,9 +17,11 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotOffer
-from ..core.due_index import DueIndex, round_up_time
-from ..core.resource_profile import matches
+from ..core.outbox import Outbox, round_up_time
+from ..core.owed_events import OwedFreeSlot
+from ..core.resource_profile import ProfileKey, matches, profile_key
 from ..core.role import Time
+from .owed_events import OwedCancelSlotRequest, OwedRequestSlot
 from .topology import SlotKey
 
 
@@ -36,7 +38,8 @@ class SlotStep(StrEnum):
     GONE = "GONE"
 
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _WANTED: Final = SlotStep.WANTED
 _PENDING: Final = SlotStep.PENDING
 _ALLOCATED: Final = SlotStep.ALLOCATED
@@ -85,13 +88,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True):
     """The offset of the last offer."""
 
 
-class SlotReturn(msgspec.Struct, frozen=True):
-    """A slot that is returned: a pending FreeSlot to its TaskExecutor, or CancelSlotRequest if it has none."""
-
-    allocation_id: str
-    resource_id: str | None
-    reason: str
-    cause: int
+SlotReturn = OwedFreeSlot | OwedCancelSlotRequest
 
 
 class SlotPool(msgspec.Struct, frozen=True):
@@ -99,49 +96,55 @@ class SlotPool(msgspec.Struct, frozen=True):
 
     requests: Map[str, PendingRequest] = Map()
     slots: Map[str, AllocatedSlot] = Map()
-    returning: Map[str, SlotReturn] = Map()
     of_resource: Map[str, Map[str, None]] = Map()
     """ResourceID -> its slots."""
-    wanted: DueIndex = DueIndex()
-    """Requests that RequestSlot is owed for, from which time on; the value is their cause."""
-    idle: DueIndex = DueIndex()
-    """Available slots, by the time at which they are to be freed; the value is the offset that made them idle."""
+    wanted: Outbox[OwedRequestSlot] = Outbox()
+    """Requests to send, by the time from which they are sent. None is sent before the JobMaster is registered."""
+    idle: Outbox[OwedFreeSlot] = Outbox()
+    """Available slots, by the time at which they are to be freed."""
+    profile_numbers: Map[ProfileKey, int] = Map()
+    """The profiles that requests have contained, by number: later requests name the number only."""
     generation: int = 0
 
     def request(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
         """Adds requests, to be sent at a time."""
         new = {request.allocation_id: request for request in requests}
-        causes = {request.allocation_id: request.cause for request in new.values()}
-        return replace(self, requests=self.requests.update(new), wanted=self.wanted.put_all(causes, due))
+        owed = (OwedRequestSlot(request.cause, request.allocation_id) for request in new.values())
+        return replace(
+            self, requests=self.requests.update(new), wanted=self.wanted.owe_all(owed, due or None)
+        )
 
-    def requested(self, allocation_id: str) -> SlotPool:
-        """RequestSlot was sent."""
+    def requested(self, allocation_id: str, profile_number: int | None) -> SlotPool:
+        """Records that RequestSlot was sent, with the number of its profile."""
         request = self.requests.get(allocation_id)
         if request is None:
             return self
-        pool = replace(self, wanted=self.wanted.remove(allocation_id))
+        pool = replace(self, wanted=self.wanted.remove(OwedRequestSlot, allocation_id))
+        key = profile_key(request.profile)
+        if profile_number is not None and key not in self.profile_numbers:
+            pool = replace(pool, profile_numbers=self.profile_numbers.set(key, profile_number))
         if request.step is _PENDING:
             return pool
         said = replace(request, step=check_transition(request.step, _PENDING))
         return replace(pool, requests=pool.requests.set(allocation_id, said))
 
     def ask_again(self, cause: int) -> SlotPool:
-        """PENDING requests may have been assigned a lost slot: RequestSlot is sent again."""
-        again = {
-            each.allocation_id: cause
-            for each in self.requests.values()
-            if each.step is _PENDING and each.allocation_id not in self.wanted
-        }
-        return replace(self, wanted=self.wanted.put_all(again, 0)) if again else self
+        """Sends RequestSlot again for PENDING requests, which may have been assigned a lost slot."""
+        again = [
+            OwedRequestSlot(cause, request.allocation_id)
+            for request in self.requests.values()
+            if request.step is _PENDING and self.wanted.get(OwedRequestSlot, request.allocation_id) is None
+        ]
+        return replace(self, wanted=self.wanted.owe_all(again)) if again else self
 
     def accept_offer(self, offers: Iterable[SlotOffer], resource_id: str, cause: int) -> SlotPool:
-        """A TaskExecutor offers slots for PENDING requests: they are allocated. Raises KeyError."""
+        """Allocates the slots that a TaskExecutor offers for PENDING requests. Raises KeyError."""
         requests, slots = self.requests.mutate(), self.slots.mutate()
         of_resource, wanted = self.of_resource.get(resource_id, _NO_SLOTS).mutate(), self.wanted
         for offer in offers:
             allocation_id = offer.allocation_id
             request = requests.pop(allocation_id)
-            wanted = wanted.remove(allocation_id)
+            wanted = wanted.remove(OwedRequestSlot, allocation_id)
             slots[allocation_id] = AllocatedSlot(
                 allocation_id=allocation_id,
                 resource_id=resource_id,
@@ -165,11 +168,13 @@ class SlotPool(msgspec.Struct, frozen=True):
         if allocation_id not in self.requests:
             return self
         return replace(
-            self, requests=self.requests.delete(allocation_id), wanted=self.wanted.remove(allocation_id)
+            self,
+            requests=self.requests.delete(allocation_id),
+            wanted=self.wanted.remove(OwedRequestSlot, allocation_id),
         )
 
-    def available(self, allocation_id: str, free_at: Time, cause: int) -> SlotPool:
-        """Nothing runs in the slot any more; it is freed at `free_at` unless it is reused."""
+    def available(self, allocation_id: str, free_at: Time, reason: str, cause: int) -> SlotPool:
+        """Marks a slot in which nothing runs any more; it is freed at `free_at` unless it is reused."""
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
@@ -177,23 +182,24 @@ class SlotPool(msgspec.Struct, frozen=True):
         return replace(
             self,
             slots=self.slots.set(allocation_id, idle),
-            idle=self.idle.put(allocation_id, round_up_time(free_at), cause),
+            idle=self.idle.owe(
+                OwedFreeSlot(cause, allocation_id, slot.resource_id, reason), round_up_time(free_at)
+            ),
         )
 
     def allocate_available(self, allocation_id: str, slot: SlotKey) -> SlotPool:
         """Reuses an available slot. Raises KeyError."""
         found = self.slots[allocation_id]
         used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
-        return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.remove(allocation_id))
+        idle = self.idle.remove(OwedFreeSlot, allocation_id, found.resource_id)
+        return replace(self, slots=self.slots.set(allocation_id, used), idle=idle)
 
     def idle_slots(self) -> list[AllocatedSlot]:
-        """The available slots, the longest idle first."""
-        return sorted(
-            (self.slots[each] for each in self.idle.times),
-            key=lambda slot: (self.idle.times[slot.allocation_id], slot.allocation_id),
-        )
+        """Returns the available slots, the longest idle first."""
+        owed = [(time, allocation_id) for (_, allocation_id, _), time in self.idle.times.items()]
+        return [self.slots[str(allocation_id)] for _, allocation_id in sorted(owed)]
 
-    def remove_task_executor(self, allocation_id: str) -> SlotPool:
+    def remove_slot(self, allocation_id: str) -> SlotPool:
         """Removes a slot that was lost or returned."""
         slot = self.slots.get(allocation_id)
         if slot is None:
@@ -203,61 +209,30 @@ class SlotPool(msgspec.Struct, frozen=True):
         return replace(
             self,
             slots=self.slots.delete(allocation_id),
-            idle=self.idle.remove(allocation_id),
+            idle=self.idle.remove(OwedFreeSlot, allocation_id, slot.resource_id),
             of_resource=self.of_resource.set(slot.resource_id, left)
             if left
             else self.of_resource.delete(slot.resource_id),
         )
 
-    def give_back(self, allocation_id: str, reason: str, cause: int) -> SlotPool:
-        """Removes a slot or request, and sends FreeSlot, or CancelSlotRequest for a request that was sent."""
-        slot = self.slots.get(allocation_id)
+    def give_back(self, allocation_id: str, reason: str, cause: int) -> tuple[SlotPool, SlotReturn | None]:
+        """Removes a slot or request. Returns also FreeSlot, or CancelSlotRequest for a request that was sent."""
+        slot, request = self.slots.get(allocation_id), self.requests.get(allocation_id)
         if slot is not None:
-            check_transition(slot.step, _RETURNING)
-            return self.remove_task_executor(allocation_id).returns(
-                allocation_id, slot.resource_id, reason, cause
-            )
-        request = self.requests.get(allocation_id)
-        if request is None:
-            return self
-        pool = self.cancel_request(allocation_id)
-        if request.step is _WANTED:
-            return pool
-        check_transition(request.step, _RETURNING)
-        return pool.returns(allocation_id, None, reason, cause)
+            return self.remove_slot(allocation_id), _free_slot(slot, reason, cause)
+        owed = None if request is None else _cancel_request(request, reason, cause)
+        return self.cancel_request(allocation_id), owed
 
-    def give_back_all(self, reason: str, cause: int) -> SlotPool:
-        """As `give_back`, for everything in the pool."""
-        returning = {
-            slot.allocation_id: SlotReturn(slot.allocation_id, slot.resource_id, reason, cause)
-            for slot in self.slots.values()
-        }
-        for request in self.requests.values():
-            if request.step is _PENDING:
-                returning[request.allocation_id] = SlotReturn(request.allocation_id, None, reason, cause)
-        return SlotPool(returning=self.returning.update(returning), generation=self.generation)
-
-    def returns(self, allocation_id: str, resource_id: str | None, reason: str, cause: int) -> SlotPool:
-        """Adds a pending FreeSlot or, without a TaskExecutor, CancelSlotRequest."""
-        returning = SlotReturn(allocation_id, resource_id, reason, cause)
-        return replace(self, returning=self.returning.set(allocation_id, returning))
-
-    def finish_return(self, allocation_id: str) -> SlotPool:
-        """FreeSlot or CancelSlotRequest was sent, or is not needed any more."""
-        if allocation_id not in self.returning:
-            return self
-        return replace(self, returning=self.returning.delete(allocation_id))
-
-    def forget(self, resource_id: str) -> SlotPool:
-        """Drops pending returns to this TaskExecutor."""
-        returning = self.returning
-        for each in self.returning.values():
-            if each.resource_id == resource_id:
-                returning = returning.delete(each.allocation_id)
-        return replace(self, returning=returning) if returning is not self.returning else self
+    def give_back_all(self, reason: str, cause: int) -> tuple[SlotPool, list[SlotReturn]]:
+        """Like `give_back`, for everything in the pool."""
+        owed = [
+            *(_free_slot(slot, reason, cause) for slot in self.slots.values()),
+            *(_cancel_request(request, reason, cause) for request in self.requests.values()),
+        ]
+        return SlotPool(generation=self.generation), [event for event in owed if event is not None]
 
     def at(self, resource_id: str) -> list[AllocatedSlot]:
-        """The job's slots at a TaskExecutor, by number."""
+        """Returns the job's slots at a TaskExecutor, by number."""
         found = [self.slots[each] for each in self.of_resource.get(resource_id, _NO_SLOTS)]
         return sorted(found, key=lambda slot: (slot.slot_number, slot.allocation_id))
 
@@ -265,8 +240,20 @@ class SlotPool(msgspec.Struct, frozen=True):
 def best_matching(
     available: Iterable[AllocatedSlot], profile: ResourceProfile | None
 ) -> AllocatedSlot | None:
-    """The first available slot that offers enough."""
+    """Returns the first available slot that offers enough."""
     return next((each for each in available if matches(each.profile, profile)), None)
+
+
+def _free_slot(slot: AllocatedSlot, reason: str, cause: int) -> SlotReturn:
+    check_transition(slot.step, _RETURNING)
+    return OwedFreeSlot(cause, slot.allocation_id, slot.resource_id, reason)
+
+
+def _cancel_request(request: PendingRequest, reason: str, cause: int) -> SlotReturn | None:
+    if request.step is _WANTED:
+        return None
+    check_transition(request.step, _RETURNING)
+    return OwedCancelSlotRequest(cause, request.allocation_id, reason)
 
 
 _NO_SLOTS: Map[str, None] = Map()

@@ -61,11 +61,11 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
         return SlotSharingManager(self.trees.update(trees))
 
     def assign(self, slot: SlotKey, allocation_id: str, *, resolved: bool) -> SlotSharingManager:
-        """The tree gets another physical slot, or requests one."""
+        """Assigns another physical slot to the tree, or requests one."""
         return self._put(slot, replace(self.trees[slot], allocation_id=allocation_id, resolved=resolved))
 
     def retry(self, slot: SlotKey, vertex_id: str, payload: str) -> SlotSharingManager:
-        """The subtask's leaf gets a new Execution."""
+        """Puts a new Execution into the subtask's leaf."""
         tree = self.trees[slot]
         return self._put(slot, replace(tree, root=_with_payload(tree.root, vertex_id, payload)))
 
@@ -104,8 +104,8 @@ def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVert
 
 
 def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str | None]]) -> MultiTaskSlot:
-    """The root with more subtasks, each in its CoLocationGroup. Raises ValueError if a vertex already has a subtask in
-    it. Costs O(size of the resulting tree)."""
+    """Returns the root with more subtasks, each in its CoLocationGroup. Raises ValueError if a vertex already has a
+    subtask in it. Costs O(size of the resulting tree)."""
     present = {leaf.vertex_id for leaf in leaves(root)}
     children = list(root.children)
     places: dict[str, int] = {}
@@ -130,7 +130,7 @@ def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str |
 
 
 def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
-    """The tree without a vertex's subtask; None if it becomes empty."""
+    """Returns the tree without a vertex's subtask; None if it becomes empty."""
     if isinstance(node, SingleTaskSlot):
         return None if node.vertex_id == vertex_id else node
     left: list[TaskSlot] = []
@@ -144,7 +144,7 @@ def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
 
 
 def leaves(node: TaskSlot) -> Iterator[SingleTaskSlot]:
-    """All subtasks in a tree."""
+    """Returns all subtasks in a tree."""
     if isinstance(node, SingleTaskSlot):
         yield node
     else:

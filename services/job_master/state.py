@@ -1,36 +1,70 @@
-"""The JobMaster's state: the graph, the slots, the TaskExecutors, and every Execution."""
+"""The JobMaster's state: a type for each phase of a job.
+
+phase          from                                                until
+NewJob         the first event to the address                      StartJob
+StartedJob     StartJob                                            the job has ended, and all is sent and deleted
+TerminatedJob  that; or the second failure of its JobMaster        for ever
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from immutables import Map
 
 from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
 from ..configuration.role_options import JobOptions
-from ..core.due_index import DueIndex
+from ..core.outbox import Outbox
+from ..core.role import Time
 from .checkpoints.state import Checkpoints
 from .exception_history import TaskException
 from .instructions import Cleanup
+from .job_result import JobResult
+from .owed_events import JobMasterEvent, OwedSubmitTask, TerminatedJobEvent
 from .restart_strategies import FailureHistory
 from .slot_pool import SlotPool
 from .slot_sharing import SlotSharingManager
-from .topology import SchedulingTopology, VertexKey
+from .topology import SchedulingTopology, SlotKey, VertexKey
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _RUNNING: Final = JobStatus.RUNNING
+_CANCELLING: Final = JobStatus.CANCELLING
 
 
-class Handshake(StrEnum):
-    """The progress of an event that has to be sent and answered."""
+class RegistrationState(StrEnum):
+    """The registration of the JobMaster at the ResourceManager."""
 
-    OWED = "OWED"
-    SAID = "SAID"
-    DONE = "DONE"
+    REGISTERING = "REGISTERING"
+    """RegisterJobManager is owed, or not answered yet: no slot is requested."""
+    REGISTERED = "REGISTERED"
+    CLOSED = "CLOSED"
+    """The job has ended or is suspended."""
+
+
+_CLOSED: Final = RegistrationState.CLOSED
+
+
+class ChannelsState(StrEnum):
+    """The topics of the job."""
+
+    CREATING = "CREATING"
+    """The shell creates the missing ones: no task is submitted."""
+    CREATED = "CREATED"
+    """They exist. After the end of the job the shell deletes them."""
+    DELETED = "DELETED"
+
+
+class ConnectionState(StrEnum):
+    """A TaskExecutor that holds slots for the job."""
+
+    CONNECTED = "CONNECTED"
+    DISCONNECTING = "DISCONNECTING"
+    """DisconnectJobManager is owed or was sent: the job has ended, or the TaskExecutor is silent."""
 
 
 class Execution(msgspec.Struct, frozen=True):
@@ -55,25 +89,24 @@ class Execution(msgspec.Struct, frozen=True):
         return self.vertex_id, self.subtask_index
 
 
-class Connection(msgspec.Struct, frozen=True):
-    """A TaskExecutor that holds slots for the job."""
+class PendingFailure(msgspec.Struct, frozen=True):
+    """Failures that wait for the verdict of the restart strategy. Those that come before the verdict join the first."""
 
-    resource_id: str
-    registration: Handshake
     cause: int
-    disconnect: Handshake | None = None
-    """DisconnectJobManager: OWED when the job has ended or the TaskExecutor is silent, SAID after that."""
-    reason: str = ""
-    """Of the farewell."""
-
-
-class OfferAnswer(msgspec.Struct, frozen=True):
-    """A pending SlotsAccepted for some slots of an offer, and SlotsRejected for others."""
-
-    resource_id: str
-    accepted: tuple[str, ...]
-    rejected: tuple[str, ...]
+    """The offset of the first failure."""
+    time: Time
+    identity: str
+    """The cause that the last of them counts under: those of one cause count once."""
     reason: str
+    """Which tasks failed first, where and why."""
+    is_final: bool = False
+    """Whether no restart can help: the first slots of the job cannot be had."""
+    progress_lost: str | None = None
+    """The failure after which all tasks go back to a checkpoint, if there is one."""
+    vertices: Map[VertexKey, None] = Map()
+    """The subtasks that restart in their slots."""
+    slots: Map[SlotKey, None] = Map()
+    """The slots to be replaced."""
 
 
 class StatusNotification(msgspec.Struct, frozen=True):
@@ -83,145 +116,103 @@ class StatusNotification(msgspec.Struct, frozen=True):
     cause: int
 
 
-DeploymentKey = tuple[str, str, int]
-"""(vertex, ResourceID, offset): subtasks of a vertex that one event made ready to be submitted to a TaskExecutor."""
-
-
-class Deployment(msgspec.Struct, frozen=True):
-    """Subtasks that share a query: `size` of them, of which `left` are not submitted yet."""
-
-    size: int
-    left: int
-
-
-class Submissions(msgspec.Struct, frozen=True):
-    """The Executions to submit and to cancel."""
-
-    ready: DueIndex = DueIndex()
-    """Executions that SubmitTask is owed for, from which time on; the value is the offset that made them ready."""
-    deployments: Map[DeploymentKey, Deployment] = Map()
-    cancellations: Map[str, int] = Map()
-    """Executions that CancelTask is owed for, with the offset that made it so."""
-
-
 class Counts(msgspec.Struct, frozen=True):
     """The number of current Executions of each kind."""
 
     scheduled: int = 0
     unfinished: int = 0
-    """Submitted, and not ended."""
+    """Submitted and not ended."""
     finished: int = 0
     running: int = 0
 
 
-class TerminatedJob(msgspec.Struct, frozen=True):
-    """What is kept of an ended job that has nothing left to send or to instruct."""
+class NewJob(msgspec.Struct, frozen=True, tag=True):
+    """A job before StartJob: only its id is known."""
 
-    name: str
-    tasks: Map[ExecutionState, int]
-    """How many ExecutionVertices ended in which state."""
-    required_slots: int
-    checkpoints: tuple[CompletedCheckpoint, ...] = ()
-    """Those that were kept, and the savepoints that were taken."""
-    root_cause: TaskException | None = None
-    """The last failure of a task."""
-    generation: int = 0
-    cleanup: tuple[Cleanup, ...] = ()
-    """What is to be deleted of a job whose JobMaster failed (cleanup.py); empty otherwise, and when it is gone."""
-
-    def without(self, done: Callable[[Cleanup], bool]) -> TerminatedJob:
-        """Without the finished parts of the cleanup."""
-        left = tuple(each for each in self.cleanup if not done(each))
-        return self if len(left) == len(self.cleanup) else msgspec.structs.replace(self, cleanup=left)
-
-
-class JobMasterState(msgspec.Struct, frozen=True):
-    """The JobMaster's state. The fields behind `status_notifications` are indexes, so that `decide` costs O(events to
-    send)."""
+    status: ClassVar[JobStatus] = JobStatus.INITIALIZING
+    reason: ClassVar[str | None] = None
+    required_slots: ClassVar[int] = 0
+    tasks: ClassVar[Mapping[ExecutionState, int]] = Map()
+    root_cause: ClassVar[TaskException | None] = None
 
     job_id: str
-    graph: JobGraph | None = None
-    options: JobOptions = JobOptions()
-    topology: SchedulingTopology = SchedulingTopology()
-    started: int = -1
-    """The offset of StartJob, of the last ResumeJob, or of the last return to a checkpoint."""
-    status: JobStatus = JobStatus.INITIALIZING
-    reason: str | None = None
-    cause: int = -1
-    """The offset of the last event that brought the job forward."""
-    registration: Handshake | None = None
-    """At the ResourceManager: RegisterJobManager is OWED, was SAID, was answered (DONE)."""
-    channels: Handshake | None = None
-    """OWED: to be created; DONE: they exist."""
-    deletion: Handshake | None = None
-    """OWED: the channels are to be deleted; DONE: they are gone."""
+
+
+class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
+    """A job from StartJob until its JobMaster has nothing left to send or to instruct. The fields from
+    `status_notifications` on are indexes, so that `decide` costs O(events to send)."""
+
+    graph: JobGraph
+    graph_blob: str | None = None
+    """The key of the blob from which TaskExecutors get a large graph; None: they get it in an event."""
+    options: JobOptions
+    topology: SchedulingTopology
+    start_offset: int
+    """The offset of StartJob, of the last ResumeJob, or of the last rollback."""
+    cause: int
+    """The offset of the last event that changed the job."""
+    registration: RegistrationState = RegistrationState.REGISTERING
+    channels: ChannelsState = ChannelsState.CREATING
     slots: SlotPool = SlotPool()
     sharing: SlotSharingManager = SlotSharingManager()
-    answers: Map[int, OfferAnswer] = Map()
-    """By the offset of the offer."""
     executions: Map[str, Execution] = Map()
     """The current Execution of each ExecutionVertex, and the one before it."""
-    current: Map[VertexKey, str] = Map()
-    connections: Map[str, Connection] = Map()
-    lost: Map[str, int] = Map()
-    """TaskExecutors that were lost, with the offset: what they decided before they read of it counts for nothing."""
+    current_attempts: Map[VertexKey, str] = Map()
+    connections: Map[str, ConnectionState] = Map()
+    lost_task_executors: Map[str, int] = Map()
+    """TaskExecutors that were lost, with the offset: their decisions from before they read it are ignored."""
     failures: FailureHistory = FailureHistory()
+    """The failures that have a verdict."""
+    pending_failure: PendingFailure | None = None
+    """Failures without a verdict yet."""
     exceptions: tuple[TaskException, ...] = ()
     """The last failures of tasks, oldest first."""
     checkpoints: Checkpoints = Checkpoints()
     generation: int = 0
-    """How often the job was rolled back to a checkpoint: what older generations have sent and committed counts for
-    nothing."""
+    """The number of rollbacks of the job: messages and commits of older generations are ignored."""
+    is_forgotten: bool = False
+    """Whether the cluster has forgotten the job, which has ended."""
     allow_non_restored_state: bool = False
     savepoint_path: str | None = None
-    """What the job was submitted with."""
-    accumulators: Map[VertexKey, Mapping[str, float]] = Map()
-    """What ExecutionVertices have counted and committed, as their attempts said when they ended."""
-    waiting_for_all_slots: bool = False
-    """EAGER: nothing is submitted before all slots and channels are there."""
-    had_all_slots: bool = False
+    """The checkpoint that the job was submitted with."""
+    is_waiting_for_slots: bool = False
+    """EAGER: nothing is submitted before all slots and channels exist."""
+    has_had_all_slots: bool = False
     """Whether the job has ever had all the slots that it needs."""
-    scheduled: frozenset[str] = frozenset()
+    scheduled_vertices: frozenset[str] = frozenset()
     """Vertices whose slots were requested."""
     vertices_with_output: frozenset[str] = frozenset()
-    """Vertices of which some subtask has run."""
-    terminal_notification: Handshake | None = None
-    """JobReachedTerminalState is OWED to the Dispatcher, or was SAID."""
-    rm_disconnect: Handshake | None = None
-    """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
+    """Vertices of which a subtask has run."""
     status_notifications: tuple[StatusNotification, ...] = ()
     """JobStatusChanged events that are owed, in order."""
-    terminated: TerminatedJob | None = None
-    """Set once the job is over; then there is no graph any more, and all that only live jobs have is as at first."""
-
-    connections_owing: Map[str, int] = Map()
-    submissions: Submissions = Submissions()
+    outbox: Outbox[JobMasterEvent] = Outbox()
+    ready: Outbox[OwedSubmitTask] = Outbox()
+    """Executions to submit, by the time from which they are submitted. None is submitted before the channels exist."""
     counts: Counts = Counts()
 
     @property
-    def unfinished(self) -> int:
-        """The number of submitted Executions that have not ended."""
-        return self.counts.unfinished
+    def is_short_of_slots(self) -> bool:
+        """Whether a slot is requested, or will be after the verdict on its loss."""
+        failure = self.pending_failure
+        return bool(self.slots.requests) or (failure is not None and bool(failure.slots))
 
     @property
-    def known(self) -> bool:
-        """Whether the job was started."""
-        return self.graph is not None or self.terminated is not None
+    def has_ended(self) -> bool:
+        """Whether the job has no task any more: it is finished, failed, cancelled or suspended."""
+        return self.registration is _CLOSED and self.status is not _CANCELLING
 
     @property
     def required_slots(self) -> int:
         """The number of slots that the job needs at once."""
-        return self.topology.required_slots if self.terminated is None else self.terminated.required_slots
+        return self.topology.required_slots
 
     @property
     def root_cause(self) -> TaskException | None:
-        """The last failure of a task: of the last restart, or of the job's failure. Also for an ended job."""
-        if self.terminated is not None:
-            return self.terminated.root_cause
+        """The last failure of a task: of the last restart, or of the job's failure."""
         return self.exceptions[-1] if self.exceptions else None
 
     @property
-    def all_run(self) -> bool:
+    def is_fully_running(self) -> bool:
         """Whether every task runs or has finished, and not all have finished."""
         counts = self.counts
         return (
@@ -230,8 +221,32 @@ class JobMasterState(msgspec.Struct, frozen=True):
             and self.status is _RUNNING
         )
 
+    @property
     def tasks(self) -> Mapping[ExecutionState, int]:
         """The number of ExecutionVertices in each state."""
-        if self.terminated is not None:
-            return self.terminated.tasks
-        return Counter(self.executions[each].state for each in self.current.values())
+        return Counter(self.executions[attempt].state for attempt in self.current_attempts.values())
+
+
+class TerminatedJob(JobResult, frozen=True, tag=True, kw_only=True):
+    """A job that is over, and whose JobMaster answers late requests only; or that has ended by the failure of its
+    JobMaster (termination.py)."""
+
+    name: str
+    tasks: Map[ExecutionState, int]
+    """The number of ExecutionVertices by their final state."""
+    required_slots: int
+    retained_checkpoints: tuple[CompletedCheckpoint, ...] = ()
+    """The retained checkpoints, and the savepoints of the job."""
+    root_cause: TaskException | None = None
+    """The last failure of a task."""
+    generation: int = 0
+    is_forgotten: bool = False
+    """Whether the cluster has forgotten the job: its state is dropped once nothing is owed or to be deleted."""
+    cleanup: tuple[Cleanup, ...] = ()
+    """What remains to be deleted of a job whose JobMaster failed (cleanup.py); empty otherwise, and after the
+    deletion."""
+    outbox: Outbox[TerminatedJobEvent] = Outbox()
+
+
+JobMasterState = NewJob | StartedJob | TerminatedJob
+"""The JobMaster's state: the known facts of its job in each phase."""

@@ -5,11 +5,6 @@ also announces its new status first: by then earlier decisions of the JobMaster 
 submitted and no slot requested behind the end. Then its slots are freed, and the TaskExecutors, the Dispatcher and the
 ResourceManager are informed.
 
-A job that is stopped with a savepoint has finished when the savepoint is complete and no task is left. A task that
-acknowledged it has committed and published everything before it, and does nothing behind it: if it is lost before its
-own end, no other attempt is needed. Flink's sinks may have open transactions then, so it restarts the job
-(StopWithSavepointTerminationHandler); here a savepoint leaves none open.
-
 When all events are sent, and the job's channels are deleted, the JobMaster is quiescent: it keeps a summary, from which
 it answers late requests. A JobMaster that fails keeps the summary at once, with the cleanup of the job (cleanup.py).
 """
@@ -21,24 +16,49 @@ from typing import Final
 from immutables import Map
 from msgspec.structs import replace
 
-from ...pipelines.graph.accumulators import bounded
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
+from ..core.outbox import Outbox, OwedEvent, remove_owed, with_outbox
 from . import cleanup, execution_states, executions, job_status, scheduling
 from .checkpoints import subsumption
-from .checkpoints.pending_checkpoint import PendingCheckpoint
-from .checkpoints.state import Answer, Checkpoints, Discard
-from .state import Handshake, JobMasterState, StatusNotification, Submissions, TerminatedJob
+from .checkpoints.state import Checkpoints, Discard
+from .checkpoints.stop_phase import IN_PROGRESS, StopPhase
+from .owed_events import (
+    JobMasterEvent,
+    OwedCancelTask,
+    OwedCheckpointFailed,
+    OwedCheckpointSucceeded,
+    OwedDisconnectJobManager,
+    OwedJobReachedTerminalState,
+    OwedRegisterJobManager,
+    OwedSlotsAccepted,
+    OwedUnregisterJobManager,
+    TerminatedJobEvent,
+)
+from .state import (
+    ChannelsState,
+    ConnectionState,
+    RegistrationState,
+    StartedJob,
+    StatusNotification,
+    TerminatedJob,
+)
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
-_SAID: Final = Handshake.SAID
-_OWED: Final = Handshake.OWED
+_FINAL: Final = (
+    OwedCheckpointSucceeded,
+    OwedCheckpointFailed,
+    OwedDisconnectJobManager,
+    OwedJobReachedTerminalState,
+    OwedUnregisterJobManager,
+)
+"""Events that other roles wait for after the end of a job."""
 _SHOWN = 100
-"""Characters of the job's name: the words are said for each slot."""
+"""The length of the job's name: the text is sent for each slot."""
 
 
-def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
-    """The job with another status, which clients are informed of. Raises ValueError for an illegal transition."""
+def with_status(state: StartedJob, status: JobStatus, cause: int) -> StartedJob:
+    """Returns the job with another status, of which clients are informed. Raises ValueError for an illegal
+    transition."""
     announcement = StatusNotification(status, cause)
     return replace(
         state,
@@ -48,115 +68,92 @@ def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMast
     )
 
 
-def fail_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
-    """The job fails."""
+def fail_job(state: StartedJob, reason: str, cause: int) -> StartedJob:
+    """Fails the job."""
     if state.status not in job_status.ACTIVE:
         return finish_if_done(state, cause)
     return _begin_termination(replace(state, reason=reason), JobStatus.FAILING, cause)
 
 
-def cancel_job(state: JobMasterState, cause: int) -> JobMasterState:
+def cancel_job(state: StartedJob, cause: int) -> StartedJob:
     """Cancels the job, also a suspended one. A job that is already ending continues to end."""
     if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
         return _begin_termination(replace(state, reason=None), JobStatus.CANCELLING, cause)
     return state
 
 
-def suspend_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+def suspend_job(state: StartedJob, reason: str, cause: int) -> StartedJob:
     """Suspends the job: it keeps its progress, and may be resumed or cancelled. A job that is already ending continues
     to end."""
-    if state.status not in job_status.ACTIVE or state.checkpoints.stopping:
+    if state.status not in job_status.ACTIVE or state.checkpoints.stop is StopPhase.SAVED:
         return state
     return _begin_termination(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
 
 
-def finish_stopped_job(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
-    """The savepoint that the job ends with is complete: tasks that were lost meanwhile do not restart.
+def abandon_job(state: StartedJob, reason: str, cause: int) -> StartedJob | TerminatedJob:
+    """Ends the job at once, without waiting for its tasks, because the JobMaster cannot decide.
 
-    The others end when they are told to; with the last of them the job has finished.
+    Tasks are forgotten, and checkpoints in progress are discarded; TaskExecutors cancel the tasks when they are asked
+    to release the job. If that cannot be sent either, a second call keeps only the job's end and its cleanup.
     """
-    counted = {
-        vertex: bounded({**state.accumulators.get(vertex, {}), **each.state.accumulators})
-        for vertex, each in savepoint.acknowledged.items()
-        if each.state.accumulators
-    }
-    submissions = Submissions(cancellations=state.submissions.cancellations)
-    state = replace(state, submissions=submissions, accumulators=state.accumulators.update(counted))
-    for attempt in sorted(state.current.values()):
-        execution = state.executions[attempt]
-        if execution.state is ExecutionState.SCHEDULED:
-            state = executions.transition(state, execution, ExecutionState.CANCELED, cause)
-    pool, why = state.slots, f"job {state.job_id} is stopped with a savepoint"
-    for allocation_id in sorted(pool.requests):
-        pool = pool.give_back(allocation_id, why, cause)
-    return finish_if_done(replace(state, slots=pool), cause)
-
-
-def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
-    """The JobMaster can't decide: the job ends at once, without waiting for its tasks.
-
-    Tasks are forgotten, and checkpoints in progress are discarded; TaskExecutors cancel the tasks when they are told to
-    release the job. If that can't be sent either, a second call keeps only the job's end and its cleanup.
-    """
-    if not state.known or is_quiescent(state):
-        return state
     if state.status in JOB_ENDS:
-        return _keep_final_events(state, cause)
+        # TaskExecutors free the job's slots, and cancel its tasks, when they read that it has ended.
+        why = f"the JobMaster of job {state.job_id} failed"
+        answered = _reject_requests(state, why, everything=True)
+        return keep_final_events(replace(_summary(state), outbox=answered.outbox))
     if state.status is JobStatus.SUSPENDED:
         state = with_status(state, JobStatus.CREATED, cause)
     if state.status in job_status.ACTIVE:
         state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
     before = state.checkpoints
-    requests = [*before.requests, *(each for pending in before.pending.values() for each in pending.requests)]
     checkpoints = Checkpoints(
         counter=before.counter,
         completed=before.completed,
         savepoints=before.savepoints,
         keep_on_cancellation=before.keep_on_cancellation,
         latest=before.latest,
-        answers=before.answers,
         discarding=before.discarding.update(
             {
                 number: Discard(number, each.options.directory, completed=False, cause=cause)
                 for number, each in before.pending.items()
             }
         ),
-    ).with_answer(requests, Answer("", reason=reason))
+    )
     executions_left = {
         attempt: replace(execution, state=ExecutionState.FAILED, cause=cause)
         for attempt, execution in state.executions.items()
         if execution.state in execution_states.DEPLOYED
     }
     state = replace(
-        state,
+        _reject_requests(state, reason, everything=True),
         checkpoints=checkpoints,
         executions=state.executions.update(executions_left),
         counts=replace(state.counts, unfinished=0, running=0),
-        submissions=Submissions(),
-        waiting_for_all_slots=False,
+        is_waiting_for_slots=False,
     )
-    return replace(_terminate(state, job_status.END_OF[state.status], cause), submissions=Submissions())
+    state = _terminate(state, job_status.END_OF[state.status], cause)
+    return with_outbox(state, _without(state.outbox, OwedCancelTask))
 
 
-def can_resume(state: JobMasterState) -> bool:
+def can_resume(state: StartedJob) -> bool:
     """Whether the job is suspended and the Dispatcher knows it."""
-    return state.status is JobStatus.SUSPENDED and state.terminal_notification is _SAID
+    is_suspended = state.has_ended and state.status is JobStatus.SUSPENDED
+    return is_suspended and state.outbox.get(OwedJobReachedTerminalState) is None
 
 
-def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
+def resume_job(state: StartedJob, cause: int) -> StartedJob:
     """Restarts a suspended job: unfinished tasks continue in new slots, with the next attempt numbers."""
     state = replace(
         with_status(state, JobStatus.CREATED, cause),
         reason=None,
-        registration=_OWED,
-        # While it was suspended nobody could be told that they can't be created; what exists already is not touched.
-        channels=_OWED,
-        started=cause,
-        terminal_notification=None,
-        rm_disconnect=None,
+        registration=RegistrationState.REGISTERING,
+        # While it was suspended, a failure to create them could not be reported; existing ones are not changed.
+        channels=ChannelsState.CREATING,
+        start_offset=cause,
+        outbox=state.outbox.remove(OwedUnregisterJobManager).owe(OwedRegisterJobManager(cause)),
     )
     state = scheduling.unscheduled(state)
-    for vertex, attempt in sorted(state.current.items()):
+    for vertex, attempt in sorted(state.current_attempts.items()):
         last = state.executions[attempt]
         number, prior = last.attempt_number, last.prior
         if last.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
@@ -168,172 +165,154 @@ def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
         state = replace(
             state,
             executions=state.executions.set(new.execution_attempt_id, new),
-            current=state.current.set(vertex, new.execution_attempt_id),
+            current_attempts=state.current_attempts.set(vertex, new.execution_attempt_id),
         )
     state = replace(state, counts=replace(state.counts, scheduled=0))
     return scheduling.schedule(state, cause)
 
 
-def finish_if_done(state: JobMasterState, cause: int) -> JobMasterState:
+def finish_if_done(state: StartedJob, cause: int) -> StartedJob:
     """Ends the job if its last task has ended."""
     if state.status in job_status.ACTIVE:
         checkpoints = state.checkpoints
-        if checkpoints.restoring is not None or checkpoints.stop_is_pending:
-            # Of a savepoint that the job ends with: all tasks may have ended; the job has when it is complete.
+        if checkpoints.restoring is not None or checkpoints.stop in IN_PROGRESS:
+            # All tasks of a job that ends with a savepoint may have ended; the job ends when the savepoint is
+            # complete.
             return state
-        left = state.counts.unfinished if checkpoints.stopping else _count_unfinished(state)
+        is_saved = checkpoints.stop is StopPhase.SAVED
+        left = state.counts.unfinished if is_saved else _count_unfinished(state)
         if left:
             return state
         if state.status is JobStatus.CREATED:
             state = with_status(state, JobStatus.RUNNING, cause)
         return _terminate(state, JobStatus.FINISHED, cause)
-    if state.terminal_notification is not None or state.counts.unfinished or state.status_notifications:
+    if state.has_ended or state.counts.unfinished or state.status_notifications:
         return state
     end = job_status.END_OF.get(state.status)
     return state if end is None else _terminate(state, end, cause)
 
 
-def finish_suspended_stop(state: JobMasterState, cause: int) -> JobMasterState:
-    """Finishes a job that was suspended while it stopped, if the savepoint it was to end with is complete."""
+def finish_suspended_stop(state: StartedJob, cause: int) -> StartedJob:
+    """Finishes a job that was suspended while it stopped, if its final savepoint is complete."""
     state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
     return _terminate(replace(state, reason=None), JobStatus.FINISHED, cause)
 
 
-def disconnect_reason(state: JobMasterState) -> str:
-    """The reason that the JobMaster gives when it releases slots and TaskExecutors."""
-    name = state.graph.name if state.graph else state.terminated.name if state.terminated else ""
+def disconnect_reason(state: StartedJob | TerminatedJob) -> str:
+    """Returns the reason with which the JobMaster releases slots and TaskExecutors."""
+    name = state.name if isinstance(state, TerminatedJob) else state.graph.name
     return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 
 
-def is_quiescent(state: JobMasterState) -> bool:
-    """Whether the job has ended, and its JobMaster has nothing left to send or to instruct."""
-    return state.terminal_notification is _SAID and state.status in JOB_ENDS and not _has_outgoing(state)
+def compact_terminated(state: StartedJob) -> StartedJob | TerminatedJob:
+    """Reduces a job that is over, and has nothing left to send or to instruct, to its summary; any other is
+    unchanged."""
+    return state if state.status not in JOB_ENDS or _has_outgoing(state) else _summary(state)
 
 
-def compact_terminated(state: JobMasterState) -> JobMasterState:
-    """Reduces a quiescent state to its summary; any other state is unchanged."""
-    if state.terminal_notification is not _SAID or not is_quiescent(state):
-        return state
-    return _summary(state)
-
-
-def _summary(state: JobMasterState) -> JobMasterState:
-    """What is kept of a job that has ended."""
-    name = state.graph.name if state.graph else ""
-    kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
-    ended = state.terminated or TerminatedJob(
-        name,
-        Map(state.tasks()),
-        state.required_slots,
-        kept,
-        state.root_cause,
-        state.generation,
-        cleanup.cleanup_of(state),
-    )
-    return JobMasterState(
+def _summary(state: StartedJob) -> TerminatedJob:
+    """Returns the summary of a job that has ended."""
+    return TerminatedJob(
         job_id=state.job_id,
         status=state.status,
         reason=state.reason,
-        cause=state.cause,
-        terminal_notification=state.terminal_notification,
-        terminated=ended,
+        name=state.graph.name,
+        tasks=Map(state.tasks),
+        required_slots=state.required_slots,
+        retained_checkpoints=(*state.checkpoints.savepoints, *cleanup.retained_of(state)),
+        root_cause=state.root_cause,
+        generation=state.generation,
+        is_forgotten=state.is_forgotten,
+        cleanup=cleanup.cleanup_of(state),
     )
 
 
-def _keep_final_events(state: JobMasterState, cause: int) -> JobMasterState:
-    """The summary of an ended job, with the report of its end if that was not sent yet."""
-    # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
-    parting = {
-        resource_id: replace(
-            each, registration=Handshake.DONE, disconnect=_OWED, reason=disconnect_reason(state), cause=cause
-        )
-        for resource_id, each in state.connections.items()
-        if each.disconnect is not _SAID
-    }
-    before = state.checkpoints
-    unanswered = [
-        *before.requests,
-        *(each for pending in before.pending.values() for each in pending.requests),
-    ]
-    why = f"the JobMaster of job {state.job_id} failed"
-    return replace(
-        _summary(state),
-        cause=cause,
-        checkpoints=Checkpoints(answers=before.answers).with_answer(unanswered, Answer("", reason=why)),
-        terminal_notification=state.terminal_notification or _OWED,
-        rm_disconnect=state.rm_disconnect if state.terminated is not None else state.rm_disconnect or _OWED,
-        connections=Map(parting),
-        connections_owing=Map(dict.fromkeys(parting, cause)),
-    )
+def keep_final_events(state: TerminatedJob) -> TerminatedJob:
+    """Drops events that no role needs after the end of a job: one of them may be the event that cannot be sent."""
+    final = (event for event in state.outbox if isinstance(event, _FINAL))
+    return replace(state, outbox=Outbox[TerminatedJobEvent]().owe_all(final))
 
 
-def _count_unfinished(state: JobMasterState) -> int:
+def _without(outbox: Outbox[JobMasterEvent], *kinds: type[OwedEvent]) -> Outbox[JobMasterEvent]:
+    return outbox.remove_all(event for event in outbox if isinstance(event, kinds))
+
+
+def _reject_requests(state: StartedJob, reason: str, *, everything: bool = False) -> StartedJob:
+    """Owes CheckpointFailed to all clients that wait for a checkpoint to be triggered. `everything`: or to be
+    completed."""
+    checkpoints = state.checkpoints
+    triggered = checkpoints.pending.values() if everything else ()
+    waiting = [*checkpoints.requests, *(each for pending in triggered for each in pending.requests)]
+    failed = [OwedCheckpointFailed(each.offset, each.requester, reason) for each in waiting]
+    state = replace(state, checkpoints=replace(checkpoints, requests=()))
+    return with_outbox(state, state.outbox.owe_all(failed))
+
+
+def _count_unfinished(state: StartedJob) -> int:
     return state.topology.subtasks - state.counts.finished
 
 
-def _has_outgoing(state: JobMasterState) -> bool:
+def _has_outgoing(state: StartedJob) -> bool:
     return bool(
-        state.registration is not None
-        or state.rm_disconnect is _OWED
-        or state.deletion is _OWED
+        state.outbox
         or state.status_notifications
-        or state.connections_owing
-        or state.answers
-        or state.slots.returning
-        or state.submissions.cancellations
+        or state.channels is not ChannelsState.DELETED
         or state.checkpoints.has_outgoing
-        or (state.terminated is not None and state.terminated.cleanup)
     )
 
 
-def _begin_termination(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
-    cancellations = {
-        attempt: cause
-        for attempt in state.current.values()
-        if state.executions[attempt].state in execution_states.DEPLOYED
-        and state.executions[attempt].state is not ExecutionState.CANCELING
-    }
+def _begin_termination(state: StartedJob, status: JobStatus, cause: int) -> StartedJob:
+    why, suspends = f"job {state.job_id} is {status.value}", status is JobStatus.SUSPENDED
+    state = _reject_requests(with_status(state, status, cause), why)
     state = replace(
-        with_status(state, status, cause),
-        submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
-        checkpoints=state.checkpoints.begin_termination(
-            f"job {state.job_id} is {status.value}", cause, suspends=status is JobStatus.SUSPENDED
-        ),
-        waiting_for_all_slots=False,
-        terminal_notification=None,
+        cancel_tasks(state, cause),
+        checkpoints=state.checkpoints.begin_termination(why, cause, suspends=suspends),
+        is_waiting_for_slots=False,
+        pending_failure=None,
     )
-    return finish_if_done(state, cause)
+    return finish_if_done(remove_owed(state, OwedJobReachedTerminalState), cause)
 
 
-def _terminate(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
+def cancel_tasks(state: StartedJob, cause: int) -> StartedJob:
+    """Cancels all submitted tasks, and submits no other."""
+    current = (state.executions[attempt] for attempt in state.current_attempts.values())
+    owed = [
+        OwedCancelTask(cause, each.execution_attempt_id, each.resource_id or "")
+        for each in current
+        if each.state in execution_states.DEPLOYED and each.state is not ExecutionState.CANCELING
+    ]
+    return replace(state, ready=Outbox(), outbox=state.outbox.owe_all(owed))
+
+
+def _terminate(state: StartedJob, end: JobStatus, cause: int) -> StartedJob:
     words = disconnect_reason(state)
     if end is not JobStatus.SUSPENDED:
         state = _cancel_undeployed(with_status(state, end, cause), cause)
+        state = _reject_requests(state, f"job {state.job_id} is {state.status.value}")
         state = replace(state, checkpoints=subsumption.on_job_end(state, cause))
-    connections = {
-        resource_id: replace(connection, disconnect=_OWED, reason=words, cause=cause)
-        for resource_id, connection in state.connections.items()
-    }
-    was_registered = state.registration in (_SAID, Handshake.DONE)
+    pool, returns = state.slots.give_back_all(words, cause)
+    owed: list[JobMasterEvent] = [
+        *returns,
+        *(OwedDisconnectJobManager(cause, resource_id, words) for resource_id in state.connections),
+        OwedJobReachedTerminalState(cause),
+    ]
+    was_sent = state.outbox.get(OwedRegisterJobManager) is None
+    if was_sent and state.registration is not RegistrationState.CLOSED:
+        owed.append(OwedUnregisterJobManager(cause))
     return replace(
         state,
         cause=cause,
-        slots=state.slots.give_back_all(words, cause),
+        slots=pool,
         sharing=type(state.sharing)(),
-        answers=Map(
-            {offset: replace(each, accepted=()) for offset, each in state.answers.items() if each.rejected}
-        ),
-        submissions=Submissions(cancellations=state.submissions.cancellations),
-        connections=state.connections.update(connections),
-        connections_owing=state.connections_owing.update(dict.fromkeys(connections, cause)),
-        registration=None,
-        deletion=_OWED if state.channels and end in JOB_ENDS else None,
-        terminal_notification=_OWED,
-        rm_disconnect=_OWED if was_registered else state.rm_disconnect,
+        ready=Outbox(),
+        pending_failure=None,
+        connections=Map(dict.fromkeys(state.connections, ConnectionState.DISCONNECTING)),
+        registration=RegistrationState.CLOSED,
+        outbox=_without(state.outbox, OwedRegisterJobManager, OwedSlotsAccepted).owe_all(owed),
     )
 
 
-def _cancel_undeployed(state: JobMasterState, cause: int) -> JobMasterState:
+def _cancel_undeployed(state: StartedJob, cause: int) -> StartedJob:
     waiting = {
         attempt: replace(execution, state=ExecutionState.CANCELED, cause=cause)
         for attempt, execution in state.executions.items()

@@ -15,7 +15,7 @@ from ...schemas.types import JobGraph, ResourceProfile
 from ..core.resource_profile import merge
 
 SlotKey = tuple[str, int]
-"""(slot sharing group, index): one of the slots that the job needs; sorts."""
+"""(slot sharing group, index): one of the slots that the job needs; sortable."""
 VertexKey = tuple[str, int]
 """(vertex, subtask): an ExecutionVertex."""
 
@@ -28,7 +28,7 @@ class SchedulingVertex(msgspec.Struct, frozen=True):
     place: int
     parallelism: int
     group: str
-    """Its slot sharing group; unique to it if it shares its slots with nobody."""
+    """Its slot sharing group; a unique one if it shares its slots with no other vertex."""
     shares: bool
     co_location_group: str | None
     resource_profile: ResourceProfile | None
@@ -47,7 +47,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     @staticmethod
     @cache_per_graph
     def from_graph(graph: JobGraph) -> SchedulingTopology:
-        """Raises ValueError for a graph that `validation` rejects."""
+        """Creates it. Raises ValueError for a graph that `validation` rejects."""
         plan = ExecutionGraph.attach("", graph)
         vertices = {
             vertex.vertex_id: SchedulingVertex(
@@ -59,7 +59,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
                 shares=bool(vertex.job_vertex.slot_sharing_group),
                 co_location_group=vertex.job_vertex.co_location_group,
                 resource_profile=vertex.job_vertex.resource_profile,
-                producers=tuple(dict.fromkeys(each.edge.source_vertex_id for each in vertex.inputs)),
+                producers=tuple(dict.fromkeys(input_.edge.source_vertex_id for input_ in vertex.inputs)),
                 consumers=tuple(dict.fromkeys(each.edge.target_vertex_id for each in vertex.produced)),
             )
             for place, vertex in enumerate(plan.vertices.values())
@@ -69,16 +69,17 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
 
     @property
     def in_order(self) -> list[SchedulingVertex]:
-        """The vertices, each after its producers."""
+        """Returns the vertices, each after its producers."""
         return sorted(self.vertices.values(), key=lambda vertex: vertex.place)
 
     def slot_of(self, vertex: VertexKey) -> SlotKey:
-        """The slot of a subtask: subtask i of each vertex of a group runs in slot i of the group."""
+        """Returns the slot of a subtask: subtask i of each vertex of a group runs in slot i of the group."""
         vertex_id, index = vertex
         return self.vertices[vertex_id].group, index
 
     def profiles_of(self, slots: Iterable[SlotKey]) -> Mapping[SlotKey, ResourceProfile | None]:
-        """The sum of the profiles of all subtasks that may share each of the slots; UNKNOWN if one of them has none.
+        """Returns the sum of the profiles of all subtasks that may share each of the slots; UNKNOWN if one of them
+        has none.
 
         Slots of a group differ only by how many of its vertices have so many subtasks, so each vertex is added once.
         """

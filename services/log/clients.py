@@ -1,8 +1,7 @@
 """The configuration that all Kafka clients of the services share.
 
 librdkafka writes its own log to stderr, one line for every lost connection. This module replaces it: one log line when
-no
-broker answers, and exceptions where they matter.
+no broker answers, and exceptions where they matter.
 """
 
 from __future__ import annotations
@@ -62,6 +61,7 @@ def producer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any
         "acks": "all",
         "linger.ms": 0,
         "message.max.bytes": LARGEST_MESSAGE,
+        "compression.type": "zstd",
     }
 
 
@@ -83,18 +83,18 @@ _PASSING = frozenset(
 )
 
 
-def retry_until(ask: Callable[[], T], timeout: float) -> T:
+def retry_until(ask: Callable[[], T], timeout_s: float) -> T:
     """Returns the result of `ask`, retried while Kafka or the partition's leader is being discovered.
 
-    Raises the last KafkaException after `timeout` seconds; any other exception at once.
+    Raises the last KafkaException after `timeout_s` seconds; any other exception at once.
     """
-    return retry.retry_until(ask, timeout, _APPEARANCE_S, _PASSING)
+    return retry.retry_until(ask, timeout_s, _APPEARANCE_S, _PASSING)
 
 
-def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
-    """Returns the first offset of partition 0 of the topic, and its end offset. Raises KafkaException."""
-    partition = TopicPartition(topic, 0)
-    return retry_until(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
+def watermarks(consumer: Consumer, topic: str, timeout_s: float, partition: int = 0) -> tuple[int, int]:
+    """Returns the first offset of a partition of the topic, and its end offset. Raises KafkaException."""
+    wanted = TopicPartition(topic, partition)
+    return retry_until(lambda: consumer.get_watermark_offsets(wanted, timeout=timeout_s), timeout_s)
 
 
 _TOLD_EVERY_S = 30.0
@@ -108,4 +108,4 @@ def _on_error(error: KafkaError) -> None:
     now = time.monotonic()
     if not _told_at or now - _told_at[-1] >= _TOLD_EVERY_S:
         _told_at[:] = [now]
-        _log.warning("no broker answers; keeps trying", error=error.str())
+        _log.warning("no broker answers; retries", error=error.str())

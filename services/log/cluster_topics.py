@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...infra.logging_setup import logger
@@ -16,7 +16,7 @@ from ...schemas.dispatcher import SubmissionsTopicChanged
 from ...schemas.event import Event
 from ...schemas.types import Header
 from ..core.role import DISPATCHER
-from .clients import consumer_configuration, retry_until
+from .clients import consumer_configuration, watermarks
 from .codec import Codec
 from .event_log import LogUnavailable
 from .kafka import KafkaEventLog
@@ -26,22 +26,22 @@ _log = logger(__name__)
 
 
 def create_cluster_topics(
-    admin: AdminClient, bootstrap_servers: str, cluster: str, timeout: float = 30.0
+    admin: AdminClient, bootstrap_servers: str, cluster: str, timeout_s: float = 30.0
 ) -> frozenset[str]:
     """Creates the missing topics of a cluster, and the first event of a new log; returns the names of created topics.
 
     Raises LogUnavailable.
     """
     log, submissions = log_topic(cluster), submissions_topic(cluster)
-    present = describe_topics(admin, [log, submissions], timeout)
+    present = describe_topics(admin, [log, submissions], timeout_s)
     earlier = present[submissions]
     ends: list[int] = []
     if present[log] is None and earlier is not None:
-        ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout)
-    created = ensure_cluster_topics(admin, cluster, timeout)
+        ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout_s)
+    created = ensure_cluster_topics(admin, cluster, timeout_s)
     if log not in created:
         return created
-    described = describe_topics(admin, [submissions], timeout)[submissions]
+    described = describe_topics(admin, [submissions], timeout_s)[submissions]
     if described is None or described.topic_id is None:
         return created
     reason = f"{log} was created"
@@ -49,35 +49,27 @@ def create_cluster_topics(
         reason += f", and {submissions} existed before: its submissions are not run"
         _log.warning("the cluster starts with a new log", reason=reason, positions=ends)
     body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
-    _append(bootstrap_servers, log, body, timeout)
+    _append(bootstrap_servers, log, body, timeout_s)
     return created
 
 
-def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout: float) -> None:
+def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout_s: float) -> None:
     now = time.time_ns() // 1000
     # It must precede the first leader: readers ignore it after any later epoch.
     header = Header(
         event_id=f"{topic}-{now}", time=now, sender=DISPATCHER, sender_epoch=0, recipient=DISPATCHER
     )
-    log = KafkaEventLog(bootstrap_servers, topic, Codec(topic), timeout=timeout)
+    log = KafkaEventLog(bootstrap_servers, topic, Codec(topic), timeout_s=timeout_s)
     try:
         log.append([Event(header, body)])
     finally:
         log.close()
 
 
-def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout: float) -> list[int]:
+def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout_s: float) -> list[int]:
     consumer = Consumer(consumer_configuration(bootstrap_servers))
     try:
-        ends = []
-        for number in range(partitions):
-            partition = TopicPartition(topic, number)
-
-            def ask(partition: TopicPartition = partition) -> tuple[int, int]:
-                return consumer.get_watermark_offsets(partition, timeout=timeout)
-
-            ends.append(retry_until(ask, timeout)[1])
-        return ends
+        return [watermarks(consumer, topic, timeout_s, number)[1] for number in range(partitions)]
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
     finally:

@@ -1,11 +1,11 @@
 """The dead-letter topic: records that could not be read or were not allowed, with the reason and their source.
 
 The letter is written before the refusal is recorded, so no refused record lacks one. A record is identified by its
-source (topic, partition, offset); a record that is met again after a crash or in a replay gets no second letter. A
-process reads only the last few letters for this check. That is enough: log records are met in order, so all up to the
-last one with a letter have theirs; of submissions only those that were refused just before a crash are met again.
+source (topic, partition, offset); a record that is read again after a crash or in a replay gets no second letter. A
+process reads only the last few letters for this check. That is enough: log records are read in order, so all up to the
+last one with a letter have theirs; of submissions only those that were refused just before a crash are read again.
 
-Letters are for people. If their topic was deleted, a log line replaces the letter, and the cluster goes on.
+Letters are for operators. If their topic was deleted, a log line replaces the letter, and the cluster continues.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ def decode_dead_letter(
         return msgspec.convert(datum, DeadLetter)
     except Exception as error:
         # fastavro raises many types of errors for garbage.
-        raise ValueError(f"a broken dead letter: {type(error).__name__}") from error
+        raise ValueError(f"an invalid dead letter: {type(error).__name__}") from error
 
 
 class DeadLetters:
     """Writes to `<c>.dead-letters`; thread-safe."""
 
-    def __init__(self, bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> None:
+    def __init__(self, bootstrap_servers: str, cluster: str, *, timeout_s: float = 30.0) -> None:
         self._servers = bootstrap_servers
         self._cluster = cluster
         self._topic = dead_letters_topic(cluster)
-        self._timeout = timeout
+        self._timeout = timeout_s
         self._written: set[tuple[str, int, int]] | None = None
         self._log_written_to = -1
         """The last offset of the log with a letter, among the letters that were read."""
@@ -90,14 +90,14 @@ class DeadLetters:
         self._thread = threads.Thread(target=self._write_posted, name="dead letters")
 
     def post(self, unreadable: Unreadable, time: int) -> None:
-        """As `write`, without waiting: a thread retries until Kafka accepts the letter. If too many wait, a log line
-        replaces the letter. Not thread-safe."""
+        """Like `write`, without waiting: a thread retries until Kafka accepts the letter. If too many wait, a log
+        line replaces the letter. Not thread-safe."""
         if self._thread.ident is None:
             self._thread.start()
         try:
             self._waiting.put_nowait((unreadable, time))
         except queue.Full:
-            _warn(unreadable, f"{_MOST_WAITING} letters wait for Kafka already")
+            _warn(unreadable, f"{_MOST_WAITING} letters already wait for Kafka")
 
     def _write_posted(self) -> None:
         while True:
@@ -138,7 +138,7 @@ class DeadLetters:
                 # A replay, or a new leader that repeats its predecessor's last admissions, meets records that have
                 # letters.
                 letters = read_dead_letters(
-                    self._servers, self._cluster, timeout=self._timeout, last=_MOST_READ
+                    self._servers, self._cluster, timeout_s=self._timeout, last=_MOST_READ
                 )
                 self._written = {_location_of(letter) for letter in letters}
                 own = [source[2] for source in self._written if source[0] == log_topic(self._cluster)]
@@ -153,21 +153,23 @@ class DeadLetters:
                     on_delivery=lambda error, _: failures.append(error) if error else None,
                 )
             except KafkaException as error:
-                raise LogUnavailable(f"{self._topic} takes no letters: {error.args[0].str()}") from error
+                raise LogUnavailable(
+                    f"{self._topic} does not accept dead letters: {error.args[0].str()}"
+                ) from error
             left = self._producer.flush(self._timeout)
             if failures or left:
                 # The topic may have been deleted: the next read detects that, and unsent messages are not sent later.
                 self._written = None
                 self._producer.purge()
                 raise LogUnavailable(
-                    f"{self._topic} takes no letters: {failures[0].str() if failures else 'timed out'}"
+                    f"{self._topic} does not accept dead letters: {failures[0].str() if failures else 'timed out'}"
                 )
             self._written.add(where)
 
 
 def _warn(unreadable: Unreadable, why: str) -> None:
     _log.warning(
-        "a record that can't be read gets no dead letter",
+        "an unreadable record gets no dead letter",
         topic=unreadable.topic,
         partition=unreadable.partition,
         offset=unreadable.offset,
@@ -181,7 +183,7 @@ def _location_of(letter: DeadLetter) -> tuple[str, int, int]:
 
 
 def read_dead_letters(
-    bootstrap_servers: str, cluster: str, *, timeout: float = 30.0, last: int | None = None
+    bootstrap_servers: str, cluster: str, *, timeout_s: float = 30.0, last: int | None = None
 ) -> Iterator[DeadLetter]:
     """Yields the existing letters, oldest first; all of them, or the `last` N. Messages that this release cannot decode
     are skipped.
@@ -191,12 +193,12 @@ def read_dead_letters(
     topic = dead_letters_topic(cluster)
     consumer = Consumer(consumer_configuration(bootstrap_servers, enable_partition_eof=True))
     try:
-        low, high = watermarks(consumer, topic, timeout)
+        low, high = watermarks(consumer, topic, timeout_s)
         low = low if last is None else max(low, high - last)
         consumer.assign([TopicPartition(topic, 0, low)])
         position = low
         while position < high:
-            message = consumer.poll(timeout)
+            message = consumer.poll(timeout_s)
             if message is None:
                 raise LogUnavailable(f"{topic} does not answer")
             if message.error() is not None:
@@ -207,7 +209,9 @@ def read_dead_letters(
                 letter = decode_dead_letter(message.value() or b"")
             except ValueError as error:
                 # A letter of another release must not end a jobmanager, which only needs to know the sources.
-                _log.warning("passed over a dead letter", topic=topic, offset=position - 1, reason=str(error))
+                _log.warning(
+                    "skipped an unreadable dead letter", topic=topic, offset=position - 1, reason=str(error)
+                )
                 continue
             yield letter
     except KafkaException as error:

@@ -8,6 +8,9 @@
 
 A record that cannot be decoded is not silently dropped: the reader gets its location and the reason (`Unreadable`), and
 continues.
+
+The first append of a process that follows the log also appends the schemas that it writes with, unless the log has them
+(SchemasRegistered).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import msgspec
 
 from ...schemas.event import Event, Record
 from ...schemas.types import Header
+from ..core.leadership import LeadershipState
 
 LARGEST_EVENT = 16 << 20
 """The maximum bytes of an encoded event. It is twice what a client may submit (`topics.LARGEST_SUBMISSION`), so that
@@ -44,7 +48,7 @@ class EventTooLarge(EventRefused):
     """An event of more than LARGEST_EVENT bytes."""
 
     def __init__(self, place: int, name: str, size: int) -> None:
-        super().__init__(place, f"{name} has {size:,} bytes, but the log takes at most {LARGEST_EVENT:,}")
+        super().__init__(place, f"{name} has {size:,} bytes, but the log accepts at most {LARGEST_EVENT:,}")
 
 
 class LogTruncated(Exception):
@@ -55,7 +59,8 @@ class LogTruncated(Exception):
         """The first available offset."""
         super().__init__(
             f"{topic} begins at offset {first}, but offset {wanted} is needed to rebuild the state: "
-            "its head was deleted. Restore the topic, and set retention.ms=-1 and retention.bytes=-1 on it."
+            "its head was deleted, and this process finds no archive of it. Restore the topic or the archive below "
+            "high-availability.storageDir, and set retention.ms=-1 and retention.bytes=-1 on the topic."
         )
 
 
@@ -70,6 +75,8 @@ class Unreadable(msgspec.Struct, frozen=True):
     value: bytes | None
     header: Header | None = None
     """The Header at its beginning, if the record looks like an event with an unknown schema."""
+    release: str | None = None
+    """The release that has the schema, if the log names it."""
 
 
 OnUnreadable = Callable[[Unreadable], None]
@@ -90,8 +97,8 @@ class Tail(Protocol):
         """The bytes of all values below `position`, those of skipped and unreadable records included."""
         ...
 
-    def poll(self, timeout: float) -> list[Record]:
-        """Returns the available events, in order; waits up to `timeout` seconds for the first. Raises
+    def poll(self, timeout_s: float) -> list[Record]:
+        """Returns the available events, in order; waits up to `timeout_s` seconds for the first. Raises
         LogUnavailable."""
         ...
 
@@ -105,15 +112,14 @@ class EventLog(Protocol):
 
     @property
     def topic(self) -> str:
-        """The name of the log in messages for people."""
+        """The name of the log in messages."""
         ...
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         """Appends in the given order; returns the offsets when all events are durable.
 
         `most_bytes`: appends only the first events that have at most so many bytes together, at least one; returns as
-        many
-        offsets. Raises LogUnavailable; EventRefused for an event that cannot be written, and then appends nothing.
+        many offsets. Raises LogUnavailable; EventRefused for an event that cannot be written, and then appends nothing.
         """
         ...
 
@@ -125,6 +131,11 @@ class EventLog(Protocol):
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
         """Reads from offset `start` on. Raises LogTruncated."""
+        ...
+
+    def follow(self, leadership: LeadershipState) -> None:
+        """Writes with the schemas of this feature level from now on, and registers those that the log does not have
+        with the next append. Called by a process that has read the log."""
         ...
 
     def close(self) -> None:

@@ -42,24 +42,29 @@ def schema_registry_client(configuration: Configuration) -> SchemaRegistryClient
     return SchemaRegistryClient.new_client({"url": url, **patience, **with_credentials})
 
 
-def create_codec(configuration: Configuration, topic: str) -> Codec:
-    """Returns the codec for a topic. Raises ConfigurationError as `schema_registry_client`."""
+def create_codec(configuration: Configuration, topic: str, *, resolves_unknown: bool = True) -> Codec:
+    """Returns the codec for a topic; `resolves_unknown` as in Codec. Raises like `schema_registry_client`."""
     url = configuration.schema_registry_url
     # Each process has its own registry in memory.
     ids = SchemaIds(url, None if not url or url.startswith("mock:") else configuration.home.absolute())
-    return Codec(topic, schema_registry_client(configuration), ids=ids)
+    return Codec(topic, schema_registry_client(configuration), ids=ids, resolves_unknown=resolves_unknown)
 
 
-def open_event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
+def open_event_log(configuration: Configuration, *, timeout_s: float = 30.0) -> KafkaEventLog:
     """Opens the cluster's log. It raises LogUnavailable on first use, not here."""
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
         configuration.bootstrap_servers,
         topic,
-        create_codec(configuration, topic),
-        timeout=timeout,
-        skipped=[int(offset) for offset in configuration.get(SKIPPED_OFFSETS).split(",") if offset],
+        create_codec(configuration, topic, resolves_unknown=False),
+        timeout_s=timeout_s,
+        skipped=skipped_offsets(configuration),
     )
+
+
+def skipped_offsets(configuration: Configuration) -> list[int]:
+    """Returns the offsets of records that every reader of the log skips."""
+    return [int(offset) for offset in configuration.get(SKIPPED_OFFSETS).split(",") if offset]
 
 
 def create_admin_client(configuration: Configuration) -> AdminClient:

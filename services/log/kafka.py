@@ -25,6 +25,7 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from ...infra.admin_client_cache import AdminClientCache
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
+from ..core.leadership import LeadershipState
 from .clients import (
     ENDS_READING,
     client_configuration,
@@ -35,6 +36,7 @@ from .clients import (
 )
 from .codec import Codec, Undecodable
 from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .unreadable_batch import UNREADABLE_BATCH, find_batch_end
 
 _BATCH = 10_000
 _log = logger(__name__)
@@ -52,18 +54,18 @@ class KafkaEventLog:
         topic: str,
         codec: Codec,
         *,
-        timeout: float = 30.0,
+        timeout_s: float = 30.0,
         skipped: Collection[int] = (),
     ) -> None:
         self._servers = bootstrap_servers
         self._topic = topic
         self._codec = codec
-        self._timeout = timeout
+        self._timeout = timeout_s
         self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
         self._admin = AdminClientCache(client_configuration(bootstrap_servers))
         self._connected: AdminClient | None = None
-        milliseconds = int(timeout * 1000)
+        milliseconds = int(timeout_s * 1000)
         self._producer = Producer(
             producer_configuration(
                 bootstrap_servers,
@@ -82,10 +84,19 @@ class KafkaEventLog:
         return self._codec
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
-        return self._append(list(zip(events, self._codec.encode_all(events, most_bytes), strict=False)))
+        entries = list(zip(events, self._codec.encode_all(events, most_bytes), strict=False))
+        schemas = self._codec.registration(events[0]) if events else None
+        if schemas is None:
+            return self._append(entries)
+        _, *offsets = self._append([(schemas, self._codec.encode(schemas)), *entries])
+        self._codec.learn_from(schemas)
+        return offsets
+
+    def follow(self, leadership: LeadershipState) -> None:
+        self._codec.follow(leadership)
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
-        """As `append`, for entries read from another log: events, and raw values, which are appended unchanged."""
+        """Like `append`, for entries read from another log: events, and raw values, which are appended unchanged."""
         events = [entry for entry in entries if isinstance(entry, Event)]
         encoded = iter(self._codec.encode_all(events))
         return self._append(
@@ -109,7 +120,7 @@ class KafkaEventLog:
                 self._producer.poll(0.1)
         if failures:
             raise LogUnavailable(
-                f"{self._topic} takes no events: {failures[0].str()}; is Kafka at {self._servers} up?"
+                f"{self._topic} does not accept events: {failures[0].str()}; is Kafka at {self._servers} up?"
             )
         # The producer is idempotent: the partition keeps the order of produce calls.
         return sorted(offsets)
@@ -131,7 +142,9 @@ class KafkaEventLog:
                 # The local queue is full: wait for deliveries, which keeps the order.
                 self._producer.poll(0.1)
             except KafkaException as error:
-                raise LogUnavailable(f"{self._topic} takes no events: {error.args[0].str()}") from error
+                raise LogUnavailable(
+                    f"{self._topic} does not accept events: {error.args[0].str()}"
+                ) from error
 
     def end(self) -> int:
         try:
@@ -149,11 +162,11 @@ class KafkaEventLog:
             self._connected = admin
         return self.probe_end(self._timeout).result()
 
-    def probe_end(self, timeout: float) -> Future[int]:
-        """Returns a future of the end; it fails with a KafkaException after `timeout` seconds, or while the partition's
-        leader is being discovered."""
+    def probe_end(self, timeout_s: float) -> Future[int]:
+        """Returns a future of the end; it fails with a KafkaException after `timeout_s` seconds, or while the
+        partition's leader is being discovered."""
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        told: Future[int] = Future()
+        end: Future[int] = Future()
 
         def on_answer(answer: Future[ListOffsetsResultInfo]) -> None:
             error = answer.exception()
@@ -163,15 +176,15 @@ class KafkaEventLog:
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
                 self._admin.note_error(error)
-                told.set_exception(error)
+                end.set_exception(error)
             else:
-                told.set_result(offset)
+                end.set_result(offset)
 
         futures = self._admin.client().list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
         )
         next(iter(futures.values())).add_done_callback(on_answer)
-        return told
+        return end
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
@@ -200,9 +213,10 @@ class _KafkaTail:
         start: int,
         concerns: Concerns | None,
         on_unreadable: OnUnreadable | None,
-        timeout: float,
+        timeout_s: float,
         skipped: frozenset[int],
     ) -> None:
+        self._servers = servers
         self._topic = topic
         self._codec = codec
         self._skipped = skipped
@@ -218,7 +232,7 @@ class _KafkaTail:
             )
         )
         try:
-            low, high = watermarks(self._consumer, topic, timeout)
+            low, high = watermarks(self._consumer, topic, timeout_s)
         except KafkaException as error:
             self._consumer.close()
             raise LogUnavailable(
@@ -237,12 +251,15 @@ class _KafkaTail:
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def poll(self, timeout: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[Record]:
         records: list[Record] = []
         concerns = self._concerns
-        for message in poll_messages(self._consumer, timeout):
+        for message in poll_messages(self._consumer, timeout_s):
             error = message.error()
             if error is not None:
+                if error.code() in UNREADABLE_BATCH:
+                    self._pass_over_batch(error, message.offset() or 0)
+                    break
                 self._on_message(error, message.offset() or 0)
                 continue
             offset = message.offset() or 0
@@ -271,7 +288,18 @@ class _KafkaTail:
             raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
         elif error.code() not in self._warned:
             self._warned.add(error.code())
-            _log.warning("reading is interrupted; keeps trying", topic=self._topic, error=error.str())
+            _log.warning("reading is interrupted; retries", topic=self._topic, error=error.str())
+
+    def _pass_over_batch(self, error: KafkaError, first: int) -> None:
+        """Continues after a batch that cannot be decompressed. Raises LogUnavailable unless the batch may be
+        skipped."""
+        if first not in self._skipped:
+            raise LogUnavailable(
+                f"{self._topic} has at offset {first} a batch that cannot be decompressed: {error.str()}. If it is not "
+                f"needed: -D log.skipped-offsets={first}, the same for all processes, skips it"
+            )
+        self._position = find_batch_end(self._servers, self._topic, 0, first)
+        self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
 
     def _decode(self, message: Message, offset: int) -> Event | None:
         value = message.value()
@@ -282,7 +310,16 @@ class _KafkaTail:
         except Undecodable as reason:
             if self._on_unreadable is not None:
                 self._on_unreadable(
-                    Unreadable(self._topic, 0, offset, str(reason), message.key(), value, reason.header)
+                    Unreadable(
+                        self._topic,
+                        0,
+                        offset,
+                        str(reason),
+                        message.key(),
+                        value,
+                        reason.header,
+                        reason.release,
+                    )
                 )
             return None
 
@@ -299,10 +336,10 @@ def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
     ]
 
 
-def poll_messages(consumer: Consumer, timeout: float) -> list[Message]:
-    """Returns the available messages; waits up to `timeout` seconds for the first."""
+def poll_messages(consumer: Consumer, timeout_s: float) -> list[Message]:
+    """Returns the available messages; waits up to `timeout_s` seconds for the first."""
     # consume() waits for as many messages as requested: wait for one, then take all that are available.
-    first = consumer.poll(timeout)
+    first = consumer.poll(timeout_s)
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
 
 

@@ -9,16 +9,24 @@ import threading
 from collections.abc import Collection, Sequence
 
 from ...schemas.event import Event, Record
+from ..core.leadership import LeadershipState
 from .codec import Codec, Undecodable
 from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 
 class MemoryEventLog:
-    """An EventLog that lives as long as its process. `skipped`: as in KafkaEventLog, and may be set later."""
+    """An EventLog that lives as long as its process. `skipped`: as in KafkaEventLog, and may be set later.
+    `registers_schemas`: it registers the schemas of its writer, as KafkaEventLog does; it starts with the first event
+    of a test otherwise."""
 
     def __init__(
-        self, codec: Codec | None = None, topic: str = "memory.log", skipped: Collection[int] = ()
+        self,
+        codec: Codec | None = None,
+        topic: str = "memory.log",
+        skipped: Collection[int] = (),
+        registers_schemas: bool = False,
     ) -> None:
+        self._registers_schemas = registers_schemas
         self.skipped = frozenset(skipped)
         self._codec = codec or Codec(topic)
         self._topic = topic
@@ -32,10 +40,19 @@ class MemoryEventLog:
         return self._topic
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
-        return self.append_values(self._codec.encode_all(events, most_bytes))
+        values = self._codec.encode_all(events, most_bytes)
+        schemas = self._codec.registration(events[0]) if events and self._registers_schemas else None
+        if schemas is None:
+            return self.append_values(values)
+        _, *offsets = self.append_values([self._codec.encode(schemas), *values])
+        self._codec.learn_from(schemas)
+        return offsets
+
+    def follow(self, leadership: LeadershipState) -> None:
+        self._codec.follow(leadership)
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
-        """As KafkaEventLog.append_all."""
+        """Like KafkaEventLog.append_all."""
         return self.append_values(
             [self._codec.encode(entry) if isinstance(entry, Event) else entry for entry in entries]
         )
@@ -72,12 +89,12 @@ class MemoryEventLog:
             self._closed = True
             self._grown.notify_all()
 
-    def values_from(self, offset: int, timeout: float) -> list[bytes | None]:
-        """Returns the values from `offset` on; waits up to `timeout` seconds for the first."""
+    def values_from(self, offset: int, timeout_s: float) -> list[bytes | None]:
+        """Returns the values from `offset` on; waits up to `timeout_s` seconds for the first."""
         with self._grown:
             if offset < self._first:
                 raise LogTruncated(self._topic, offset, self._first)
-            self._grown.wait_for(lambda: self._closed or offset < self._first + len(self._values), timeout)
+            self._grown.wait_for(lambda: self._closed or offset < self._first + len(self._values), timeout_s)
             return self._values[offset - self._first :]
 
 
@@ -99,9 +116,9 @@ class _MemoryTail:
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def poll(self, timeout: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[Record]:
         records = []
-        for value in self._log.values_from(self._position, timeout):
+        for value in self._log.values_from(self._position, timeout_s):
             offset = self._position
             self._position += 1
             self._bytes_read += len(value or b"")
@@ -112,7 +129,9 @@ class _MemoryTail:
             except Undecodable as error:
                 if self._on_unreadable:
                     self._on_unreadable(
-                        Unreadable(self._log.topic, 0, offset, str(error), None, value, error.header)
+                        Unreadable(
+                            self._log.topic, 0, offset, str(error), None, value, error.header, error.release
+                        )
                     )
                 continue
             if self._concerns is None or self._concerns(event.header.sender, event.header.recipient):

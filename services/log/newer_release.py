@@ -1,5 +1,7 @@
 """Stops an older release at the first event of a newer one that it cannot read.
 
+The message names the release that can read it, if the log does (everyone.SchemasRegistered).
+
 Skipping an unknown event of a service would leave a hole in the state that nobody notices: a job would run for ever, or
 a task would never be cancelled. A process therefore stops at the first event with an unknown schema. Garbage does not
 stop it: the record counts only if its bytes start with a Header whose sender is
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from ...infra.version import __version__
 from ...schemas.event import Record
 from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, TASK_EXECUTOR, kind_of
@@ -29,10 +32,16 @@ class NewerRelease(Exception):
 
     def __init__(self, unreadable: Unreadable) -> None:
         sender = "" if unreadable.header is None else f" from {unreadable.header.sender}"
+        release = unreadable.release
+        wrote = (
+            "A newer release wrote it: install that release"
+            if release is None
+            else f"Release {release} wrote it: install that release"
+        )
         super().__init__(
-            f"{unreadable.topic} holds an event{sender} at offset {unreadable.offset} that this release can't read: "
-            f"{unreadable.reason}. A newer release wrote it: install that one. (Where none did: "
-            f"-D log.skipped-offsets={unreadable.offset}, the same for all processes, passes it over.)"
+            f"{unreadable.topic} holds an event{sender} at offset {unreadable.offset} that this release, "
+            f"{__version__}, can't read: {unreadable.reason}. {wrote}. (If none did: "
+            f"-D log.skipped-offsets={unreadable.offset}, the same for all processes, skips it.)"
         )
 
 
@@ -51,8 +60,7 @@ class UnreadableRecords:
     """An OnUnreadable for a reader that folds. It raises NewerRelease at the position of the record, not earlier.
 
     A tail reports a record before the preceding events are folded, which may depose its sender. `filter` therefore
-    judges
-    each record at its position. Records that do not stop the reader go to `then`.
+    judges each record at its position. Records that do not stop the reader go to `then`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from .topics import TopicDescription, describe_topics
 _log = logger(__name__)
 LOOK_S: Final = 2.0
 _LOOKS: Final = 4
-"""The number of checks in a row that must fail: a broker that has just started may not know all topics yet."""
+"""The number of consecutive checks that must fail: a broker that has just started may not know all topics yet."""
 
 
 class TopicReplaced(LogUnavailable):
@@ -32,8 +32,7 @@ class TopicWatch:
     """Checks topics in its own thread, from `start` to `close`.
 
     `vital` is the topic without which the process has to end: `on_loss` is called once. For the others there is one log
-    line
-    for each loss.
+    line for each loss.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class TopicWatch:
         self._known: dict[str, str | None] = {}
         """Topic -> its id when it was first seen or last changed."""
         self._missed: dict[str, int] = {}
-        """Topic -> the number of checks in a row in which it was missing or changed."""
+        """Topic -> the number of consecutive checks in which it was missing or changed."""
         self._closed = threading.Event()
         self._thread = threads.Thread(target=self._run, name="topics")
 
@@ -72,7 +71,7 @@ class TopicWatch:
             known = self._known.setdefault(topic, described.topic_id)
             is_told = self._missed.get(topic, 0) >= _LOOKS
             if is_told:
-                _log.info("the topic is there again", topic=topic)
+                _log.info("the topic exists again", topic=topic)
                 self._known[topic] = described.topic_id
             if is_told or known == described.topic_id:
                 self._missed.pop(topic, None)

@@ -64,7 +64,7 @@ def dead_letters_topic(cluster: str) -> str:
     return f"{cluster}.dead-letters"
 
 
-def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> frozenset[str]:
+def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout_s: float = 30.0) -> frozenset[str]:
     """Creates the missing topics of a cluster; returns their names once clients can see all topics.
 
     Raises LogUnavailable.
@@ -80,17 +80,18 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
         ),
         NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
     ]
-    created = create_topics(admin, topics, timeout)
-    _wait_until_known(admin, {topic.topic for topic in topics}, timeout)
+    created = create_topics(admin, topics, timeout_s)
+    _wait_until_known(admin, {topic.topic for topic in topics}, timeout_s)
     return created
 
 
-def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> None:
-    """A broker that has just started learns from its controller which topics exist."""
-    deadline = time.monotonic() + timeout
+def _wait_until_known(admin: AdminClient, names: set[str], timeout_s: float) -> None:
+    """Waits until the topics are known: a broker that has just started learns from its controller which topics
+    exist."""
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
-            known = admin.list_topics(timeout=timeout).topics
+            known = admin.list_topics(timeout=timeout_s).topics
         except KafkaException as error:
             raise LogUnavailable(f"Kafka does not list its topics: {error.args[0].str()}") from error
         missing = {name for name in names if name not in known or known[name].error is not None}
@@ -111,22 +112,22 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 def describe_topics(
-    admin: AdminClient, names: Iterable[str], timeout: float = 10.0
+    admin: AdminClient, names: Iterable[str], timeout_s: float = 10.0
 ) -> dict[str, TopicDescription | None]:
     """Returns descriptions by name; None for a topic that does not exist. Raises LogUnavailable if Kafka does not
     answer."""
-    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout)
+    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
     described: dict[str, TopicDescription | None] = {}
-    for name, answer in asked.items():
+    for name, answer in futures.items():
         try:
-            topic = answer.result(timeout)
+            topic = answer.result(timeout_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise LogUnavailable(f"Kafka does not describe {name}: {error.args[0].str()}") from error
             described[name] = None
             continue
         except TimeoutError as error:
-            raise KafkaUnreachable(f"Kafka did not describe {name} within {timeout:.0f} s") from error
+            raise KafkaUnreachable(f"Kafka did not describe {name} within {timeout_s:.0f} s") from error
         topic_id = str(topic.topic_id)
         described[name] = TopicDescription(None if topic_id == _NO_ID else topic_id, len(topic.partitions))
     return described
@@ -136,7 +137,7 @@ def _at_most(size: int) -> dict[str, str]:
     return {"max.message.bytes": str(size)}
 
 
-def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> frozenset[str]:
+def create_topics(admin: AdminClient, topics: list[NewTopic], timeout_s: float = 30.0) -> frozenset[str]:
     """Creates topics with the broker's default replication; existing topics are skipped. Returns the created names.
 
     Raises LogUnavailable; its subclass KafkaUnreachable is worth a retry.
@@ -144,17 +145,17 @@ def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 3
     if not topics:
         return frozenset()
     futures: Mapping[str, object] = admin.create_topics(
-        topics, operation_timeout=timeout, request_timeout=timeout
+        topics, operation_timeout=timeout_s, request_timeout=timeout_s
     )
-    return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout)
+    return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout_s)
 
 
-def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout: float = 30.0) -> None:
-    """Increases the partitions of existing topics to the wanted number; a topic with more is skipped. Raises as
+def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: float = 30.0) -> None:
+    """Increases the partitions of existing topics to the wanted number; a topic with more is skipped. Raises like
     `create_topics`."""
     if not wanted:
         return
-    described = describe_topics(admin, wanted, timeout)
+    described = describe_topics(admin, wanted, timeout_s)
     few = [
         NewPartitions(name, wanted[name])
         for name, topic in described.items()
@@ -162,27 +163,27 @@ def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout: float
     ]
     if few:
         futures: Mapping[str, object] = admin.create_partitions(
-            few, operation_timeout=timeout, request_timeout=timeout
+            few, operation_timeout=timeout_s, request_timeout=timeout_s
         )
-        _wait(futures, KafkaError.INVALID_PARTITIONS, "add partitions to", timeout)
+        _wait(futures, KafkaError.INVALID_PARTITIONS, "add partitions to", timeout_s)
 
 
-def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:
-    """Deletes topics; missing ones are skipped. Raises as `create_topics`."""
+def delete_topics(admin: AdminClient, names: list[str], timeout_s: float = 30.0) -> None:
+    """Deletes topics; missing ones are skipped. Raises like `create_topics`."""
     if not names:
         return
     futures: Mapping[str, object] = admin.delete_topics(
-        names, operation_timeout=timeout, request_timeout=timeout
+        names, operation_timeout=timeout_s, request_timeout=timeout_s
     )
-    _wait(futures, KafkaError.UNKNOWN_TOPIC_OR_PART, "delete", timeout)
+    _wait(futures, KafkaError.UNKNOWN_TOPIC_OR_PART, "delete", timeout_s)
 
 
-def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: float) -> frozenset[str]:
+def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout_s: float) -> frozenset[str]:
     """Returns the names for which the request changed something."""
     done = set()
     for name, future in futures.items():
         try:
-            future.result(timeout)  # type: ignore[attr-defined]
+            future.result(timeout_s)  # type: ignore[attr-defined]
             done.add(name)
         except KafkaException as error:
             code = error.args[0].code()
@@ -190,5 +191,7 @@ def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: floa
                 unavailable = KafkaUnreachable if code in _PASSING else LogUnavailable
                 raise unavailable(f"Kafka does not {verb} the topic {name}: {error.args[0].str()}") from error
         except TimeoutError as error:
-            raise KafkaUnreachable(f"Kafka did not {verb} the topic {name} within {timeout:.0f} s") from error
+            raise KafkaUnreachable(
+                f"Kafka did not {verb} the topic {name} within {timeout_s:.0f} s"
+            ) from error
     return frozenset(done)

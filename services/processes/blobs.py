@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from ..blobs import job_graph_blob
 from ..blobs.cache import BlobCache
 from ..blobs.garbage_collector import (
     BlobGarbageCollector,
@@ -13,6 +14,7 @@ from ..blobs.garbage_collector import (
     blob_directory,
     create_store,
 )
+from ..blobs.keys import BlobKey
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.protocol import Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
@@ -27,8 +29,9 @@ from ..configuration.options.blob import (
     BLOB_STORAGE_DIRECTORY,
 )
 from ..core.replica import Replica
-from ..core.role import DISPATCHER
+from ..core.role import DISPATCHER, JOB_MASTER, address
 from ..dispatcher.state import DispatcherState, Phase
+from ..job_master.state import StartedJob
 
 _TERMINATED_PHASES = frozenset({Phase.TERMINATED, Phase.ENDED})
 
@@ -41,9 +44,11 @@ def create_master_blobs(
 
     Raises BlobUnavailable if its address or directory is not available.
     """
-    return BlobGarbageCollector.from_configuration(
+    blobs = BlobGarbageCollector.from_configuration(
         configuration, lambda: _read_job_phases(replica) if caught_up() else None
     )
+    blobs.depot.find_in_state = lambda key: find_graph(replica, key)
+    return blobs
 
 
 def create_task_executor_blobs(
@@ -59,13 +64,21 @@ def create_task_executor_blobs(
         create_store(configuration),
         retries=configuration.get(BLOB_FETCH_RETRIES),
         size_limit=configuration.get(BLOB_CACHE_SIZE_MAX),
-        connect_timeout=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
+        connect_timeout_s=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
         pace=Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
         secret=SharedSecret.from_configuration(configuration),
     )
     manager = BlobLibraryCacheManager(cache, configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6)
     manager.start()
     return manager
+
+
+def find_graph(replica: Replica, key: BlobKey) -> bytes | None:
+    """Returns the content of a blob if it is the graph of a job that runs."""
+    job = replica.states.get(address(JOB_MASTER, key.job_id))
+    if not isinstance(job, StartedJob) or job.graph_blob != str(key):
+        return None
+    return job_graph_blob.encode(job.job_id, job.graph)
 
 
 def _read_job_phases(replica: Replica) -> JobPhaseFor | None:

@@ -25,7 +25,6 @@ def create_master_heartbeats(
 ) -> tuple[HeartbeatManager, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Returns the heartbeats of a jobmanager, not started yet. The shells publish states to the latter two."""
     workers = ResourceManagerHeartbeats(host.emit, is_contradiction)
-    # Another process may lead the ResourceManager.
     jobs = JobMasterHeartbeats(
         host.emit,
         missing_tasks,
@@ -64,6 +63,6 @@ def _create_heartbeats(
         timeout=configuration.get(HEARTBEAT_TIMEOUT),
         seal=host.with_headers,
         position=lambda: host.position,
-        ready=host.leads_any,
+        ready=host.leading.is_set,
         idle_s=lambda: host.idle_s,
     )

@@ -19,9 +19,9 @@ INDEX_ERRORS: Mapping[str, IndexErrors] = {
     JOB_MASTER: of_job_master.index_errors,
     TASK_EXECUTOR: of_task_executor.index_errors,
 }
-"""By kind of role, what recomputes the indexes of its states."""
+"""By kind of role, the function that recomputes the indexes of its states."""
 
 
 def index_errors(configuration: Configuration) -> Mapping[str, IndexErrors] | None:
-    """`INDEX_ERRORS` where the option is on, or None."""
+    """Returns `INDEX_ERRORS` if the option is on, or None."""
     return INDEX_ERRORS if configuration.get(VALIDATE_INDEXES) else None

@@ -1,31 +1,33 @@
 """The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or is a standby.
 
 It loses nothing if it is killed: the next one folds the log, claims the next epoch, and sends the events that are due;
-tasks keep running. With `high-availability.type: zookeeper` any number of warm standbys may run, and different
-processes
-may lead different roles; without it the newest process leads everything, and the previous one ends. It may start before
-Kafka. SIGTERM stops the process, not the cluster; ShutDownCluster stops the cluster. A process that ends first returns
-its leadership, so that another one is elected within a second, and then finishes its running work.
+tasks keep running. With `high-availability.type: zookeeper` any number of warm standbys may run, and one leads all
+roles; without it the newest process leads everything, and the previous one ends. It may
+start before Kafka. SIGTERM stops the process, not the cluster; ShutDownCluster stops the cluster. A process that ends
+first returns its leadership, so that another one is elected within a second, and then finishes its running work. It
+does so also while its loop waits for Kafka.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...infra.logging_setup import logger
+from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
+from ..configuration.options.retention import ACCEPTED_SETTINGS
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
 from ..dispatcher import Dispatcher
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.inline_limit import InlineLimit
-from ..dispatcher.job_topic_cleaner import JobTopicCleaner
+from ..dispatcher.job_topic_cleaner import JobTopicCleaner, delete_topics_of_jobs
 from ..dispatcher.savepoints import SavepointDisposer, dispose_savepoint
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
@@ -36,8 +38,9 @@ from ..heartbeats.local_process_monitor import LocalProcessMonitor
 from ..host.host import Host
 from ..host.per_term_shell import PerTermShell
 from ..job_master import JobMaster
+from ..job_master.cleanup import needs_cleanup
 from ..job_master.shell import JobMasterShell
-from ..job_master.state import Handshake, JobMasterState
+from ..job_master.state import JobMasterState
 from ..log.dead_letters import DeadLetters
 from ..log.factory import create_admin_client, open_event_log
 from ..log.factory import create_codec as codec_of
@@ -49,6 +52,7 @@ from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from . import heartbeats
 from .blobs import create_master_blobs
+from .feature_level_check import check_level
 from .index_validation import index_errors
 from .process_lifecycle import (
     EMIT_TIMEOUT_S,
@@ -57,6 +61,7 @@ from .process_lifecycle import (
     create_clock,
     create_topic_watch,
     exit_within,
+    hand_over_on_stop,
     new_session,
     process_address,
     raise_thread_failure,
@@ -65,6 +70,7 @@ from .process_lifecycle import (
 from .snapshots import MasterSnapshots
 
 _log = logger(__name__)
+_JOB_END_PAUSE_S = 1.0
 
 
 FollowJobMaster = Callable[[str, JobMasterState], None]
@@ -76,7 +82,9 @@ RetireJobMaster = Callable[[str], None]
 class MasterEffects(NamedTuple):
     """The side effects of a jobmanager that a simulated cluster replaces (simulated_jobmanager.py)."""
 
-    create_job_master_shell: Callable[[Configuration, Host, FollowJobMaster, RetireJobMaster], Shell]
+    create_job_master_shell: Callable[
+        [Configuration, Host, FollowJobMaster, RetireJobMaster, TieredBlobStore], Shell
+    ]
     dispose_savepoint: SavepointDisposer = dispose_savepoint
     deletes_job_topics: bool = True
     has_own_clock: bool = False
@@ -84,9 +92,13 @@ class MasterEffects(NamedTuple):
 
 
 def create_job_master_shell(
-    configuration: Configuration, host: Host, follow: FollowJobMaster, retire: RetireJobMaster
+    configuration: Configuration,
+    host: Host,
+    follow: FollowJobMaster,
+    retire: RetireJobMaster,
+    blobs: TieredBlobStore,
 ) -> Shell:
-    """The shell of real JobMasters."""
+    """Returns the shell of real JobMasters."""
     return JobMasterShell(
         host.emit,
         create_admin_client(configuration),
@@ -95,6 +107,7 @@ def create_job_master_shell(
         follow,
         retire,
         lambda: host.is_current,
+        blobs,
     )
 
 
@@ -106,31 +119,32 @@ def run(
     stop: threading.Event,
     effects: MasterEffects = _REAL_EFFECTS,
 ) -> None:
-    """Runs until `stop` is set or the cluster has terminated. Raises what Host.run raises."""
+    """Runs until `stop` is set or the cluster has terminated. Raises the errors of Host.run."""
     cluster = configuration.cluster_id
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
-    check_topics(create_admin_client(configuration), cluster)
+    check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     replica = Replica(
         [Dispatcher(), ResourceManager(), JobMaster()], index_errors=index_errors(configuration)
     )
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
-    own_log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
+    own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()
     log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
-    mandates = create_leader_election(configuration, me, log)
+    roles = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
+    election = create_leader_election(configuration, me, roles, log)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
         log,
         replica,
         cluster=cluster,
-        leads=(DISPATCHER, RESOURCE_MANAGER, REST_SERVER),
+        leads=roles,
         process_address=own_address,
         session=own_session,
-        election=mandates,
+        election=election,
         endpoints=blobs.endpoints,
         clock=clock,
         on_unreadable=lambda unreadable: letters.post(unreadable, clock()),
@@ -158,8 +172,30 @@ def run(
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
         return DispatcherShell(
-            say, submissions, configuration.as_map(), blobs.depot, elected, effects.dispose_savepoint, inline
+            say,
+            submissions,
+            configuration.as_map(),
+            blobs.depot,
+            elected,
+            effects.dispose_savepoint,
+            inline,
+            delete_job_topics,
+            lambda level: check_level(
+                level,
+                configuration,
+                replica.leadership,
+                state
+                if isinstance(state := host.state(RESOURCE_MANAGER), ResourceManagerState)
+                else ResourceManagerState(),
+            ),
         )
+
+    def delete_job_topics(job_ids: Sequence[str], closed: threading.Event) -> None:
+        while any(replica.is_active(address(JOB_MASTER, job_id)) for job_id in job_ids):
+            if closed.wait(_JOB_END_PAUSE_S):
+                return
+        if effects.deletes_job_topics:
+            delete_topics_of_jobs(create_admin_client(configuration), cluster, job_ids)
 
     def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(
@@ -173,7 +209,9 @@ def run(
     shells: dict[str, Shell] = {
         DISPATCHER: PerTermShell(host.emit, dispatcher_shell),
         RESOURCE_MANAGER: PerTermShell(host.emit, resource_manager_shell, of_workers.retire),
-        JOB_MASTER: effects.create_job_master_shell(configuration, host, of_jobs.follow, of_jobs.retire),
+        JOB_MASTER: effects.create_job_master_shell(
+            configuration, host, of_jobs.follow, of_jobs.retire, blobs.depot
+        ),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
@@ -185,9 +223,12 @@ def run(
         lambda: _find_led_dispatcher(host),
         clock,
     )
+    loop_ended = threading.Event()
+    if election is not None:
+        hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
-            snapshots = MasterSnapshots(configuration, replica, log, host)
+            snapshots = MasterSnapshots(configuration, replica, own_log, host)
             snapshots.start()
             beating.start()
             topics.start()
@@ -197,11 +238,12 @@ def run(
             host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
+            loop_ended.set()
             with exit_within(END_TIMEOUT_S, sys.exc_info()[1]):
-                # Let another process lead at once. The next leader's shell does what this one has not done yet.
+                # Let another process lead at once. The next leader's shell performs the instructions that remain.
                 host.close(EMIT_TIMEOUT_S)
-                if mandates is not None:
-                    mandates.close()
+                if election is not None:
+                    election.close()
                 if snapshots is not None:
                     snapshots.close()
                 beating.close()
@@ -226,12 +268,4 @@ def _has_ended(replica: Replica) -> bool:
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
         return False
-    return not any(
-        isinstance(state, JobMasterState)
-        and (
-            state.deletion is Handshake.OWED
-            or state.checkpoints.removal is not None
-            or (state.terminated is not None and state.terminated.cleanup)
-        )
-        for state in replica.states.values()
-    )
+    return not any(needs_cleanup(state) for state in replica.states.values())

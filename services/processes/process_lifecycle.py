@@ -1,4 +1,4 @@
-"""What every process of a cluster needs: an address, a session, a log for people, an orderly shutdown."""
+"""The common parts of every process of a cluster: an address, a session, a log for operators, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
 from ..core.role import Clock
+from ..election.leader_election import LeaderElection
 from ..host.host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.cluster_topics import create_cluster_topics
@@ -27,6 +28,8 @@ _log = logger(__name__)
 _PAUSE_S = 1.0
 EMIT_TIMEOUT_S = 0.5
 """How long a process that ends waits until its last events are in the log."""
+ITERATION_TIMEOUT_S = 0.3
+"""How long a leader that ends waits for the current iteration of its loop, which may wait for Kafka."""
 END_TIMEOUT_S = 20.0
 """How long it waits for all other work."""
 FAILED_END_TIMEOUT_S = 5.0
@@ -36,7 +39,7 @@ KAFKA_TIMEOUT_S = 120.0
 
 
 def process_address() -> str:
-    """Returns host:port of the process, for people."""
+    """Returns host:port of the process, for messages."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -70,7 +73,7 @@ def raise_thread_failure(host: Host) -> contextlib.AbstractContextManager[None]:
     """
 
     def on_failure(name: str, error: BaseException) -> None:
-        _log.exception("a thread has failed: the process ends", thread=name)
+        _log.exception("a thread has failed; the process ends", thread=name)
         host.fail(threads.ThreadFailed(name, error))
         threads.Timer(FAILED_END_TIMEOUT_S, threads.end_process, [name, error], name="end").start()
 
@@ -98,6 +101,23 @@ def exit_within(seconds: float, error: BaseException | None) -> Iterator[None]:
         yield
     finally:
         done.set()
+
+
+def hand_over_on_stop(stop: threading.Event, loop_ended: threading.Event, election: LeaderElection) -> None:
+    """Starts a thread that returns the lead when `stop` is set, also if the loop of the host does not end.
+
+    What the loop still appends is behind the next leader's claims then, and ignored. After END_TIMEOUT_S more the
+    process exits without it.
+    """
+
+    def hand_over() -> None:
+        stop.wait()
+        if not loop_ended.wait(ITERATION_TIMEOUT_S):
+            with exit_within(END_TIMEOUT_S, None):
+                election.close()
+                loop_ended.wait()
+
+    threads.Thread(target=hand_over, name="hand-over").start()
 
 
 def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:

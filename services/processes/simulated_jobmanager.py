@@ -1,4 +1,5 @@
-"""A jobmanager process of a simulated cluster: real masters, and no topic of a job or file of a checkpoint is touched.
+"""A jobmanager process of a simulated cluster: real masters without effects on topics of jobs or files of
+checkpoints.
 
 The log that such a cluster continues may be a copy of another cluster's (`tailrace fork`): that cluster keeps its
 topics and savepoints.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import threading
 
+from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
 from ..core.role import Shell
 from ..dispatcher.savepoints import DisposalResult
@@ -18,14 +20,18 @@ from .jobmanager import FollowJobMaster, MasterEffects, RetireJobMaster
 
 
 def run(configuration: Configuration, stop: threading.Event) -> None:
-    """As `jobmanager.run`, without side effects outside of the log."""
+    """Like `jobmanager.run`, without side effects outside of the log."""
     jobmanager.run(configuration, stop, _EFFECTS)
 
 
 def _create_job_master_shell(
-    configuration: Configuration, host: Host, follow: FollowJobMaster, retire: RetireJobMaster
+    configuration: Configuration,
+    host: Host,
+    follow: FollowJobMaster,
+    retire: RetireJobMaster,
+    blobs: TieredBlobStore,
 ) -> Shell:
-    del configuration
+    del configuration, blobs
     return NoTopicJobMasterEffects(host.emit, follow, retire)
 
 

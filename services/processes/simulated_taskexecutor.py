@@ -18,7 +18,7 @@ from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
 from ..log.factory import open_event_log
 from ..simulation.fake_effects import NoOpTaskExecutorEffects
-from ..simulation.fork_members import ForkMember
+from ..simulation.fork import ForkMember
 from ..simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
 from ..simulation.task_events import register_event
 from ..task_executor import TaskExecutor
@@ -37,10 +37,10 @@ _log = logger(__name__)
 
 
 def run(configuration: Configuration, members: Sequence[ForkMember], stop: threading.Event) -> None:
-    """Runs until `stop` is set or all have left. Raises what Host.run raises."""
+    """Runs until `stop` is set or all have left. Raises the errors of Host.run."""
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
-    log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
+    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     replica = Replica([TaskExecutor()], only=own.__contains__)
     host = Host(
         log,

@@ -35,7 +35,7 @@ class SubprocessSnapshotBuilder:
         self._stop = stop
 
     def __call__(self, end: int) -> SnapshotInfo | None:
-        """Raises SnapshotFailed."""
+        """Creates a snapshot up to `end`. Raises SnapshotFailed."""
         try:
             child = subprocess.Popen(
                 module_command("tailrace.services.processes.snapshot_child", str(end)),
@@ -44,20 +44,20 @@ class SubprocessSnapshotBuilder:
                 stdout=subprocess.PIPE,
             )
         except OSError as error:
-            raise SnapshotFailed(f"its process can't be started: {error}") from error
+            raise SnapshotFailed(f"its process cannot be started: {error}") from error
         with child:
             while child.poll() is None:
                 if self._stop.wait(_POLL_S):
                     child.kill()
-            said = child.stdout.read() if child.stdout is not None else b""
+            output = child.stdout.read() if child.stdout is not None else b""
         if self._stop.is_set():
             raise SnapshotFailed("this process ends")
-        return _parse_result(said, child.returncode)
+        return _parse_result(output, child.returncode)
 
 
-def _parse_result(said: bytes, code: int) -> SnapshotInfo | None:
+def _parse_result(output: bytes, code: int) -> SnapshotInfo | None:
     try:
-        answer = msgspec.json.decode(said, type=SubprocessResult)
+        answer = msgspec.json.decode(output, type=SubprocessResult)
     except msgspec.MsgspecError:
         raise SnapshotFailed(f"its process ended with code {code} and without an answer") from None
     if answer.error is not None:

@@ -7,21 +7,31 @@ import threading
 import msgspec
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, OutgoingEvent
+from ..history.log_position import first_offset
+from ..history.retention.archive_identity import check_archive
+from ..history.retention.archived_log import ArchivedLog, add_archive
 from ..history.time_travel import cluster_moment
 from ..host.host import Host, wall_clock
 from ..log import EventLog
+from ..log.event_log import read_to_end
+from ..log.newer_release import UnreadableRecords
+from ..snapshots.log_id import read_log_id
 from ..snapshots.log_identity import check_log
 from ..snapshots.recovery import restore_newest
 from ..snapshots.scheduler import LogProgress, SnapshotScheduler
+from ..snapshots.snapshot_file import Header
 from ..snapshots.state_hash import StateView
 from ..snapshots.state_hash_auditor import VOTE_TIMEOUT_S, StateHashAuditor
 from ..snapshots.store import SnapshotStore
 from .snapshot_subprocess import SubprocessSnapshotBuilder
+
+_log = logger(__name__)
 
 
 class MasterSnapshots:
@@ -29,10 +39,10 @@ class MasterSnapshots:
     Dispatcher."""
 
     def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
-        """The replica must be empty. Raises LogReplaced, and what `restore_newest` raises."""
+        """The replica must be empty. Raises LogReplaced, and the errors of `restore_newest`."""
         store = SnapshotStore.from_configuration(configuration)
-        check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
-        found = restore_newest(replica, log, store)
+        archived = add_archive(configuration, log)
+        found = restore_master(replica, archived, store, accept=configuration.get(ACCEPT_NEW_LOG))
         self._stop = threading.Event()
 
         def say(owed: OutgoingEvent) -> None:
@@ -79,6 +89,45 @@ class MasterSnapshots:
 
 
 def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
-    """Restores a TaskExecutor from the newest snapshot, which contains its own state. Raises what `restore_newest`
-    raises."""
-    restore_newest(replica, log, SnapshotStore.from_configuration(configuration))
+    """Restores a TaskExecutor from the newest snapshot, which contains its own state. Raises the errors of
+    `restore_newest`."""
+    archived = add_archive(configuration, log)
+    restore_newest(replica, archived, SnapshotStore.from_configuration(configuration))
+    fold_archive(replica, archived)
+
+
+def restore_master(
+    replica: Replica, log: ArchivedLog, store: SnapshotStore, *, accept: bool
+) -> Header | None:
+    """Restores a master from the newest snapshot or from the archive, unless the log is not the cluster's; returns the
+    header of the snapshot. `accept`: whatever log it is. Raises LogReplaced, and as `fold_archive`."""
+    log_id = read_log_id(log.live)
+    check_log(log, store, accept=accept, log_id=log_id)
+    check_archive(log.live, log.archive, log_id, accept=accept)
+    found = restore_newest(replica, log, store)
+    fold_archive(replica, log)
+    return found
+
+
+def fold_archive(replica: Replica, log: ArchivedLog) -> None:
+    """Folds the archived events after the replica's snapshot up to the first offset of the topic.
+
+    There are none unless the snapshots were lost, or are of another release. Raises LogTruncated if the archive does
+    not have these events, LogUnavailable, ArchiveError, NewerRelease.
+    """
+    start, first = replica.offset + 1, first_offset(log.live)
+    if start >= first:
+        return
+    log.tail(start).close()
+    _log.warning(
+        "no usable snapshot reaches the log's topic: the state is rebuilt from the archive",
+        topic=log.topic,
+        first=first,
+        start=start,
+    )
+    unread = UnreadableRecords(lambda: replica.leadership)
+    for batch in read_to_end(log, start, on_unreadable=unread):
+        for record in unread.filter(batch):
+            replica.apply(record)
+            if replica.offset >= first - 1:
+                return

@@ -14,11 +14,12 @@ from pathlib import Path
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...pipelines.runtime.formats.schema_registry import CREDENTIALS_FILE_VARIABLE
-from ...pipelines.runtime.task_runtime.task_runtime import TaskRuntime
+from ...pipelines.runtime.task_runtime.task_runtime import DEFAULT_HEAP_MIB, TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
+from ..configuration.options.task_executor import TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
@@ -47,10 +48,10 @@ _SPARK_TIMEOUT_S = 40.0
 
 
 def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
-    """Runs until `stop` is set or the cluster has terminated. Raises what Host.run raises."""
+    """Runs until `stop` is set or the cluster has terminated. Raises the errors of Host.run."""
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
-    log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
+    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     log.codec.register_all()
     replica = Replica(
         [TaskExecutor()],
@@ -82,6 +83,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         report=shell.reported,
         report_checkpoint=shell,
         on_failure=host.fail,
+        heap_mib=jvm_heap_mib(configuration),
         heartbeat_timeout_s=configuration.get(HEARTBEAT_TIMEOUT) / 1e6,
     )
 
@@ -137,3 +139,10 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
 def _has_left(replica: Replica, own_address: str) -> bool:
     state = replica.states.get(own_address)
     return isinstance(state, TaskExecutorState) and state.left
+
+
+def jvm_heap_mib(configuration: Configuration) -> int:
+    """Returns the heap of Spark's JVM: the heap that the TaskExecutor offers to tasks, and at least the minimum of
+    Spark."""
+    offered = configuration.get(TASK_HEAP)
+    return max(DEFAULT_HEAP_MIB, 0 if offered is None else offered >> 20)

@@ -67,7 +67,7 @@ reader uses the field's default. Units are in the meaning.
 
 
 def text() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     folders: dict[str, list[str]] = {}
     for name in (*EVENTS, *(other for other in sorted(avro.schemas()) if other not in EVENTS)):
         folders.setdefault(name.split(".")[1] if avro.stands_alone(name) else "types", []).append(name)
@@ -98,7 +98,8 @@ def main(arguments: list[str]) -> int:
 
 
 def handlers(name: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Kind of role -> the function that handles the event, for every role that has one. The receiver is the first."""
+    """Returns kind of role -> the function that handles the event, for every role that has one. The receiver is the
+    first."""
     receiver = name.split(".")[1]
     for kind in sorted(STEPS, key=lambda kind: kind != receiver):
         handler = STEPS[kind].get(EVENTS[name])
@@ -150,7 +151,7 @@ def _fields(fields: list[dict[str, Any]]) -> str:
 
 
 def _documented(node: dict[str, Any]) -> tuple[str, str]:
-    """The meaning as Markdown, and the first release."""
+    """Returns the meaning as Markdown, and the first release."""
     found = _SINCE.search(node["doc"])
     if found is None:
         raise ValueError(f"the doc of {node['name']} does not end with 'Since <release>.': {node['doc']!r}")
@@ -178,12 +179,12 @@ def _type(schema: Any) -> str:
 
 def _function(name: str, handler: Callable[..., Any]) -> str:
     module = sys.modules[handler.__module__]
-    path = Path(inspect.getfile(handler)).relative_to(ROOT)
+    path = Path(inspect.getfile(module)).relative_to(ROOT)
     return f"[`{module.__name__.partition('.')[2]}.{function_name(name, handler)}`](../{path})"
 
 
 def function_name(name: str, handler: Callable[..., Any]) -> str:
-    """The name of the handler in its module. Of several names, the one after the event."""
+    """Returns the name of the handler in its module; if it has several names, the one after the event."""
     names = {key for key, value in vars(sys.modules[handler.__module__]).items() if value is handler}
     _, receiver, event = name.split(".")
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", event).lower()

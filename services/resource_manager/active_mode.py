@@ -22,7 +22,8 @@ from .state import ResourceManagerState
 from .worker_lifecycle import dismiss_worker
 from .worker_pool import Worker, WorkerState
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _ACTIVE: Final = ResourceManagerMode.ACTIVE
 
 
@@ -31,7 +32,7 @@ def on_start_worker(
 ) -> ResourceManagerState:
     pool = replace(state.pool, numbered=state.pool.numbered + 1)
     if body.resource_id in pool.workers or state.ending is not None:
-        # One registered under this name, or the cluster ends, since the decision.
+        # Since the decision, a worker registered under this name, or the cluster began to end.
         return replace(state, pool=pool)
     worker = Worker(
         resource_id=body.resource_id,
@@ -62,7 +63,7 @@ def on_stop_worker(
     resource_id, manager = body.resource_id, state.slot_manager
     worker = state.pool.get(resource_id)
     if worker is None or worker.state is not WorkerState.REGISTERED or resource_id not in manager.slots.idle:
-        # Something was found to be there between the decision and its place in the log.
+        # A slot was found to be in use between the decision and its place in the log.
         return state
     releasing = replace(
         worker,
@@ -80,7 +81,7 @@ def on_stop_worker(
 
 
 def capacity(state: ResourceManagerState) -> int | None:
-    """The number of slots when all workers that may be started are there; None: unlimited."""
+    """Returns the number of slots if all workers that may be started run; None: unlimited."""
     registered = state.slot_manager.slots.count
     options = state.options
     if options.mode is not _ACTIVE:
@@ -92,7 +93,7 @@ def capacity(state: ResourceManagerState) -> int | None:
 
 
 def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> list[OutgoingEvent]:
-    """StartWorker for pending requests that are not in `placed`."""
+    """Returns StartWorker for pending requests that are not in `placed`."""
     count = _missing(state, placed)
     if not count or now < _retry(state):
         return []
@@ -114,7 +115,7 @@ def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Tim
 
 
 def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[OutgoingEvent]:
-    """StopWorker for workers that were idle for long and get no slot request now."""
+    """Returns StopWorker for workers that were idle for long and get no slot request now."""
     idle = state.slot_manager.slots.idle
     if not idle or state.options.mode is not _ACTIVE or state.ending is not None:
         return []
@@ -132,7 +133,7 @@ def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) 
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """The times at which `worker_starts` or `worker_stops` may return events without any new event."""
+    """Yields the times at which `worker_starts` or `worker_stops` may return events without any new event."""
     if state.options.mode is not _ACTIVE or state.ending is not None:
         return []
     due = []
@@ -145,7 +146,8 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
 
 
 def instructions(state: ResourceManagerState) -> list[Instruction]:
-    """StartWorkerProcess until the driver has reported the result, StopWorkerProcess until the process has ended."""
+    """Returns StartWorkerProcess until the driver has reported the result, StopWorkerProcess until the process has
+    ended."""
     pool = state.pool
     demanded: list[tuple[int, str, Instruction]] = []
     for resource_id, cause in pool.requested.items():
@@ -158,7 +160,7 @@ def instructions(state: ResourceManagerState) -> list[Instruction]:
 
 
 def _missing(state: ResourceManagerState, placed: Collection[str]) -> int:
-    """The number of workers to start now."""
+    """Returns the number of workers to start now."""
     options, pool, manager = state.options, state.pool, state.slot_manager
     if options.mode is not _ACTIVE or state.ending is not None:
         return 0
@@ -167,7 +169,7 @@ def _missing(state: ResourceManagerState, placed: Collection[str]) -> int:
     for queue in requests.waiting.values():
         first = queue.first
         wanted = requests.known[first[0]].profile if first else None
-        # The driver's workers are alike: where the last one's slots are not enough, another one's would not be either.
+        # The driver's workers are alike: if the slots of the last one are too small, those of another would be too.
         if pool.profile is None or matches(pool.profile, wanted):
             waiting += len(queue)
     missing = waiting - len(placed) - pool.expected

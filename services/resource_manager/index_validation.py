@@ -1,12 +1,13 @@
-"""The ResourceManager's indexes, recomputed from its slots, slot requests and workers."""
+"""Recomputes the ResourceManager's indexes from its slots, slot requests and workers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from ..core.index_validation import compare
+from ..core.index_validation import compare, compare_outbox
 from ..core.resource_profile import ProfileKey
+from .owed_events import OwedDisconnectResourceManager, OwedTaskExecutorRegistrationSuccess
 from .registered_slots import RegisteredSlots
 from .slot_requests import SlotRequests
 from .state import ResourceManagerState
@@ -17,18 +18,24 @@ _REGISTERED = (WorkerState.REGISTERED, WorkerState.RELEASING, WorkerState.LOST)
 
 
 def index_errors(state: ResourceManagerState) -> Iterator[str]:
-    """A line for each index that differs."""
+    """Returns a line for each index that differs."""
     yield from _slots(state.slot_manager.slots)
     yield from _requests(state.slot_manager.requests)
     yield from _workers(state.pool)
     registered = {worker.resource_id for worker in state.pool.workers.values() if worker.state in _REGISTERED}
     yield from compare("workers", set(state.workers), registered)
-    for name, index in (
-        ("slots", state.slot_manager.slots.workers),
-        ("unanswered_workers", state.unanswered_workers),
-        ("dismissals", state.dismissals),
-    ):
-        yield from compare(f"{name} of unknown workers", set(index) - set(state.workers), set())
+    yield from compare(
+        "slots of unknown workers", set(state.slot_manager.slots.workers) - set(state.workers), set()
+    )
+    yield from compare_outbox(state.outbox)
+    yield from compare("gone", set(state.gone.order), set(state.gone.offsets))
+    yield from compare("gone workers", set(state.gone.offsets) & set(state.workers), set())
+    addressed = {
+        event.resource_id
+        for event in state.outbox
+        if isinstance(event, OwedTaskExecutorRegistrationSuccess | OwedDisconnectResourceManager)
+    }
+    yield from compare("events owed to unknown workers", addressed - set(state.workers), set())
 
 
 def _slots(slots: RegisteredSlots) -> Iterator[str]:
@@ -63,6 +70,12 @@ def _requests(requests: SlotRequests) -> Iterator[str]:
     }
     yield from compare("waiting", {key: set(queue) for key, queue in requests.waiting.items()}, waiting)
     yield from compare("jobs", set(requests.jobs), {request.job_id for request in known})
+    by_wanted: dict[int, set[str]] = {}
+    for job_id, count in Counter(request.job_id for request in known).items():
+        by_wanted.setdefault(count, set()).add(job_id)
+    yield from compare(
+        "by_wanted", {count: set(jobs) for count, jobs in requests.by_wanted.items()}, by_wanted
+    )
     for job_id, job in requests.jobs.items():
         of_job = [request for request in known if request.job_id == job_id]
         without_slot = sum(request.slot is None for request in of_job)

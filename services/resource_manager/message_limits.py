@@ -17,9 +17,9 @@ from ...schemas.body import Body
 LONGEST: Final = 1_000
 """Characters of an id, an address or the name of a resource."""
 MOST_SLOTS: Final = 10_000
-"""In one report; a TaskExecutor has at most 1,024."""
+"""The limit of one report; a TaskExecutor has at most 1,024."""
 _UNBOUNDED: Final = frozenset({"reason", "configuration", "hardware"})
-"""Fields that are never repeated as they are."""
+"""Fields that are never repeated unchanged."""
 _REPORTS: Final = (
     resource_manager.RegisterTaskExecutor,
     resource_manager.SendSlotReport,
@@ -30,11 +30,11 @@ _REPORTS: Final = (
     resource_manager.DisconnectTaskManager,
     resource_manager.HeartbeatFromTaskManager,
 )
-"""What TaskExecutors say, and what is made of their heartbeats."""
+"""Events of TaskExecutors, and events derived from their heartbeats."""
 
 
 def find_error(body: Body) -> str | None:
-    """What exceeds a limit in an event; None if nothing does."""
+    """Returns the limit that an event exceeds; None if it exceeds none."""
     if not isinstance(body, _REPORTS):
         return None
     slots = getattr(body, "slots", ())
@@ -47,7 +47,7 @@ def find_error(body: Body) -> str | None:
 
 
 def _longest(value: Any) -> int:
-    """The number of characters of the longest text in a value."""
+    """Returns the number of characters of the longest text in a value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, msgspec.Struct):

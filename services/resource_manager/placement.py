@@ -1,9 +1,9 @@
-"""Which slot a request gets: a pure function, so that a decision can be looked at and repeated.
+"""The assignment of slots to requests: a pure function, so that a decision can be inspected and repeated.
 
-A slot serves a request whose ResourceProfile it matches. *pack* fills TaskExecutors that are in use already, those
-with the fewest free slots first, and takes the largest of the others when it must: the fewest are in use, and whole
-ones stay free. *spread* takes the TaskExecutor with the lowest load, the part of its slots that is in use, so that
-equal ones differ by one slot at most (Flink's `cluster.evenly-spread-out-slots`).
+A slot serves a request whose ResourceProfile it matches. *pack* fills TaskExecutors that are already in use, those with
+the fewest free slots first, and takes the largest of the others when it must: the fewest TaskExecutors are in use, and
+whole ones stay free. *spread* takes the TaskExecutor with the lowest load, the fraction of its slots that is in use, so
+that equal ones differ by one slot at most (Flink's `cluster.evenly-spread-out-slots`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .slot_requests import SlotRequest
 from .task_manager_slot import SlotKey
 
 PlacedRequest = tuple[SlotRequest, SlotKey, str]
-"""A request, the slot that it gets, and why that one."""
+"""A request, its slot, and the reason of the choice."""
 _Rank = tuple[float, int, str]
 
 
@@ -32,7 +32,7 @@ class Placement(StrEnum):
 def place(
     slots: RegisteredSlots, queues: Mapping[ProfileKey, Iterable[SlotRequest]], placement: Placement
 ) -> list[PlacedRequest]:
-    """A free slot for each request that one matches.
+    """Returns a free slot for each request that matches one.
 
     `queues` holds the requests by profile, in order; between queues the older request goes first. It reads no more of a
     queue than can be placed, plus one request. Costs O((placed + TaskExecutors with free slots) * log TaskExecutors),
@@ -66,21 +66,21 @@ class _FreeSlots:
         self._spread = placement is Placement.SPREAD
         self._uniform = len(slots.profiles) == 1
         self._left: dict[str, int] = {}
-        """ResourceID -> free slots that are left, where some were handed out."""
+        """ResourceID -> the number of remaining free slots, if some were assigned."""
         self._unused: dict[tuple[str, ProfileKey], list[int]] = {}
         self._offers: dict[ProfileKey, tuple[ProfileKey, ...]] = {}
         self._heaps: dict[ProfileKey, list[_Rank]] = {}
 
     def fits(self, request: SlotRequest) -> bool:
-        """Whether a slot for such a request may be free; prepares for `take`."""
+        """Returns whether a slot for such a request may be free; prepares for `take`."""
         key = request.key
         if key not in self._heaps:
             slots = self._slots
-            # The smallest profile that is enough goes first: larger ones may be asked for yet.
+            # The smallest sufficient profile goes first: larger ones may be requested later.
             offers = sorted(
-                each for each in slots.free if matches(slots.profiles[each].profile, request.profile)
+                key for key in slots.free if matches(slots.profiles[key].profile, request.profile)
             )
-            hosts = dict.fromkeys(resource_id for each in offers for resource_id in slots.free[each])
+            hosts = dict.fromkeys(resource_id for offer in offers for resource_id in slots.free[offer])
             heap = [self._rank(resource_id) for resource_id in hosts]
             heapq.heapify(heap)
             self._offers[key], self._heaps[key] = tuple(offers), heap
@@ -93,7 +93,7 @@ class _FreeSlots:
             rank = heapq.heappop(heap)
             resource_id = rank[2]
             if rank != self._rank(resource_id):
-                # Slots of it were given away since: it stands in the heap once more, where it belongs now.
+                # Its slots have been assigned since: it is in the heap a second time, at its current place.
                 continue
             number = self._number(resource_id, key)
             if number is None:
@@ -103,7 +103,7 @@ class _FreeSlots:
             self._left[resource_id] = self._left.get(resource_id, len(worker.free)) - 1
             now = self._rank(resource_id)
             for others in self._heaps.values():
-                # Where it has nothing that is enough, it is passed over.
+                # It is skipped if it has no sufficient slot.
                 heapq.heappush(others, now)
             return (resource_id, number), reason
         return None
@@ -114,7 +114,9 @@ class _FreeSlots:
             if numbers is None:
                 worker = self._slots.workers[resource_id]
                 numbers = [
-                    each for each in reversed(worker.free) if self._uniform or worker.slots[each].key == offer
+                    number
+                    for number in reversed(worker.free)
+                    if self._uniform or worker.slots[number].key == offer
                 ]
                 self._unused[(resource_id, offer)] = numbers
             if numbers:

@@ -1,7 +1,7 @@
-"""The slots of all registered TaskExecutors, with the indexes that make placement and questions about them cheap.
+"""The slots of all registered TaskExecutors, with the indexes for cheap placement and queries.
 
-Slots are kept by TaskExecutor, free ones are counted by profile and TaskExecutor: a change of a slot touches what
-belongs to its TaskExecutor, however many others there are.
+Slots are stored by TaskExecutor, free ones are counted by profile and TaskExecutor: a change of a slot touches only the
+entries of its TaskExecutor, however many others there are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..core.resource_profile import ProfileKey
 from ..core.time_index import FifoTimeIndex
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _FREE: Final = SlotState.FREE
 
 
@@ -29,11 +30,11 @@ class WorkerSlots(msgspec.Struct, frozen=True):
     slots: Map[int, TaskManagerSlot]
     free: tuple[int, ...]
     changed: int
-    """The offset of what last changed the ResourceManager's opinion of any of them."""
+    """The offset of the last event that changed the ResourceManager's state of any of them."""
     releasable: bool = False
     """Whether the TaskExecutor is stopped when none of its slots has been used for a while."""
     withdrawn: bool = False
-    """Whether its free slots are not to be given away: it may be lost."""
+    """Whether its free slots must not be assigned: it may be lost."""
 
     @property
     def idle(self) -> bool:
@@ -49,39 +50,39 @@ class RegisteredProfile(msgspec.Struct, frozen=True):
 
 
 class RegisteredSlots(msgspec.Struct, frozen=True):
-    """The slots of all TaskExecutors. The fields behind `workers` are indexes."""
+    """The slots of all TaskExecutors. The fields after `workers` are indexes."""
 
     workers: Map[str, WorkerSlots] = Map()
     profiles: Map[ProfileKey, RegisteredProfile] = Map()
     free: Map[ProfileKey, Map[str, int]] = Map()
-    """Profile -> ResourceID -> how many free slots of that profile may be given away there."""
+    """Profile -> ResourceID -> the number of free slots of that profile that may be assigned."""
     count: int = 0
     free_count: int = 0
-    """How many are FREE, those that are withdrawn included."""
+    """The number of FREE slots, including withdrawn ones."""
     idle: FifoTimeIndex = FifoTimeIndex()
-    """Releasable TaskExecutors all of whose slots are free, by the time since when they are."""
+    """Releasable TaskExecutors whose slots are all free, by the time since when they are."""
     shrunk: int = 0
     """The time at which slots were last lost."""
 
     def get(self, key: SlotKey) -> TaskManagerSlot | None:
-        """The slot, if it is registered."""
+        """Returns the slot, if it is registered."""
         worker = self.workers.get(key[0])
         return None if worker is None else worker.slots.get(key[1])
 
     def slots_of(self, resource_id: str) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
-        """The slots of a TaskExecutor, by number."""
+        """Returns the slots of a TaskExecutor, by number."""
         worker = self.workers.get(resource_id)
         if worker is not None:
             for number in sorted(worker.slots):
                 yield (resource_id, number), worker.slots[number]
 
     def total(self) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
-        """All slots, by TaskExecutor and number."""
+        """Returns all slots, by TaskExecutor and number."""
         for resource_id in sorted(self.workers):
             yield from self.slots_of(resource_id)
 
     def put(self, key: SlotKey, slot: TaskManagerSlot, time: int) -> RegisteredSlots:
-        """With a changed state of a registered slot; its profile stays."""
+        """Returns the slots with a changed state of a registered slot; its profile stays."""
         resource_id, number = key
         before = self.workers[resource_id]
         was_free = before.slots[number].state is _FREE
@@ -117,7 +118,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         *,
         releasable: bool,
     ) -> RegisteredSlots:
-        """With exactly these slots for a TaskExecutor."""
+        """Returns the slots with exactly these slots for a TaskExecutor."""
         before = self.workers.get(resource_id)
         others = self.without(resource_id, time)
         free = tuple(sorted(number for number, slot in slots.items() if slot.state is _FREE))
@@ -142,7 +143,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         )
 
     def without(self, resource_id: str, time: int) -> RegisteredSlots:
-        """Without the TaskExecutor and its slots."""
+        """Returns the slots without the TaskExecutor and its slots."""
         worker = self.workers.get(resource_id)
         if worker is None:
             return self
@@ -164,7 +165,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         )
 
     def withdraw(self, resource_id: str) -> RegisteredSlots:
-        """Allocates no slot of the TaskExecutor until it has reported its slots again."""
+        """Returns the slots so that none of the TaskExecutor is allocated until it has reported its slots again."""
         worker = self.workers.get(resource_id)
         if worker is None or worker.withdrawn:
             return self

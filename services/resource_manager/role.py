@@ -12,7 +12,9 @@ from ..configuration.role_options import ResourceManagerOptions
 from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, OutgoingEvent, Steps, Time
 from . import (
     active_mode,
+    gone_task_executors,
     message_limits,
+    owed_events,
     registrations,
     shutdown,
     slot_allocation,
@@ -45,13 +47,13 @@ class ResourceManager:
     def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
         requests = slot_allocation.allocate(state, now)
         return [
-            *registrations.registration_answers(state),
+            *owed_events.ORDER.outgoing_events(state, now),
             *task_executor_loss.loss_events(state, now),
             *requests.owed,
-            *slot_events.corrections(state),
             *active_mode.worker_starts(state, requests.placed, now),
             *active_mode.worker_stops(state, requests.used, now),
             *shutdown.shutdown_events(state, now),
+            *gone_task_executors.outgoing_events(state, now),
         ]
 
     def deadline(self, state: ResourceManagerState) -> Time | None:
@@ -61,6 +63,7 @@ class ResourceManager:
                 *task_executor_loss.deadlines(state),
                 *active_mode.deadlines(state),
                 *shutdown.deadlines(state),
+                *gone_task_executors.deadlines(state),
             ),
             default=None,
         )
@@ -69,6 +72,9 @@ class ResourceManager:
         return active_mode.instructions(state)
 
     def is_quiescent(self, state: ResourceManagerState) -> bool:
+        return False
+
+    def is_over(self, state: ResourceManagerState) -> bool:
         return False
 
 
@@ -80,12 +86,14 @@ def on_configuration_changed(
 
 _STEPS: Steps[ResourceManagerState] = Steps(
     {
+        **owed_events.STEPS,
         **registrations.STEPS,
         **task_executor_loss.STEPS,
         **slot_events.STEPS,
         **slot_reports.STEPS,
         **active_mode.STEPS,
         **shutdown.STEPS,
+        **gone_task_executors.STEPS,
         everyone.ConfigurationChanged: on_configuration_changed,
     }
 )

@@ -1,8 +1,8 @@
-"""The ResourceManager's shell: has a driver start and stop workers, and says which ones are gone.
+"""The ResourceManager's shell: lets a driver start and stop workers, and reports lost workers.
 
-Whoever knows first that a worker's process has ended says so: the driver, or the watch over registered processes of
-this machine; heartbeats say the rest. Of one registration it is said once. A new leader's shell holds the workers
-that survived against those that the log knows: strangers are stopped, and who did not survive is lost.
+The first detector of a worker's end reports it: the driver, or the monitor of registered processes of this machine.
+Heartbeats detect all other losses. The loss of one registration is reported once. A new leader's shell compares the
+workers that survived with those in the log: unknown ones are stopped, and missing ones are lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logger(__name__)
 _RUNNING = frozenset({WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING})
 _AT_ONCE = 4
 _REMEMBERED = 256
-"""Ended processes whose registration may be on its way still."""
+"""The number of ended processes whose registration may still arrive."""
 
 
 class Watch(Protocol):
@@ -46,8 +46,9 @@ NewWatch = Callable[[Callable[[str, str, str], None]], Watch]
 
 
 class ResourceManagerShell:
-    """The shell of one term. It performs StartWorkerProcess and StopWorkerProcess. `follow` receives each state on the
-    host's thread. `settled` returns when the shells of this process's earlier terms start and stop nothing any more."""
+    """The shell of one term. It performs StartWorkerProcess and StopWorkerProcess. `follow` receives each state on
+    the host's thread. `settled` returns when the shells of this process's earlier terms start and stop nothing any
+    more."""
 
     def __init__(
         self,
@@ -62,30 +63,30 @@ class ResourceManagerShell:
         self._follow = follow
         self._driver = new_driver(self._on_exit)
         self._watch = new_watch(self._on_process_end)
-        self._begun = InstructionTracker()
+        self._started = InstructionTracker()
         self._compared: threading.Event | None = None
         self._workers = threads.Pool(_AT_ONCE, "workers")
         self._lock = threading.Lock()
         self._registered: Map[str, WorkerRegistration] = Map()
         self._addresses: dict[str, str] = {}
-        """Of the workers that the driver has started: where each runs."""
+        """Where each worker of the driver runs."""
         self._starting: dict[str, str | None] = {}
-        """Workers that WorkerStarted has not been said of -> why they ended meanwhile, if they did."""
-        self._gone: dict[str, tuple[str, str]] = {}
+        """Workers without a WorkerStarted yet -> why they ended meanwhile, if they did."""
+        self._ended_workers: dict[str, tuple[str, str]] = {}
         """Workers that have ended: address and reason."""
         self._stopping: dict[str, int] = {}
-        """Workers that are being stopped -> the offset at which that was asked for."""
-        self._said: dict[str, str | None] = {}
-        """Workers that WorkerLost was said of -> the registration that it named."""
+        """Workers that are being stopped -> the offset of the request."""
+        self._reported: dict[str, str | None] = {}
+        """Workers that were reported by WorkerLost -> the registration in that event."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not isinstance(state, ResourceManagerState):
-            raise TypeError(f"{type(state).__name__} is no state of a ResourceManager")
+            raise TypeError(f"{type(state).__name__} is not a state of a ResourceManager")
         self._observe(state)
         if self._compared is None:
             self._compared = threading.Event()
             self._workers.submit(self._compare, state.pool, self._compared)
-        for instruction in self._begun.take_new(role_address, instructions):
+        for instruction in self._started.take_new(role_address, instructions):
             match instruction:
                 case StartWorkerProcess():
                     self._workers.submit(self._start, instruction, self._compared)
@@ -97,7 +98,7 @@ class ResourceManagerShell:
         self._follow(state)
 
     def close(self) -> None:
-        """Workers continue: the next leader takes them over, or the cluster's shutdown has told them to leave."""
+        """Workers continue: the next leader takes them over, or the cluster's shutdown has asked them to leave."""
         self._workers.shutdown(cancel_futures=True)
         self._watch.close()
         self._driver.close()
@@ -105,16 +106,20 @@ class ResourceManagerShell:
     def _observe(self, state: ResourceManagerState) -> None:
         workers, known = state.workers, state.pool.workers
         with self._lock:
-            # Of workers that are gone nothing more is told, and if it were, it would mean nothing.
-            for resource_id in [each for each in self._said if each not in workers and each not in known]:
-                del self._said[resource_id]
+            # Reports about workers that are gone have no meaning any more.
+            for resource_id in [
+                worker_id
+                for worker_id in self._reported
+                if worker_id not in workers and worker_id not in known
+            ]:
+                del self._reported[resource_id]
         if workers is self._registered:
             return
         with self._lock:
             self._registered = workers
             late = [
                 (workers[resource_id], reason)
-                for resource_id, (address, reason) in self._gone.items()
+                for resource_id, (address, reason) in self._ended_workers.items()
                 if resource_id in workers and workers[resource_id].address == address
             ]
         for worker, reason in late:
@@ -128,15 +133,18 @@ class ResourceManagerShell:
             with self._lock:
                 self._addresses.update(survivors)
             for resource_id in sorted(survivors.keys() - pool.workers.keys()):
-                _log.warning("a worker survived that nobody knows: it is stopped", resource_id=resource_id)
-                self._driver.stop(resource_id, "no ResourceManager knows it")
+                _log.warning(
+                    "stops an unknown worker of an earlier master",
+                    resource_id=resource_id,
+                )
+                self._driver.stop(resource_id, "the ResourceManager does not know it")
             for resource_id, worker in pool.workers.items():
-                # Of the others the driver has yet to say what became of its start or stop.
+                # For the others the driver has not yet reported the result of its start or stop.
                 if worker.driven and worker.state in _RUNNING and resource_id not in survivors:
                     reason = f"worker {resource_id} has not survived the jobmanager that started it"
                     self._report_lost(resource_id, self._instance_of(resource_id), reason, None)
         except Exception as error:
-            _log.exception("survivors can't be found", error=str(error))
+            _log.exception("cannot find the workers of an earlier master", error=str(error))
         finally:
             compared.set()
 
@@ -148,11 +156,11 @@ class ResourceManagerShell:
         try:
             address = self._driver.start(resource_id, instruction.number_of_slots)
         except Exception as error:
-            # Nobody asks for the outcome of this thread: what is not said here keeps requests waiting.
+            # Nobody waits for the result of this thread: without an event, requests wait for ever.
             with self._lock:
                 self._starting.pop(resource_id)
             self._report_lost(
-                resource_id, None, f"it can't be started: {error or repr(error)}", instruction.cause
+                resource_id, None, f"it cannot be started: {error or repr(error)}", instruction.cause
             )
             return
         body = resource_manager.WorkerStarted(resource_id=resource_id, address=address)
@@ -171,29 +179,29 @@ class ResourceManagerShell:
         try:
             if self._driver.stop(resource_id, instruction.reason):
                 return
-            reason = f"its process does not run any more; it was to be stopped: {instruction.reason}"
+            reason = f"its process no longer runs; it was being stopped: {instruction.reason}"
         except Exception as error:
-            # It is taken for gone: a process that lives all the same registers again, or falls silent.
-            reason = f"it can't be stopped: {error or repr(error)}"
+            # It is declared lost: a process that lives nevertheless registers again, or sends no heartbeats.
+            reason = f"it cannot be stopped: {error or repr(error)}"
         self._report_lost(resource_id, self._instance_of(resource_id), reason, instruction.cause)
 
     def _on_exit(self, resource_id: str, reason: str) -> None:
-        """The driver reports that a worker has ended."""
+        """Called when the driver reports that a worker has ended."""
         with self._lock:
             if resource_id in self._starting:
-                # WorkerStarted is said first.
+                # WorkerStarted comes first.
                 self._starting[resource_id] = reason
                 return
             asked_for = self._stopping.pop(resource_id, None)
             address = self._addresses.pop(resource_id, None)
             if address is not None:
-                self._gone[resource_id] = address, reason
-                if len(self._gone) > _REMEMBERED:
-                    del self._gone[next(iter(self._gone))]
+                self._ended_workers[resource_id] = address, reason
+                if len(self._ended_workers) > _REMEMBERED:
+                    del self._ended_workers[next(iter(self._ended_workers))]
         self._report_lost(resource_id, self._instance_of(resource_id), reason, asked_for)
 
     def _on_process_end(self, resource_id: str, instance_id: str, reason: str) -> None:
-        """The monitor reports that a registered process has ended."""
+        """Called when the monitor reports that a registered process has ended."""
         self._report_lost(resource_id, instance_id, reason, None)
 
     def _instance_of(self, resource_id: str) -> str | None:
@@ -202,9 +210,9 @@ class ResourceManagerShell:
 
     def _report_lost(self, resource_id: str, instance_id: str | None, reason: str, cause: int | None) -> None:
         with self._lock:
-            if resource_id in self._said and self._said[resource_id] == instance_id:
+            if resource_id in self._reported and self._reported[resource_id] == instance_id:
                 return
-            self._said[resource_id] = instance_id
+            self._reported[resource_id] = instance_id
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
         )

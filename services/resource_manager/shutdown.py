@@ -1,4 +1,4 @@
-"""The end of a cluster: TaskExecutors are disconnected, workers stopped, and what remains is said."""
+"""The end of a cluster: TaskExecutors are disconnected, workers stopped, and what remains is reported."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ...schemas import everyone, resource_manager, task_executor
+from ...schemas import everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Time, address, instance_of
+from ..core.role import RESOURCE_MANAGER, OutgoingEvent, Step, Time
+from .owed_events import OwedDisconnectResourceManager
 from .state import ResourceManagerState, Shutdown
 from .worker_lifecycle import dismiss_worker, stop_worker
 from .worker_pool import WorkerState
@@ -29,15 +30,6 @@ def on_shut_down_cluster(
     return state
 
 
-def on_disconnect_resource_manager(
-    state: ResourceManagerState, record: Record, _body: task_executor.DisconnectResourceManager
-) -> ResourceManagerState:
-    resource_id = instance_of(record.header.recipient)
-    if resource_id not in state.dismissals:
-        return state
-    return replace(state, dismissals=state.dismissals.delete(resource_id))
-
-
 def on_cluster_terminated(
     state: ResourceManagerState, _record: Record, _body: everyone.ClusterTerminated
 ) -> ResourceManagerState:
@@ -50,35 +42,27 @@ def on_leader_elected(
     if body.role != RESOURCE_MANAGER:
         return state
     if state.ending is None or not state.ending.over:
-        # An end that was cut short goes on.
+        # A shutdown that was interrupted continues.
         return replace(state, elected=record.header.time)
     # A cluster that has ended starts again with its next leader.
-    dismissals = state.dismissals
-    for resource_id in state.dismissals:
-        if state.pool.state_of(resource_id) is not WorkerState.RELEASING:
-            dismissals = dismissals.delete(resource_id)
-    return replace(state, elected=record.header.time, ending=None, dismissals=dismissals)
+    stay = [
+        event
+        for event in state.outbox
+        if isinstance(event, OwedDisconnectResourceManager)
+        and state.pool.state_of(event.resource_id) is not WorkerState.RELEASING
+    ]
+    return replace(state, elected=record.header.time, ending=None, outbox=state.outbox.remove_all(stay))
 
 
 def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
-    """DisconnectResourceManager for all TaskExecutors that have to leave; then TaskExecutorLost for own workers that do
-    not, and ClusterTerminated."""
-    dismissed = sorted(state.dismissals.items(), key=lambda pair: (pair[1].cause, pair[0]))
-    owed = [
-        OutgoingEvent(
-            address(TASK_EXECUTOR, resource_id),
-            task_executor.DisconnectResourceManager(reason=reason.text),
-            reason.cause,
-        )
-        for resource_id, reason in dismissed
-    ]
+    """Returns TaskExecutorLost for own workers that do not leave, and ClusterTerminated."""
     ending = state.ending
     if ending is None or ending.over:
-        return owed
+        return []
     patience = state.options.shutdown_timeout
     late = now >= ending.since + patience
     silent = _unresponsive(state) if late else []
-    owed += [_unresponsive_event(state, ending, resource_id) for resource_id in silent]
+    owed = [_unresponsive_event(state, ending, resource_id) for resource_id in silent]
     gone = not ending.leaving and not state.pool.stopping
     if gone or (late and not silent and not state.pool.stopping) or now >= ending.since + 2 * patience:
         body = everyone.ClusterTerminated(reason=ending.reason, remains=tuple(_leftovers(state, ending)))
@@ -87,7 +71,7 @@ def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEven
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """The times at which `shutdown_events` may return events without any new event."""
+    """Yields the times at which `shutdown_events` may return events without any new event."""
     ending = state.ending
     if ending is None or ending.over:
         return []
@@ -98,9 +82,11 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
 
 
 def _unresponsive(state: ResourceManagerState) -> list[str]:
-    """TaskExecutors that have not left and whose processes the driver can end."""
+    """Returns TaskExecutors that have not left and whose processes the driver can end."""
     leaving, workers = (state.ending.leaving if state.ending else ()), state.pool.workers
-    return sorted(each for each in leaving if each in workers and workers[each].driven)
+    return sorted(
+        resource_id for resource_id in leaving if resource_id in workers and workers[resource_id].driven
+    )
 
 
 def _unresponsive_event(state: ResourceManagerState, ending: Shutdown, resource_id: str) -> OutgoingEvent:
@@ -115,7 +101,7 @@ def _unresponsive_event(state: ResourceManagerState, ending: Shutdown, resource_
 
 
 def _leftovers(state: ResourceManagerState, ending: Shutdown) -> list[str]:
-    """What is left, as far as the ResourceManager knows; one line each."""
+    """Returns what remains, as far as the ResourceManager knows; one line each."""
     lines = []
     for resource_id in sorted(ending.leaving):
         where = state.workers[resource_id].address if resource_id in state.workers else "?"
@@ -134,7 +120,6 @@ def _leftovers(state: ResourceManagerState, ending: Shutdown) -> list[str]:
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
     resource_manager.ShutDownCluster: on_shut_down_cluster,
-    task_executor.DisconnectResourceManager: on_disconnect_resource_manager,
     everyone.ClusterTerminated: on_cluster_terminated,
     everyone.LeaderElected: on_leader_elected,
 }

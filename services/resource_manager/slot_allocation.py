@@ -1,8 +1,9 @@
-"""What becomes of slot requests: a slot is asked for, or the request fails with a reason that says what to do.
+"""The results of slot requests: a slot is requested from a TaskExecutor, or the request fails with a reason and a
+remedy.
 
-A request that could not be met even if all slots were free fails soon (`slot.request.unfulfillable-timeout`); one that
-waits for slots that are in use, or for a TaskExecutor that does not answer, fails late (`slot.request.timeout`). While
-TaskExecutors may still be starting, or none is there at all, no request fails as one that can't be met.
+A request that could not be fulfilled even if all slots were free fails soon (`slot.request.unfulfillable-timeout`). A
+request that waits for slots in use, or for a TaskExecutor that does not answer, fails late (`slot.request.timeout`).
+While TaskExecutors may still be starting, or there are none at all, no request fails as unfulfillable.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class AllocationResult(msgspec.Struct, frozen=True):
 
 
 def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
-    """RequestSlot for requests that a free slot matches, SlotAllocationFailed for requests that timed out."""
+    """Returns RequestSlot for requests that a free slot matches, SlotAllocationFailed for requests that timed out."""
     requests, slots = state.slot_manager.requests, state.slot_manager.slots
     if not requests.open:
         return AllocationResult([])
@@ -58,7 +59,7 @@ def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """The times at which a request times out."""
+    """Yields the times at which a request times out."""
     requests, options = state.slot_manager.requests, state.options
     due = []
     if requests.open.first is not None:
@@ -80,7 +81,6 @@ def _rejection(request: SlotRequest, key: tuple[str, int], reason: str) -> Outgo
         slot_id=SlotID(resource_id=resource_id, slot_number=number),
         job_id=request.job_id,
         allocation_id=request.allocation_id,
-        resource_profile=request.profile,
         reason=reason,
     )
     return OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, request.cause)
@@ -108,7 +108,7 @@ def _timed_out(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotReq
 
 
 def _expects_more_slots(state: ResourceManagerState) -> bool:
-    """Whether more slots may register: during start-up, and as long as there are none at all."""
+    """Returns whether more slots may register: during start-up, and as long as there are none at all."""
     if state.options.mode is ResourceManagerMode.ACTIVE:
         return state.pool.expected > 0
     return state.slot_manager.slots.count == 0
@@ -121,19 +121,19 @@ def _start_up_end(state: ResourceManagerState) -> Time:
 
 
 def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
-    """The queues of requests that no registered slot matches."""
+    """Returns the queues of requests that no registered slot matches."""
     requests, offered = state.slot_manager.requests, _offered_profiles(state)
     if not offered:
         return
     for key in sorted(key for key in requests.waiting if key):
         queue = requests.waiting[key]
         wanted = requests.known[next(iter(queue))].profile
-        if not any(matches(each, wanted) for each in offered):
+        if not any(matches(profile, wanted) for profile in offered):
             yield queue
 
 
 def _offered_profiles(state: ResourceManagerState) -> list[ResourceProfile]:
-    """The profiles of registered slots, and of workers that may be started, if known."""
+    """Returns the profiles of registered slots, and of workers that may be started, if known."""
     profiles, pool = state.slot_manager.slots.profiles, state.pool
     offered = [profiles[key].profile for key in sorted(profiles)]
     if state.options.mode is ResourceManagerMode.ACTIVE:
@@ -158,7 +158,7 @@ def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
 
 
 def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
-    offered = dict.fromkeys(describe(each) for each in _offered_profiles(state))
+    offered = dict.fromkeys(describe(profile) for profile in _offered_profiles(state))
     return (
         f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, "
         f"but those that are there have {' or '.join([*offered][:3])}; start TaskExecutors with larger slots or ask "

@@ -1,4 +1,4 @@
-"""Slots and requests as the ResourceManager hears of them, around the SlotManager."""
+"""The ResourceManager's handlers of events about slots and slot requests; slot_manager.py has the state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ...schemas.types import SlotID
+from ...schemas.types import ResourceProfile, SlotID
 from ..core.resource_profile import profile_key
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Step, address, instance_of
+from ..core.role import IllegalEvent, Step
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
 from .task_manager_slot import SlotKey
@@ -24,15 +24,32 @@ def slot_key(slot_id: SlotID) -> SlotKey:
 def on_resource_manager_request_slot(
     state: ResourceManagerState, record: Record, body: resource_manager.RequestSlot
 ) -> ResourceManagerState:
+    profile, number = body.resource_profile, body.resource_profile_number
+    if number is not None:
+        state, profile = _find_profile(state, record, body, number)
     request = SlotRequest(
         allocation_id=body.allocation_id,
         job_id=body.job_id,
-        profile=body.resource_profile,
-        key=profile_key(body.resource_profile),
+        profile=profile,
+        key=profile_key(profile),
         cause=record.offset,
         since=record.header.time,
     )
     return replace(state, slot_manager=state.slot_manager.request(request))
+
+
+def _find_profile(
+    state: ResourceManagerState, record: Record, body: resource_manager.RequestSlot, number: int
+) -> tuple[ResourceManagerState, ResourceProfile]:
+    """Returns the profile with this number, and the state that remembers it. Raises IllegalEvent."""
+    job = state.job_masters.get(body.job_id)
+    profile = body.resource_profile
+    if job is None or (profile is None and number not in job.profiles):
+        raise IllegalEvent(record, "registered", f"job {body.job_id} has no profile {number}")
+    if profile is None:
+        return state, job.profiles[number]
+    job = replace(job, profiles=job.profiles.set(number, profile))
+    return replace(state, job_masters=state.job_masters.set(body.job_id, job)), profile
 
 
 def on_task_executor_request_slot(
@@ -78,47 +95,6 @@ def _request_done(
     return replace(state, slot_manager=state.slot_manager.forget(body.allocation_id, record.header.time))
 
 
-def on_fail_slot(
-    state: ResourceManagerState, _record: Record, body: job_master.FailSlot
-) -> ResourceManagerState:
-    if body.allocation_id not in state.lost:
-        return state
-    return replace(state, lost=state.lost.delete(body.allocation_id))
-
-
-def on_free_slot(
-    state: ResourceManagerState, record: Record, body: task_executor.FreeSlot
-) -> ResourceManagerState:
-    key = instance_of(record.header.recipient), body.allocation_id
-    return replace(state, surplus=state.surplus.delete(key)) if key in state.surplus else state
-
-
-def corrections(state: ResourceManagerState) -> list[OutgoingEvent]:
-    """FailSlot for allocations whose slots are gone, FreeSlot for slots that TaskExecutors hold for nobody."""
-    owed = [
-        (
-            lost.cause,
-            allocation_id,
-            OutgoingEvent(
-                address(JOB_MASTER, lost.job_id),
-                job_master.FailSlot(allocation_id=allocation_id, reason=lost.reason),
-                lost.cause,
-            ),
-        )
-        for allocation_id, lost in state.lost.items()
-    ]
-    for (resource_id, allocation_id), reason in state.surplus.items():
-        body = task_executor.FreeSlot(allocation_id=allocation_id, reason=reason.text)
-        owed.append(
-            (
-                reason.cause,
-                allocation_id,
-                OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, reason.cause),
-            )
-        )
-    return [each for _, _, each in sorted(owed, key=lambda each: each[:2])]
-
-
 on_cancel_slot_request = on_slot_allocation_failed = _request_done
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
@@ -128,7 +104,5 @@ STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
     resource_manager.RequestSlot: on_resource_manager_request_slot,
     resource_manager.CancelSlotRequest: on_cancel_slot_request,
     task_executor.RequestSlot: on_task_executor_request_slot,
-    task_executor.FreeSlot: on_free_slot,
     job_master.SlotAllocationFailed: on_slot_allocation_failed,
-    job_master.FailSlot: on_fail_slot,
 }

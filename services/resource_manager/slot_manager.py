@@ -1,7 +1,8 @@
 """The SlotManager: slots that are registered, free, pending or allocated, and the requests for them.
 
-What a TaskExecutor says of its slots is what counts, and may be old: what was decided before a slot was asked for does
-not take the slot back, and an answer about a slot that the request no longer waits for does not concern the request.
+The reports of a TaskExecutor about its slots are authoritative, and may be old: an event from before a slot was
+requested does not take the slot back, and an answer about a slot that the request no longer waits for does not affect
+the request.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from .slot_requests import SlotRequest, SlotRequests
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
 
 Keep = Callable[[TaskManagerSlot], bool]
-"""Whether a slot stays as it is, although its TaskExecutor reports it: the report is older."""
+"""Whether a slot stays unchanged although its TaskExecutor reports it: the report is older."""
 
-# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+# Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
+# needed often.
 _FREE: Final = SlotState.FREE
 _PENDING: Final = SlotState.PENDING
 _ALLOCATED: Final = SlotState.ALLOCATED
@@ -43,10 +45,10 @@ class SlotManager(msgspec.Struct, frozen=True):
         *,
         releasable: bool = False,
     ) -> SlotManager:
-        """A TaskExecutor has exactly these slots. Requests whose slots are missing are unchanged."""
+        """Sets exactly these slots for a TaskExecutor. Requests whose slots are missing are unchanged."""
         worker = self.slots.workers.get(resource_id)
         known = worker.slots if worker else {}
-        # Slots mostly share one profile, and a free slot is like another: each is kept once.
+        # Slots mostly share one profile, and free slots are equal: each is stored once.
         alike: dict[ProfileKey, TaskManagerSlot] = {}
         slots, requests = {}, self.requests
         for status in statuses:
@@ -68,16 +70,16 @@ class SlotManager(msgspec.Struct, frozen=True):
         return SlotManager(registered, requests)
 
     def without(self, resource_id: str, time: int) -> SlotManager:
-        """Without the TaskExecutor and its slots; requests are unchanged."""
+        """Returns the state without the TaskExecutor and its slots; requests are unchanged."""
         return replace(self, slots=self.slots.without(resource_id, time))
 
     def allocations_of(self, resource_id: str) -> dict[str, SlotKey]:
-        """AllocationID -> slot, for a TaskExecutor's slots that are not free."""
+        """Returns AllocationID -> slot, for a TaskExecutor's slots that are not free."""
         held = ((slot.allocation_id, key) for key, slot in self.slots.slots_of(resource_id))
         return {allocation_id: key for allocation_id, key in held if allocation_id is not None}
 
     def is_for(self, allocation_id: str, key: SlotKey) -> bool:
-        """Whether the request, if known, was assigned this slot."""
+        """Returns whether the request, if known, was assigned this slot."""
         request = self.requests.known.get(allocation_id)
         return request is None or request.slot == key
 
@@ -86,19 +88,19 @@ class SlotManager(msgspec.Struct, frozen=True):
         return replace(self, requests=self.requests.add(request))
 
     def pend(self, allocation_id: str, key: SlotKey, job_id: str, offset: int, time: int) -> SlotManager:
-        """The slot was requested from its TaskExecutor."""
+        """Records that the slot was requested from its TaskExecutor."""
         slot = self.slots.get(key)
         if slot is None:
-            # It left between the decision and its place in the log: the request goes on waiting.
+            # The TaskExecutor left between the decision and its place in the log: the request continues to wait.
             return self
         slots = self.slots
         if slot.state is _FREE:
             slots = slots.put(key, slot.transition(_PENDING, offset, allocation_id, job_id), time)
-        # Else something was found to hold it meanwhile: the answer will say so.
+        # Otherwise another allocation was found in it meanwhile: the answer will report it.
         return SlotManager(slots, self.requests.ask(allocation_id, key))
 
     def allocate(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
-        """The TaskExecutor has allocated the slot: the request is fulfilled."""
+        """Records that the TaskExecutor has allocated the slot: the request is fulfilled."""
         slot = self.slots.get(key)
         if slot is None:
             return self
@@ -108,14 +110,15 @@ class SlotManager(msgspec.Struct, frozen=True):
         return SlotManager(self.slots.put(key, held, time), self.requests.fulfil(allocation_id, key))
 
     def reject(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
-        """The TaskExecutor refused: the slot is held by something else, whose end it will report."""
+        """Records that the TaskExecutor refused: another allocation holds the slot, and the TaskExecutor will report
+        its end."""
         slots, slot = self.slots, self.slots.get(key)
         if slot is not None and slot.state is _PENDING and slot.allocation_id == allocation_id:
             slots = slots.put(key, slot.transition(_ALLOCATED, offset), time)
         return SlotManager(slots, self.requests.retry(allocation_id, key, offset, time))
 
     def release(self, key: SlotKey, allocation_id: str, offset: int, time: int) -> SlotManager:
-        """The allocation ends: the slot is free, unless another allocation holds it by now."""
+        """Ends the allocation: the slot is free, unless another allocation holds it by now."""
         slots, slot = self.slots, self.slots.get(key)
         held = slot is not None and slot.state is not _FREE
         if slot is not None and held and slot.allocation_id in (None, allocation_id):

@@ -1,8 +1,7 @@
-"""SlotReports: what TaskExecutors say of their slots when they register, and every heartbeat since.
+"""SlotReports: the slots of TaskExecutors as they report them when they register, and in every heartbeat.
 
-Their word counts. An allocation that the ResourceManager believed in and that the TaskExecutor lacks is lost for its
-JobMaster; one that the TaskExecutor holds for a job that is not there is given up. A slot whose TaskExecutor has been
-asked for it is left alone: the answer is on its way.
+Reports are authoritative. An allocation that the TaskExecutor lacks is lost for its JobMaster. An allocation that it
+holds for an unknown job is freed. A slot that was requested from the TaskExecutor is not changed: its answer will come.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from ...schemas import resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotStatus
+from ..core.owed_events import OwedFreeSlot
 from ..core.role import Step
 from .message_limits import find_error
 from .slot_manager import Keep
-from .state import Reason, ResourceManagerState
+from .state import ResourceManagerState
 from .task_manager_slot import SlotState, TaskManagerSlot
 from .worker_lifecycle import lose_slots
 from .worker_pool import WorkerState
@@ -27,7 +27,8 @@ from .worker_pool import WorkerState
 def is_contradiction(
     state: ResourceManagerState, heartbeat: resource_manager.HeartbeatFromTaskManager
 ) -> bool:
-    """Whether a SlotReport differs from the state although its sender had read everything that made the state so.
+    """Returns whether a SlotReport differs from the state although its sender had read all events that led to the
+    state.
 
     A single difference may be harmless: a slot is free at its TaskExecutor a moment before NotifySlotAvailable is in
     the log. So only two reports in a row count. O(slots of the TaskExecutor).
@@ -88,13 +89,13 @@ def on_slot_report_contradicted(
         return slot.state is SlotState.PENDING or slot.changed > seen
 
     state = _correct(state, record, body, asked_or_changed_since)
-    surplus = state.surplus
+    outbox = state.outbox
     for _, slot in state.slot_manager.slots.slots_of(resource_id):
         held = slot.state is SlotState.ALLOCATED and slot.changed == record.offset and slot.allocation_id
         if held and slot.job_id not in state.job_masters:
-            reason = Reason(f"there is no job {slot.job_id} that could need it", record.offset)
-            surplus = surplus.set((resource_id, held), reason)
-    return replace(state, surplus=surplus)
+            reason = f"there is no job {slot.job_id} that could need it"
+            outbox = outbox.owe(OwedFreeSlot(record.offset, held, resource_id, reason))
+    return replace(state, outbox=outbox)
 
 
 def _correct(
@@ -114,14 +115,14 @@ def _correct(
         releasable=worker is not None and worker.driven,
     )
     held = manager.allocations_of(resource_id)
-    gone = [each for each in before.allocations_of(resource_id) if each not in held]
+    gone = [allocation for allocation in before.allocations_of(resource_id) if allocation not in held]
     reason = f"TaskExecutor {resource_id} does not hold it any more"
     state = lose_slots(state, manager, resource_id, gone, reason, record)
     return replace(state, pool=state.pool.with_failure(resource_id))
 
 
 def _observed_offset(record: Record) -> int:
-    """The offset up to which the sender had read the log."""
+    """Returns the offset up to which the sender had read the log."""
     return record.offset if record.header.decided_at is None else record.header.decided_at
 
 

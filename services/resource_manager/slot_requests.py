@@ -1,14 +1,14 @@
-"""The slot requests of all jobs, with the indexes that deciding needs.
+"""The slot requests of all jobs, with the indexes that decisions need.
 
-A request is known by its AllocationID for as long as the slot that it was given is held: sent again, by the same
-JobMaster or by its successor, it is not fulfilled twice. It is *open* until a TaskExecutor has
-allocated the slot, and *waiting* for as long as no TaskExecutor has been asked. A job is *short* since it has requests
-waiting and wants more slots than there can be.
+A request is known by its AllocationID for as long as its slot is held: if the same JobMaster or its successor sends it
+again, it is not fulfilled twice. It is *open* until a TaskExecutor has allocated the slot, and *waiting* until a slot
+has been requested from a TaskExecutor. A job is *short* from the time at which it has waiting requests and wants more
+slots than there can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from immutables import Map
@@ -41,29 +41,31 @@ class JobRequests(msgspec.Struct, frozen=True):
 
 
 class SlotRequests(msgspec.Struct, frozen=True):
-    """All slot requests. The fields behind `known` are indexes."""
+    """All slot requests. The fields after `known` are indexes."""
 
     known: Map[str, SlotRequest] = Map()
     open: FifoTimeIndex = FifoTimeIndex()
     """AllocationIDs by the time of the request."""
     waiting: Map[ProfileKey, FifoTimeIndex] = Map()
-    """Profile -> AllocationIDs, by the offset of the request or of what made it wait again."""
+    """Profile -> AllocationIDs, by the offset of the request or of the event that made it wait again."""
     jobs: Map[str, JobRequests] = Map()
+    by_wanted: Map[int, Map[str, None]] = Map()
+    """Number of wanted slots -> the jobs that want so many."""
     limit: int | None = 0
-    """How many slots there can be; None: as many as are wanted."""
+    """The largest possible number of slots; None: no limit."""
     short: FifoTimeIndex = FifoTimeIndex()
     """Jobs that are short, by the time since when they are."""
 
     def queue(self, key: ProfileKey) -> Iterator[SlotRequest]:
-        """The requests that wait for a slot of a profile, in order."""
+        """Returns the requests that wait for a slot of a profile, in order."""
         return (self.known[allocation_id] for allocation_id in self.waiting.get(key, FifoTimeIndex()))
 
     def waiting_requests(self, job_id: str) -> list[SlotRequest]:
-        """The waiting requests of a job, in order."""
+        """Returns the waiting requests of a job, in order."""
         return [request for request in self.open_requests(job_id) if request.slot is None]
 
     def open_requests(self, job_id: str) -> list[SlotRequest]:
-        """The open requests of a job, in order."""
+        """Returns the open requests of a job, in order."""
         job = self.jobs.get(job_id)
         return sorted((self.known[allocation_id] for allocation_id in job.open), key=_sort_key) if job else []
 
@@ -80,11 +82,12 @@ class SlotRequests(msgspec.Struct, frozen=True):
             open=self.open.add(allocation_id, request.since),
             waiting=_enqueue(self.waiting, request, request.cause),
             jobs=self.jobs.set(request.job_id, job),
+            by_wanted=_move(self.by_wanted, request.job_id, job.wanted - 1, job.wanted),
             short=self._short(request.job_id, job, request.since),
         )
 
     def ask(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
-        """The slot was requested from its TaskExecutor: the request does not wait any more."""
+        """Records that the slot was requested from its TaskExecutor: the request does not wait any more."""
         request = self.known.get(allocation_id)
         if request is None or request.slot is not None:
             return self
@@ -99,7 +102,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def fulfil(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
-        """The slot is held for the request, unless the request was assigned another one."""
+        """Records that the slot is held for the request, unless the request was assigned another one."""
         requests = self.ask(allocation_id, slot)
         request = requests.known.get(allocation_id)
         if request is None or request.slot != slot or request.fulfilled:
@@ -114,7 +117,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def retry(self, allocation_id: str, slot: SlotKey, offset: int, time: int) -> SlotRequests:
-        """The slot was refused or lost: the request, if it was assigned this one, waits again."""
+        """Lets the request wait again, if it was assigned this slot: the slot was refused or lost."""
         request = self.known.get(allocation_id)
         if request is None or request.slot != slot:
             return self
@@ -145,26 +148,51 @@ class SlotRequests(msgspec.Struct, frozen=True):
             open=self.open.remove(allocation_id),
             waiting=_dequeue(self.waiting, request) if waits else self.waiting,
             jobs=self.jobs.set(request.job_id, job) if job.wanted else self.jobs.delete(request.job_id),
+            by_wanted=_move(self.by_wanted, request.job_id, before.wanted, job.wanted),
             short=self._short(request.job_id, job, time),
         )
 
     def set_limit(self, limit: int | None, time: int) -> SlotRequests:
-        """Sets the maximum number of slots that there can be."""
+        """Sets the maximum number of slots that there can be. Costs O(jobs that become short, or are not any more)."""
         if limit == self.limit:
             return self
-        less = limit is not None and (self.limit is None or limit < self.limit)
         requests = replace(self, limit=limit)
-        short = self.short
-        # A job that is short can only cease to be so when there is more, and only become so when there is less.
-        for job_id in sorted(self.jobs) if less else list(self.short):
-            requests = replace(requests, short=short)
-            short = requests._short(job_id, self.jobs[job_id], time)
-        return replace(requests, short=short)
+        for job_id in self._wanting(self.limit, limit):
+            requests = replace(requests, short=requests._short(job_id, self.jobs[job_id], time))
+        return requests
+
+    def _wanting(self, one: int | None, other: int | None) -> list[str]:
+        """Returns the jobs that want more slots than the one limit and not more than the other."""
+        low = min(limit for limit in (one, other) if limit is not None)
+        high = None if one is None or other is None else max(one, other)
+        counts: Iterable[int] = self.by_wanted
+        if high is not None and high - low < len(self.by_wanted):
+            counts = range(low + 1, high + 1)
+        return sorted(
+            job_id
+            for wanted in counts
+            if wanted > low and (high is None or wanted <= high)
+            for job_id in self.by_wanted.get(wanted, ())
+        )
 
     def _short(self, job_id: str, job: JobRequests, time: int) -> FifoTimeIndex:
         if job.waiting and self.limit is not None and job.wanted > self.limit:
             return self.short.add(job_id, time)
         return self.short.remove(job_id)
+
+
+def _move(
+    by_wanted: Map[int, Map[str, None]], job_id: str, before: int, after: int
+) -> Map[int, Map[str, None]]:
+    if before:
+        left = by_wanted[before].delete(job_id)
+        by_wanted = by_wanted.set(before, left) if left else by_wanted.delete(before)
+    if after:
+        by_wanted = by_wanted.set(after, by_wanted.get(after, _NO_JOBS).set(job_id, None))
+    return by_wanted
+
+
+_NO_JOBS: Map[str, None] = Map()
 
 
 def _sort_key(request: SlotRequest) -> tuple[int, str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import msgspec
 from immutables import Map
 
-from ...schemas.types import HardwareDescription
+from ...schemas.types import HardwareDescription, ResourceProfile
 from ..configuration.role_options import ResourceManagerOptions
+from ..core.outbox import Outbox
+from ..core.time_index import FifoTimeIndex
+from .owed_events import ResourceManagerEvent
 from .slot_manager import SlotManager
 from .worker_pool import WorkerPool
 
@@ -20,22 +23,36 @@ class WorkerRegistration(msgspec.Struct, frozen=True):
     hardware: HardwareDescription
     cause: int
     process_mark: str = ""
-    """By which a ResourceManager on the same machine knows whether the process lives."""
+    """By it, a ResourceManager on the same machine checks whether the process lives."""
 
 
-class LostSlot(msgspec.Struct, frozen=True):
-    """An allocation whose slot is gone: a pending FailSlot to its JobMaster."""
+class GoneTaskExecutors(msgspec.Struct, frozen=True):
+    """The TaskExecutors that have left or were lost, and have not come back."""
 
-    job_id: str
-    reason: str
+    offsets: Map[str, int] = Map()
+    """ResourceID -> the offset of the event with which it has gone."""
+    order: FifoTimeIndex = FifoTimeIndex()
+    """ResourceIDs by the time of that event."""
+
+    def add(self, resource_id: str, offset: int, time: int) -> GoneTaskExecutors:
+        """Adds a TaskExecutor that has gone now, maybe again."""
+        order = self.order.remove(resource_id).add(resource_id, time)
+        return GoneTaskExecutors(self.offsets.set(resource_id, offset), order)
+
+    def without(self, resource_id: str) -> GoneTaskExecutors:
+        """Removes a TaskExecutor that has come back, or is forgotten."""
+        if resource_id not in self.offsets:
+            return self
+        return GoneTaskExecutors(self.offsets.delete(resource_id), self.order.remove(resource_id))
+
+
+class JobMasterRegistration(msgspec.Struct, frozen=True):
+    """A registered JobMaster."""
+
     cause: int
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """The reason of a pending event to a TaskExecutor."""
-
-    text: str
-    cause: int
+    """The offset of the registration."""
+    profiles: Map[int, ResourceProfile] = Map()
+    """The profiles of its slot requests, by their numbers."""
 
 
 class Shutdown(msgspec.Struct, frozen=True):
@@ -57,20 +74,11 @@ class ResourceManagerState(msgspec.Struct, frozen=True):
     """The time at which the leader was elected."""
     workers: Map[str, WorkerRegistration] = Map()
     """The TaskExecutors that are registered."""
+    gone: GoneTaskExecutors = GoneTaskExecutors()
     pool: WorkerPool = WorkerPool()
-    """How far each worker is, registered or not."""
-    unanswered_workers: Map[str, int] = Map()
-    """ResourceIDs whose registration was not answered yet, with its offset."""
-    rejections: Map[str, Reason] = Map()
-    """ResourceIDs that TaskExecutorRegistrationRejection is owed to."""
-    dismissals: Map[str, Reason] = Map()
-    """ResourceIDs that DisconnectResourceManager is owed to."""
-    job_masters: Map[str, int] = Map()
-    """Registered jobs, with the offset of the registration."""
-    unanswered_job_masters: Map[str, int] = Map()
+    """The state of each worker, registered or not."""
+    job_masters: Map[str, JobMasterRegistration] = Map()
+    """By job."""
     slot_manager: SlotManager = SlotManager()
-    lost: Map[str, LostSlot] = Map()
-    """By AllocationID."""
-    surplus: Map[tuple[str, str], Reason] = Map()
-    """(ResourceID, AllocationID) that FreeSlot is owed for: the TaskExecutor holds it for a job that is not there."""
+    outbox: Outbox[ResourceManagerEvent] = Outbox()
     ending: Shutdown | None = None

@@ -1,8 +1,8 @@
 """Lost TaskExecutors.
 
-WorkerLost is what the shell observed; TaskExecutorLost is the decision. All readers apply the decision at the same
-offset, whatever happened in between. A JobMaster derives what it lost, and requests again slots that were allocated but
-not offered: there is no FailSlot for each slot.
+WorkerLost is the observation of the shell; TaskExecutorLost is the decision. All readers apply the decision at the same
+offset, whatever happened in between. A JobMaster derives which slots it has lost, and requests again slots that were
+allocated but not offered: there is no FailSlot for each slot.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def on_worker_lost(
 def _retire_worker(
     state: ResourceManagerState, worker: Worker, record: Record, body: resource_manager.WorkerLost
 ) -> ResourceManagerState:
-    """Removes a worker that is not registered yet, or not any more: nobody holds slots of it."""
+    """Removes a worker that is not registered yet, or no longer: no job holds slots of it."""
     pool = state.pool
     pool = pool.remove(worker.resource_id) if body.exited else pool
     if worker.state in UNREGISTERED:
@@ -61,7 +61,7 @@ def on_task_executor_lost(
 
 
 def loss_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
-    """TaskExecutorLost, in the order of the losses."""
+    """Returns TaskExecutorLost, in the order of the losses."""
     pool, options = state.pool, state.options
     due = list(pool.lost)
     if pool.exited:
@@ -70,12 +70,15 @@ def loss_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
         due += pool.releasing.until(now - options.shutdown_timeout)
     if pool.unregistered:
         due += pool.unregistered.until(now - options.registration_timeout)
-    workers = sorted((pool.workers[each] for each in due), key=lambda each: (each.cause, each.resource_id))
+    workers = sorted(
+        (pool.workers[resource_id] for resource_id in due),
+        key=lambda worker: (worker.cause, worker.resource_id),
+    )
     return [_loss(state, worker) for worker in workers]
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """The times at which `loss_events` may return events without any new event."""
+    """Yields the times at which `loss_events` may return events without any new event."""
     pool, options = state.pool, state.options
     waits = (
         (pool.exited, _grace(state)),

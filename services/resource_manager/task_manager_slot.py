@@ -15,7 +15,7 @@ from ...schemas.types import ResourceProfile
 from ..core.resource_profile import ProfileKey
 
 SlotKey = tuple[str, int]
-"""(ResourceID, slot number): a SlotID that sorts."""
+"""(ResourceID, slot number): a sortable SlotID."""
 
 
 class SlotState(StrEnum):
@@ -31,11 +31,11 @@ SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = {
     SlotState.PENDING: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
     SlotState.ALLOCATED: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
 }
-"""What may follow what. ALLOCATED follows itself where its TaskExecutor says that another allocation holds it."""
+"""The allowed transitions. ALLOCATED follows itself if its TaskExecutor reports another allocation."""
 
 
 class IllegalSlotTransition(Exception):
-    """A slot can't go from one state to another."""
+    """A slot cannot go from one state to another."""
 
 
 class TaskManagerSlot(msgspec.Struct, frozen=True):
@@ -48,12 +48,12 @@ class TaskManagerSlot(msgspec.Struct, frozen=True):
     allocation_id: str | None = None
     job_id: str | None = None
     changed: int = -1
-    """The offset of what last changed the ResourceManager's opinion of it."""
+    """The offset of the last event that changed the ResourceManager's state of it."""
 
     def transition(
         self, state: SlotState, changed: int, allocation_id: str | None = None, job_id: str | None = None
     ) -> TaskManagerSlot:
-        """The slot in its next state. Raises IllegalSlotTransition."""
+        """Returns the slot in its next state. Raises IllegalSlotTransition."""
         if state not in SLOT_TRANSITIONS[self.state]:
             raise IllegalSlotTransition(f"a slot that is {self.state.value} can't become {state.value}")
         return TaskManagerSlot(self.profile, self.key, state, allocation_id, job_id, changed)

@@ -1,4 +1,4 @@
-"""What happens to a TaskExecutor's registration, slots and process when it leaves, fails, or is stopped."""
+"""The registration, slots and process of a TaskExecutor when it leaves, fails, or is stopped."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from msgspec.structs import replace
 
 from ...schemas.event import Record
 from ..core.immutable_maps import delete_key
+from ..core.outbox import owe, remove_owed
+from ..core.owed_events import OwedFailSlot
+from .owed_events import OwedDisconnectResourceManager, OwedTaskExecutorRegistrationSuccess
 from .slot_manager import SlotManager
-from .state import LostSlot, Reason, ResourceManagerState
+from .state import ResourceManagerState
 from .task_manager_slot import SlotState
 from .worker_pool import Worker, WorkerPool, WorkerState
 
@@ -17,7 +20,7 @@ from .worker_pool import Worker, WorkerPool, WorkerState
 def lose_worker(
     state: ResourceManagerState, resource_id: str, reason: str, record: Record, *, exited: bool = False
 ) -> ResourceManagerState:
-    """A registered TaskExecutor will be declared lost; until then none of its slots is allocated."""
+    """Marks a registered TaskExecutor that will be declared lost; until then none of its slots is allocated."""
     before = state.pool.get(resource_id)
     if before is None:
         return state
@@ -36,14 +39,16 @@ def drop_worker(
     """Removes a TaskExecutor's registration and slots. Its process is stopped if the driver started it."""
     manager = state.slot_manager
     gone = manager.allocations_of(resource_id)
+    is_known = resource_id in state.workers or state.pool.get(resource_id) is not None
     state = replace(
         remove_left_worker(state, resource_id),
         workers=delete_key(state.workers, resource_id),
         pool=_retire(state.pool, resource_id, reason, record),
-        unanswered_workers=delete_key(state.unanswered_workers, resource_id),
+        gone=state.gone.add(resource_id, record.offset, record.header.time) if is_known else state.gone,
     )
+    state = remove_owed(state, OwedTaskExecutorRegistrationSuccess, resource_id)
     left = manager.without(resource_id, record.header.time)
-    # Whoever held one of its slots reads of the loss as well: the log tells everyone.
+    # A JobMaster that held one of its slots reads about the loss in the log as well.
     return lose_slots(state, left, resource_id, gone, reason, record, told=True)
 
 
@@ -55,24 +60,19 @@ def stop_worker(pool: WorkerPool, worker: Worker, reason: str, record: Record) -
 def dismiss_worker(
     state: ResourceManagerState, resource_id: str, reason: str, cause: int
 ) -> ResourceManagerState:
-    """Tells a TaskExecutor to leave; the shutdown waits for it."""
+    """Asks a TaskExecutor to leave; the shutdown waits for it."""
     ending = state.ending
     if ending is not None and not ending.over:
         ending = replace(ending, leaving=ending.leaving.set(resource_id, None))
-    dismissals = state.dismissals.set(resource_id, Reason(reason, cause))
-    return replace(state, dismissals=dismissals, ending=ending)
+    return owe(replace(state, ending=ending), OwedDisconnectResourceManager(cause, resource_id, reason))
 
 
 def remove_left_worker(state: ResourceManagerState, resource_id: str) -> ResourceManagerState:
     """Drops everything pending for the TaskExecutor; the shutdown does not wait for it any more."""
-    dismissals, ending = state.dismissals, state.ending
-    if resource_id in dismissals:
-        dismissals = dismissals.delete(resource_id)
+    ending = state.ending
     if ending is not None and resource_id in ending.leaving:
-        ending = replace(ending, leaving=ending.leaving.delete(resource_id))
-    if dismissals is state.dismissals and ending is state.ending:
-        return state
-    return replace(state, dismissals=dismissals, ending=ending)
+        state = replace(state, ending=replace(ending, leaving=ending.leaving.delete(resource_id)))
+    return remove_owed(state, OwedDisconnectResourceManager, resource_id)
 
 
 def lose_slots(
@@ -85,32 +85,32 @@ def lose_slots(
     *,
     told: bool = False,
 ) -> ResourceManagerState:
-    """The allocations `gone` of a TaskExecutor are not in `after` any more.
+    """Handles the allocations `gone` of a TaskExecutor that are not in `after` any more.
 
     Requests that waited for such a slot wait again. JobMasters that held one are informed, unless the same event is
     addressed to them (`told`).
     """
     before = state.slot_manager.allocations_of(resource_id)
-    lost, offset, time = state.lost, record.offset, record.header.time
+    outbox, offset, time = state.outbox, record.offset, record.header.time
     waiting = []
     for allocation_id in gone:
         key = before[allocation_id]
         slot = state.slot_manager.slots.get(key)
         if slot is None or not after.is_for(allocation_id, key):
-            # Its JobMaster gets the slot of another TaskExecutor, which was asked when this one was lost.
+            # Its JobMaster gets a slot of another TaskExecutor, requested when this one was lost.
             continue
         request = after.requests.known.get(allocation_id)
         if slot.state is SlotState.PENDING:
-            # Its JobMaster never got it: another slot will do.
+            # Its JobMaster never got it: any other slot is as good.
             waiting.append((request.cause if request else -1, allocation_id, key))
             continue
         after = after.forget(allocation_id, time)
         if not told and slot.job_id in state.job_masters:
-            lost = lost.set(allocation_id, LostSlot(slot.job_id or "", reason, offset))
+            outbox = outbox.owe(OwedFailSlot(offset, allocation_id, slot.job_id or "", reason))
     requests = after.requests
     for _, allocation_id, key in sorted(waiting):
         requests = requests.retry(allocation_id, key, offset, time)
-    return replace(state, lost=lost, slot_manager=SlotManager(after.slots, requests))
+    return replace(state, outbox=outbox, slot_manager=SlotManager(after.slots, requests))
 
 
 def _retire(pool: WorkerPool, resource_id: str, reason: str, record: Record) -> WorkerPool:

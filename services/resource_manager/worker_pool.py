@@ -1,6 +1,6 @@
 """The workers: TaskExecutors from the request for them until their process and registration are gone.
 
-A worker that somebody else started appears when it registers, and disappears when it leaves or is lost. A worker that
+A worker that was started elsewhere appears when it registers, and disappears when it leaves or is lost. A worker that
 the driver started (active mode) is REQUESTED and STARTED before it registers, RELEASING when it was idle for long, and
 STOPPING until its process has ended. Its resource id is never used again.
 """
@@ -22,18 +22,18 @@ class WorkerState(StrEnum):
     """The states of a worker."""
 
     ABSENT = "ABSENT"
-    """Not there yet, or not any more."""
+    """It does not exist yet, or no longer."""
     REQUESTED = "REQUESTED"
-    """The driver is to start it."""
+    """The driver has to start it."""
     STARTED = "STARTED"
-    """It has yet to register."""
+    """It has not registered yet."""
     REGISTERED = "REGISTERED"
     RELEASING = "RELEASING"
-    """It is not needed: it is told to leave, and has not left yet."""
+    """It is not needed: it was asked to leave, and has not left yet."""
     LOST = "LOST"
     """TaskExecutorLost is owed, unless it registers again first."""
     STOPPING = "STOPPING"
-    """It is not registered any more; the driver is to end its process."""
+    """It is not registered any more; the driver has to end its process."""
 
 
 WORKER_TRANSITIONS: Mapping[WorkerState, frozenset[WorkerState]] = {
@@ -57,13 +57,13 @@ WORKER_TRANSITIONS: Mapping[WorkerState, frozenset[WorkerState]] = {
     ),
     WorkerState.STOPPING: frozenset({WorkerState.ABSENT}),
 }
-"""What may follow what. REGISTERED follows itself with a new registration, LOST itself with a worse reason."""
+"""The allowed transitions. REGISTERED follows itself with a new registration, LOST itself with a worse reason."""
 
 UNREGISTERED = frozenset({WorkerState.REQUESTED, WorkerState.STARTED})
 
 
 class IllegalWorkerTransition(Exception):
-    """A worker can't go from one state to another."""
+    """A worker cannot go from one state to another."""
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ class Worker(msgspec.Struct, frozen=True):
     cause: int
     since: int
     driven: bool = False
-    """Whether the ResourceManager had it started."""
+    """Whether the driver has started it."""
     number_of_slots: int = 0
     expected: int = 0
-    """Slots that it will have, and has not reported yet."""
+    """The number of slots that it will have, and has not reported yet."""
     address: str = ""
     exited: bool = False
     """Whether its process is known to have ended, while it is LOST."""
@@ -86,7 +86,7 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class WorkerPool(msgspec.Struct, frozen=True):
-    """All workers. The fields behind `workers` up to `expected` are indexes."""
+    """All workers. The fields after `workers` up to `expected` are indexes."""
 
     workers: Map[str, Worker] = Map()
     requested: Map[str, int] = Map()
@@ -95,31 +95,31 @@ class WorkerPool(msgspec.Struct, frozen=True):
     """REQUESTED and STARTED workers by the time of StartWorker."""
     releasing: FifoTimeIndex = FifoTimeIndex()
     lost: Map[str, int] = Map()
-    """LOST workers that are not known to have exited, with the offset of WorkerLost."""
+    """LOST workers whose processes are not known to have ended, with the offset of WorkerLost."""
     exited: FifoTimeIndex = FifoTimeIndex()
-    """LOST workers that are."""
+    """LOST workers whose processes have ended."""
     stopping: Map[str, int] = Map()
     expected: int = 0
     numbered: int = 0
-    """How many workers were ever requested: what the next one is called after."""
+    """The number of workers that were ever requested: the next one gets the next number."""
     profile: ResourceProfile | None = None
-    """What each slot of the last worker of the driver's offers; None: none has registered yet."""
+    """The slot profile of the last worker of the driver; None: none has registered yet."""
     failed: int | None = None
-    """The time at which a worker last ended before it had registered; None once one has registered since."""
+    """The time at which a worker last ended before it registered; None after one has registered."""
     failure: str = ""
-    """Why it did."""
+    """The reason of that end."""
 
     def get(self, resource_id: str) -> Worker | None:
-        """The worker, if it is there."""
+        """Returns the worker, if it exists."""
         return self.workers.get(resource_id)
 
     def state_of(self, resource_id: str) -> WorkerState:
-        """Its state."""
+        """Returns the state of a worker."""
         worker = self.workers.get(resource_id)
         return WorkerState.ABSENT if worker is None else worker.state
 
     def put(self, worker: Worker) -> WorkerPool:
-        """With a worker in its next state. Raises IllegalWorkerTransition."""
+        """Returns the pool with a worker in its next state. Raises IllegalWorkerTransition."""
         resource_id = worker.resource_id
         self._check(resource_id, worker.state)
         pool = self._unindexed(resource_id)
@@ -145,7 +145,7 @@ class WorkerPool(msgspec.Struct, frozen=True):
         return replace(pool, workers=workers, expected=expected)
 
     def remove(self, resource_id: str) -> WorkerPool:
-        """Without a worker, if it is there. Raises IllegalWorkerTransition."""
+        """Returns the pool without a worker, if it exists. Raises IllegalWorkerTransition."""
         if resource_id not in self.workers:
             return self
         self._check(resource_id, WorkerState.ABSENT)
@@ -153,7 +153,7 @@ class WorkerPool(msgspec.Struct, frozen=True):
         return replace(pool, workers=pool.workers.delete(resource_id))
 
     def with_failure(self, resource_id: str) -> WorkerPool:
-        """The worker has reported its slots: they are not expected any more."""
+        """Records that the worker has reported its slots: they are not expected any more."""
         worker = self.workers.get(resource_id)
         if worker is None or not worker.expected:
             return self

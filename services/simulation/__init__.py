@@ -1,5 +1,5 @@
 """Simulation of a cluster: real roles, simulated effects and TaskExecutors. What-if, fork, tests and benchmarks use it.
 
-`simulated_effects` and `simulated_tasks` compute the results of effects, without clock or threads. `simulator` runs
-roles with these results on a virtual clock. `fake_effects` gives the same results to roles that run in real hosts.
+`simulator` runs roles on a virtual clock. `simulated_effects` and `simulated_tasks` give the results of effects;
+`cluster` assembles them for what-ifs, and `fake_effects` gives them to roles that run in real hosts.
 """

@@ -32,7 +32,7 @@ DIRECTORIES = {"state.checkpoints.dir": "memory://checkpoints", "state.savepoint
 
 @dataclass(frozen=True)
 class StatePart:
-    """What a subtask has written: how many records it had counted."""
+    """The state of a subtask: how many records it has counted."""
 
     attempt: str
     count: int
@@ -40,7 +40,7 @@ class StatePart:
 
 @dataclass(frozen=True)
 class CheckpointMetadata:
-    """What makes a directory a checkpoint."""
+    """The metadata that makes a directory a checkpoint."""
 
     checkpoint: CompletedCheckpoint
     parts: frozenset[str]
@@ -49,7 +49,7 @@ class CheckpointMetadata:
 
 @dataclass
 class SimulatedStorage:
-    """URI of a directory -> its parts by name; `late` are those written into after they had been removed."""
+    """URI of a directory -> its parts by name. `late`: directories that were written to after their removal."""
 
     parts: dict[str, dict[str, StatePart]] = field(default_factory=dict)
     metadata: dict[str, CheckpointMetadata] = field(default_factory=dict)
@@ -58,55 +58,55 @@ class SimulatedStorage:
     corrupt_uris: set[str] = field(default_factory=set)
 
     def write(self, directory: str, name: str, part: StatePart) -> None:
-        """A subtask's part."""
+        """Writes the part of a subtask."""
         self._touched(directory)
         self.parts.setdefault(directory, {})[name] = part
 
     def find_fault(self, directory: str) -> str | None:
-        """Why a directory is no checkpoint that can be restored; None if it is one."""
+        """Returns why a directory can't be restored; None if it can."""
         metadata = self.metadata.get(directory)
         if metadata is None:
             return f"{directory} has no {METADATA}"
         if directory in self.corrupt_uris or not metadata.parts <= set(self.parts.get(directory, ())):
-            return f"a file of {directory} is torn"
+            return f"a file of {directory} is truncated"
         return None
 
     def add_candidates(self, instruction: FindCheckpoint) -> None:
-        """What people name, and what was there before the simulation, is whole."""
-        for each in instruction.candidates:
+        """Marks the checkpoints that a client named, and those from before the simulation, as complete."""
+        for candidate in instruction.candidates:
             self.add_existing(
                 CompletedCheckpoint(
-                    checkpoint_id=max(1, each.checkpoint_id),
+                    checkpoint_id=max(1, candidate.checkpoint_id),
                     snapshot_type=SnapshotType.SAVEPOINT,
-                    uri=each.uri,
-                    generation=each.generation,
+                    uri=candidate.uri,
+                    generation=candidate.generation,
                 )
             )
 
     def add_existing(self, checkpoint: CompletedCheckpoint) -> None:
-        """It was there before; nothing is known of its parts."""
+        """Adds a checkpoint from before the simulation, without its parts."""
         if checkpoint.uri not in self.metadata and checkpoint.uri not in self.removed_uris:
             self.metadata[checkpoint.uri] = CheckpointMetadata(checkpoint, frozenset(), {})
 
     def directories(self) -> set[str]:
-        """All that are there."""
+        """Returns all directories."""
         return self.parts.keys() | self.metadata.keys()
 
     def remove(self, directory: str) -> None:
-        """With all that is in it."""
+        """Removes a directory."""
         self.parts.pop(directory, None)
         self.metadata.pop(directory, None)
         self.removed_uris.add(directory)
 
     def perform(self, instruction: CHECKPOINT_INSTRUCTIONS, *, fails: bool = False) -> Body:
-        """What a shell does and says; `fails`: storage refuses to write."""
+        """Performs an instruction; returns its result. `fails`: the storage rejects the write."""
         match instruction:
             case WriteMetadata():
                 return self._write_metadata(instruction, fails=fails)
             case DiscardCheckpoint(
                 job_id=job_id, checkpoint_id=checkpoint_id, directory=directory, kept=kept
             ):
-                assert directory not in kept, f"{directory} is to be kept and to be discarded"
+                assert directory not in kept, f"{directory} would be both retained and discarded"
                 self.remove(directory)
                 return job_master.CheckpointDiscarded(job_id=job_id, checkpoint_id=checkpoint_id)
             case FindCheckpoint():
@@ -118,7 +118,7 @@ class SimulatedStorage:
                         self.remove(each)
                 return job_master.CheckpointsRemoved(job_id=job_id)
             case DisposeSavepoint(path=path, request=request):
-                failure = None if path in self.metadata else f"{path} is no savepoint"
+                failure = None if path in self.metadata else f"{path} is not a savepoint"
                 self.remove(path)
                 return dispatcher.SavepointDisposed(path=path, request=request, failure=failure)
 
@@ -139,11 +139,11 @@ class SimulatedStorage:
             generation=pending.generation,
         )
         named, finished = set(), dict[str, tuple[int, ...]]()
-        for each in pending.subtasks():
-            if each.finished:
-                finished[each.vertex_id] = (*finished.get(each.vertex_id, ()), each.subtask_index)
+        for subtask in pending.subtasks():
+            if subtask.finished:
+                finished[subtask.vertex_id] = (*finished.get(subtask.vertex_id, ()), subtask.subtask_index)
             else:
-                named.add(part_name(each.vertex_id, each.subtask_index))
+                named.add(part_name(subtask.vertex_id, subtask.subtask_index))
         self._touched(directory)
         self.metadata[directory] = CheckpointMetadata(checkpoint, frozenset(named), finished)
         return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
@@ -174,5 +174,5 @@ class SimulatedStorage:
 
 
 def part_name(vertex_id: str, subtask_index: int) -> str:
-    """The file of a subtask's part."""
+    """Returns the file name of the part of a subtask."""
     return f"{vertex_id}/{subtask_index}"

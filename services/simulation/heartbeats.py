@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+from ...infra.config.option_types import Duration
 from ...schemas.event import EVERYONE, Record
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
@@ -20,54 +21,56 @@ from .task_events import running_report
 
 
 class MultiplexedHeartbeats:
-    """The heartbeats of all TaskExecutors over one connection: each hears what is said to it, as if it had its own.
+    """The heartbeats of all TaskExecutors over one connection: each receives its own, as over a connection of its own.
 
-    The masters are watched by all of them together.
+    One timeout of a master counts for all of them.
     """
 
     def __init__(self, host: Host, own: Sequence[str], running: Running = running_report) -> None:
-        self._of = {
-            each: TaskExecutorHeartbeats(
+        self._senders = {
+            sender: TaskExecutorHeartbeats(
                 host.emit,
-                each,
+                sender,
                 slot_report=lambda state: state.slots.report(state.resource_id),
                 running=running,
                 slot_contradictions=slot_contradictions,
             )
-            for each in own
+            for sender in own
         }
 
     def follow(self, role_address: str, state: Any) -> None:
-        """From the host's thread: the TaskExecutor's newest state."""
-        self._of[role_address].follow(state)
+        """Takes the newest state of a TaskExecutor. Called on the host's thread."""
+        self._senders[role_address].follow(state)
 
     def update(self, monitor: HeartbeatMonitor[Any], now: int) -> None:
-        for each in self._of.values():
-            each.update(monitor, now)
+        for sender in self._senders.values():
+            sender.update(monitor, now)
 
     def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
-        for each in self._of.values():
-            yield from each.heartbeats_to_send(position)
+        for sender in self._senders.values():
+            yield from sender.heartbeats_to_send(position)
 
     def on_heartbeat(self, record: Record) -> Hashable | None:
         if record.header.recipient != EVERYONE:
-            own = self._of.get(record.header.recipient)
+            own = self._senders.get(record.header.recipient)
             return None if own is None else own.on_heartbeat(record)
-        heard = [target for each in self._of.values() if (target := each.on_heartbeat(record)) is not None]
+        heard = [
+            target for sender in self._senders.values() if (target := sender.on_heartbeat(record)) is not None
+        ]
         return heard[0] if heard else None
 
     def owns(self, target: Hashable) -> bool:
-        return any(each.owns(target) for each in self._of.values())
+        return any(sender.owns(target) for sender in self._senders.values())
 
-    def on_timeout(self, target: Hashable, silence: int) -> None:
-        for each in self._of.values():
-            each.on_timeout(target, silence)
+    def on_timeout(self, target: Hashable, silence: Duration) -> None:
+        for sender in self._senders.values():
+            sender.on_timeout(target, silence)
 
 
 def create_heartbeats(
     configuration: Configuration, host: Host, hearts: MultiplexedHeartbeats
 ) -> HeartbeatManager:
-    """Their connection, not started yet."""
+    """Returns their connection, not started yet."""
     return HeartbeatManager(
         lambda: kafka_heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
         [hearts],

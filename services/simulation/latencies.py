@@ -1,8 +1,7 @@
-"""Latencies of effects: samples from a log, or defaults if the log has none.
+"""The durations of effects, learned from a log.
 
-The learner reads events in order, without states, and pairs requests with their results. The seed and the purpose
-choose one of the samples, so two runs with the same seed differ only where they do different things. Samples are kept
-per worker, so that a repeated effect of a worker takes as long as it took in the log.
+A what-if learns from the part of the log before its start. Effects of single TaskExecutors that the log has after the
+start take exactly as long as in the log.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MILLISECOND, SECOND = 1_000, 1_000_000
 
 
 class Work(StrEnum):
-    """What takes time."""
+    """The kinds of actions with a duration."""
 
     CREATE_CHANNELS = "create channels"
     DELETE_CHANNELS = "delete channels"
@@ -32,17 +31,17 @@ class Work(StrEnum):
     START_TASK = "start a task"
     """From SubmitTask to RUNNING."""
     STOP_TASK = "stop a task"
-    """From CancelTask to its end."""
+    """From CancelTask to the end of the task."""
     CHECKPOINT = "acknowledge a checkpoint"
-    STORE = "write or delete what storage holds of a checkpoint"
-    START_WORKER = "start a worker's process"
+    STORE = "write or delete files of a checkpoint"
+    START_WORKER = "start the process of a worker"
     """From StartWorker to WorkerStarted."""
-    BOOT = "bring up a worker"
-    """From WorkerStarted to the process's first word."""
+    BOOT = "boot a worker"
+    """From WorkerStarted to the claim of the process."""
     REGISTER = "register a worker"
-    """From that to RegisterTaskExecutor."""
+    """From the claim to RegisterTaskExecutor."""
     STOP_WORKER = "stop a worker"
-    NOTICE_EXIT = "notice that a process has ended"
+    NOTICE_EXIT = "detect the end of a process"
 
 
 DEFAULT_LATENCIES: Mapping[Work, Time] = {
@@ -59,27 +58,27 @@ DEFAULT_LATENCIES: Mapping[Work, Time] = {
     Work.STOP_WORKER: 1 * SECOND,
     Work.NOTICE_EXIT: 50 * MILLISECOND,
 }
-"""What is taken where nothing was learnt: what it takes on a machine of two cores (docs/figures.md)."""
+"""The latencies without samples: those of a machine with two cores (docs/figures.md)."""
 _WORKER_WORK = frozenset({Work.START_WORKER, Work.BOOT, Work.REGISTER})
 
 
 class Latencies:
-    """In microseconds. `see` learns; `take` gives. `fixed` are given whatever was learnt."""
+    """In microseconds. `on_event` learns, `take` returns. `fixed` latencies are not learned."""
 
     def __init__(self, seed: int = 0, fixed: Mapping[Work, Time] | None = None) -> None:
         self._seed = seed
         self._fixed = dict(fixed or {})
         self._samples: dict[Work, deque[Time]] = {}
         self._open: dict[tuple[Work, object], Time] = {}
-        self._happens_again = False
-        self._again: dict[tuple[Work, object], Time] = {}
+        self._is_recording = False
+        self._recorded: dict[tuple[Work, object], Time] = {}
 
     def take(self, work: Work, *what: object) -> Time:
-        """How long it takes; the same for the same seed, samples and `what`."""
+        """Returns the duration: the same for the same seed, samples and `what`."""
         if work in self._fixed:
             return self._fixed[work]
-        if len(what) == 1 and (work, what[0]) in self._again:
-            return self._again[work, what[0]]
+        if len(what) == 1 and (work, what[0]) in self._recorded:
+            return self._recorded[work, what[0]]
         samples = self._samples.get(work)
         if not samples:
             return DEFAULT_LATENCIES[work]
@@ -87,74 +86,74 @@ class Latencies:
         drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         return samples[drawn % len(samples)]
 
-    def start_learning(self) -> None:
-        """What is seen next is what happens again."""
-        self._happens_again = True
+    def start_recording(self) -> None:
+        """Marks the start of the simulation: from here on, workers take exactly as long as in the log."""
+        self._is_recording = True
 
     def finish(self, end: Time) -> None:
-        """Nothing is known of what was behind that time: what workers had not done by then, they do later."""
+        """Marks the end of the log: actions of workers that are not finished then take longer."""
         for (work, key), began in self._open.items():
             if work in _WORKER_WORK:
-                self._again.setdefault((work, key), max(DEFAULT_LATENCIES[work], end + 1 - began))
-
-    def samples(self, work: Work) -> int:
-        """How many were learnt from."""
-        return len(self._samples.get(work, ()))
+                self._recorded.setdefault((work, key), max(DEFAULT_LATENCIES[work], end + 1 - began))
 
     def on_event(self, record: Record) -> None:
-        """Learns from the next event, if there is anything to learn from it."""
-        body, time = record.body, record.header.time
+        """Learns from the next event."""
+        body, time, begin, end = record.body, record.header.time, self._begin, self._end
         match body:
-            case job_master.UpdateTaskExecutionState(execution_attempt_id=attempt, execution_state=state):
-                if state is ExecutionState.RUNNING:
-                    self._on_work_ended(Work.START_TASK, attempt, time)
-                elif state is ExecutionState.CANCELED:
-                    self._on_work_ended(Work.STOP_TASK, attempt, time)
-            case task_executor.SubmitTask(execution_attempt_id=attempt):
-                self._on_work_started(Work.START_TASK, attempt, time)
-            case task_executor.CancelTask(execution_attempt_id=attempt):
-                self._on_work_started(Work.STOP_TASK, attempt, time)
+            case job_master.UpdateTaskExecutionState(
+                execution_attempt_id=key, execution_state=ExecutionState.RUNNING
+            ):
+                end(Work.START_TASK, key, time)
+            case job_master.UpdateTaskExecutionState(
+                execution_attempt_id=key, execution_state=ExecutionState.CANCELED
+            ):
+                end(Work.STOP_TASK, key, time)
+            case task_executor.SubmitTask(subtasks=subtasks):
+                for subtask in subtasks:
+                    begin(Work.START_TASK, subtask.execution_attempt_id, time)
+            case task_executor.CancelTask(execution_attempt_id=key):
+                begin(Work.STOP_TASK, key, time)
             case task_executor.TriggerCheckpoint(job_id=job, checkpoint_id=number):
-                self._on_work_started(Work.CHECKPOINT, (job, number), time)
+                begin(Work.CHECKPOINT, (job, number), time)
             case job_master.AcknowledgeCheckpoint(job_id=job, checkpoint_id=number):
-                self._on_work_ended(Work.CHECKPOINT, (job, number), time, last=False)
-                self._on_work_started(Work.STORE, (job, number), time)
+                end(Work.CHECKPOINT, (job, number), time, last=False)
+                begin(Work.STORE, (job, number), time)
             case job_master.CheckpointCompleted(job_id=job, checkpoint=checkpoint):
-                self._on_work_ended(Work.STORE, (job, checkpoint.checkpoint_id), time)
-            case job_master.StartJob(job_id=job) | job_master.ResumeJob(job_id=job):
-                self._on_work_started(Work.CREATE_CHANNELS, job, time)
-            case job_master.ChannelsCreated(job_id=job):
-                self._on_work_ended(Work.CREATE_CHANNELS, job, time)
-            case dispatcher.JobReachedTerminalState(job_id=job):
-                self._on_work_started(Work.DELETE_CHANNELS, job, time)
-            case job_master.ChannelsDeleted(job_id=job):
-                self._on_work_ended(Work.DELETE_CHANNELS, job, time)
-            case dispatcher.SubmitJob(job_id=job, job_graph=None):
-                self._on_work_started(Work.BUILD, job, time)
-            case dispatcher.JobGraphBuilt(job_id=job) | dispatcher.JobGraphFailed(job_id=job):
-                self._on_work_ended(Work.BUILD, job, time)
-            case resource_manager.StartWorker(resource_id=resource_id):
-                self._on_work_started(Work.START_WORKER, resource_id, time)
-            case resource_manager.WorkerStarted(resource_id=resource_id):
-                self._on_work_ended(Work.START_WORKER, resource_id, time)
-                self._on_work_started(Work.BOOT, resource_id, time)
+                end(Work.STORE, (job, checkpoint.checkpoint_id), time)
+            case job_master.StartJob(job_id=key) | job_master.ResumeJob(job_id=key):
+                begin(Work.CREATE_CHANNELS, key, time)
+            case job_master.ChannelsCreated(job_id=key):
+                end(Work.CREATE_CHANNELS, key, time)
+            case dispatcher.JobReachedTerminalState(job_id=key):
+                begin(Work.DELETE_CHANNELS, key, time)
+            case job_master.ChannelsDeleted(job_id=key):
+                end(Work.DELETE_CHANNELS, key, time)
+            case dispatcher.ProgramAccepted(job_id=key):
+                begin(Work.BUILD, key, time)
+            case dispatcher.JobGraphBuilt(job_id=key) | dispatcher.JobGraphFailed(job_id=key):
+                end(Work.BUILD, key, time)
+            case resource_manager.StartWorker(resource_id=key):
+                begin(Work.START_WORKER, key, time)
+            case resource_manager.WorkerStarted(resource_id=key):
+                end(Work.START_WORKER, key, time)
+                begin(Work.BOOT, key, time)
             case LeaderElected(role=role) if kind_of(role) == TASK_EXECUTOR:
-                self._on_work_ended(Work.BOOT, instance_of(role), time)
-                self._on_work_started(Work.REGISTER, instance_of(role), time)
-            case resource_manager.RegisterTaskExecutor(resource_id=resource_id):
-                self._on_work_ended(Work.REGISTER, resource_id, time)
+                end(Work.BOOT, instance_of(role), time)
+                begin(Work.REGISTER, instance_of(role), time)
+            case resource_manager.RegisterTaskExecutor(resource_id=key):
+                end(Work.REGISTER, key, time)
             case _:
                 pass
 
-    def _on_work_started(self, work: Work, key: object, time: Time) -> None:
+    def _begin(self, work: Work, key: object, time: Time) -> None:
         if len(self._open) >= _MAX_OPEN:
-            # What never came to an end.
+            # The oldest one has probably no end.
             del self._open[next(iter(self._open))]
         self._open[work, key] = time
 
-    def _on_work_ended(self, work: Work, key: object, time: Time, *, last: bool = True) -> None:
+    def _end(self, work: Work, key: object, time: Time, *, last: bool = True) -> None:
         began = self._open.pop((work, key), None) if last else self._open.get((work, key))
         if began is not None and time >= began:
             self._samples.setdefault(work, deque(maxlen=_MAX_SAMPLES)).append(time - began)
-            if self._happens_again and work in _WORKER_WORK:
-                self._again[work, key] = time - began
+            if self._is_recording and work in _WORKER_WORK:
+                self._recorded[work, key] = time - began

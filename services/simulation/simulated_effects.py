@@ -13,27 +13,33 @@ from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
 from ..core.role import Instruction, OutgoingEvent
+from ..dispatcher.job_store import DeleteJobTopics
 from ..dispatcher.role import BuildJobGraph, RaiseFeatureLevel
 from ..job_master.instructions import CreateChannels, DeleteChannels
 from .checkpoint_storage import CHECKPOINT_INSTRUCTIONS, SimulatedStorage
 
 MASTER_INSTRUCTIONS = (
-    CreateChannels | DeleteChannels | BuildJobGraph | RaiseFeatureLevel | CHECKPOINT_INSTRUCTIONS
+    CreateChannels
+    | DeleteChannels
+    | BuildJobGraph
+    | DeleteJobTopics
+    | RaiseFeatureLevel
+    | CHECKPOINT_INSTRUCTIONS
 )
-"""What is answered here."""
+"""The instructions that `perform` takes."""
 BuildProgram = Callable[[BuildJobGraph], JobGraph | str]
-"""What a program builds, or why it can't."""
+"""Returns the graph that a program builds, or why it fails."""
 
 
 class NotSimulated(TypeError):
-    """An instruction that this part of the simulation does not know."""
+    """The simulation does not know this instruction."""
 
     def __init__(self, instruction: Instruction) -> None:
         super().__init__(f"not simulated: {instruction!r}")
 
 
 def reject_programs(instruction: BuildJobGraph) -> JobGraph | str:
-    """A Build that runs nothing."""
+    """A BuildProgram that runs no program."""
     return f"{instruction.entry_point.target} is not run in a simulation"
 
 
@@ -45,9 +51,9 @@ def perform(
     *,
     storage_fails: bool = False,
 ) -> OutgoingEvent:
-    """What the shell of a Dispatcher or a JobMaster says. Raises NotSimulated; those of workers are not answered here.
+    """Returns the result of an instruction of a Dispatcher or a JobMaster. Raises NotSimulated for others.
 
-    `storage_fails`: storage refuses to write.
+    `storage_fails`: the storage rejects the write.
     """
     body: Body
     match instruction:
@@ -62,6 +68,8 @@ def perform(
             else:
                 body = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=built)
             return OutgoingEvent(role_address, body, cause)
+        case DeleteJobTopics(job_ids=job_ids, cause=cause):
+            return OutgoingEvent(role_address, dispatcher.JobsForgotten(job_ids=job_ids), cause)
         case RaiseFeatureLevel(level=level, cause=cause):
             return OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
         case _ if isinstance(instruction, CHECKPOINT_INSTRUCTIONS):

@@ -1,191 +1,267 @@
 """The tasks of simulated TaskExecutors: they start, run, take checkpoints and end as their TaskBehavior says.
 
-A checkpoint reaches all running tasks of a job as soon as one of them receives it, because barriers take no time. Every
-task acknowledges after its own latency.
+What-if, forks, and the clusters of tests and benchmarks all run these tasks. They differ in the behavior, and in the
+environment of the tasks: a Simulator, the host of a real process, or a process of a test.
+
+The causes of events are those of real TaskExecutors. The cause of a task's event is its SubmitTask, or its CancelTask
+after the TaskExecutor has read that. The cause of an acknowledgement is the job's last TriggerCheckpoint that the
+TaskExecutor received, if it has the same checkpoint id; otherwise the task's SubmitTask.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ...schemas.types import ExecutionState
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Instruction, Time, address, kind_of
-from ..job_master.state import JobMasterState
+from ..core.role import JOB_MASTER, Instruction, OutgoingEvent, Time, address
+from ..task_executor.acknowledgement_batches import LINGER_US, AcknowledgementBatches, Batch
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
-from ..task_executor.state import Task
+from ..task_executor.resources import Task
 from .checkpoint_storage import SimulatedStorage, StatePart, part_name
-from .event_causes import EventCauses
 from .simulated_effects import NotSimulated
-from .simulator import Simulator
-from .task_behavior import Subtask, TaskBehavior, TaskEnd, step_delay
-from .task_events import acknowledge_checkpoint_event, decline_checkpoint_event, state_change_event
+from .task_behavior import (
+    CheckpointContribution,
+    Subtask,
+    TaskBehavior,
+    TaskEnd,
+    TaskStart,
+    delay_until,
+    subtask_of,
+)
+from .task_events import acknowledgement_of, decline_checkpoint_event, state_change_event
+
+CheckpointKey = tuple[str, int]
+"""(job, checkpoint)."""
+_MAX_ENDED = 10_000
+_NO_END = TaskEnd()
+
+
+class TaskEnvironment(Protocol):
+    """The environment of simulated tasks."""
+
+    @property
+    def now(self) -> Time: ...
+
+    def schedule_after(self, delay: Time, role_address: str, action: Callable[[], None]) -> None:
+        """Runs the action after a delay, if the process of the TaskExecutor lives then."""
+        ...
+
+    def append_from_shell(self, role_address: str, owed: OutgoingEvent) -> None:
+        """Appends an event of the TaskExecutor."""
+        ...
+
+
+AdoptTask = Callable[[str, Task], Sequence[TriggerTasks] | None]
+"""(address, a RUNNING task) -> the checkpoints that it has not acknowledged yet, if it ran before the simulation
+started; otherwise None: it is started."""
+
+
+@dataclass
+class Channels:
+    """The barriers in the channels between the tasks of all jobs."""
+
+    barriers: dict[CheckpointKey, tuple[int, TriggerTasks]] = field(default_factory=dict)
+    """-> (the generation of the tasks, the instruction that started the checkpoint)."""
+
+    def remove(self, job_id: str, checkpoint_id: int) -> None:
+        """Removes a complete checkpoint: all tasks have received its barrier, and all earlier ones."""
+        for key in [key for key in self.barriers if key[0] == job_id and key[1] <= checkpoint_id]:
+            del self.barriers[key]
 
 
 @dataclass(eq=False)
 class _SimulatedTask:
-    """An Execution that a process has begun."""
+    """An Execution that a process has started."""
 
     task: Task
     address: str
+    cause: int
     since: Time | None = None
-    """When it began to run, or went on; None: it does not run."""
+    """When it started or continued to run; None: it does not run."""
     is_running: bool = False
     is_cancelled: bool = False
-    """It is being stopped."""
     stopping: int | None = None
-    """The savepoint that it has acknowledged and stands still behind."""
-    seen_barriers: set[int] = field(default_factory=set)
-    """Checkpoints that it has acknowledged or declined, or that have been aborted."""
+    """The savepoint that it has acknowledged and stops for."""
+    received: set[int] = field(default_factory=set)
+    """The checkpoints whose barriers it has received."""
+    aborted: set[int] = field(default_factory=set)
 
     @property
     def subtask(self) -> Subtask:
-        return self.task.job_id, self.task.vertex_id, self.task.subtask_index
+        return subtask_of(self.task)
 
 
 class SimulatedTasks:
-    """All of a world; its WorldShell for TASK_EXECUTOR."""
+    """The tasks of any number of TaskExecutors; performs their instructions."""
 
-    def __init__(self, world: Simulator, life: TaskBehavior, storage: SimulatedStorage) -> None:
-        """What runs in TaskExecutors that are led already runs on."""
-        self._world = world
-        self._life = life
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        behavior: TaskBehavior,
+        storage: SimulatedStorage,
+        *,
+        adopt: AdoptTask = lambda *_: None,
+        channels: Channels | None = None,
+    ) -> None:
+        """`channels`: shared with the tasks of other processes. The caller then calls `receive_barriers`; without
+        them a barrier reaches all running tasks of the job at once."""
+        self._environment = environment
+        self._behavior = behavior
         self._storage = storage
+        self._adopt_task = adopt
+        self._channels = channels or Channels()
+        self._is_instant = channels is None
+        self._tasks: dict[str, _SimulatedTask] = {}
         self._of_job: dict[str, dict[str, _SimulatedTask]] = {}
-        """Job -> attempt by its id."""
+        self._ended: dict[str, None] = {}
+        """Attempts that have ended: the newest."""
         self._ran: dict[Subtask, Time] = {}
-        """How long each has run since it last ended by itself."""
-        self._ended: dict[Subtask, int] = {}
-        self._triggered: set[tuple[str, int]] = set()
-        self._causes = EventCauses()
-        self._adopted = {
-            world.session(each) for each in world.replica.active_addresses if kind_of(each) == TASK_EXECUTOR
-        }
-        """Sessions that began before this world."""
+        """How long each subtask has run since its last end."""
+        self._ends: dict[Subtask, int] = {}
+        self._triggers: dict[tuple[str, str], tuple[int, int]] = {}
+        """(address, job) -> (the last checkpoint that the TaskExecutor had to start, the cause)."""
+        self._batches: dict[str, AcknowledgementBatches] = {}
+        """By the address of the TaskExecutor."""
 
     def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
+        """Performs an instruction of a TaskExecutor. Raises NotSimulated."""
         match instruction:
             case RunTasks(tasks=tasks):
-                adopted = self._world.session(role_address) in self._adopted
                 for task in tasks:
-                    self._start_attempt(
-                        role_address, task, runs=adopted and task.state is ExecutionState.RUNNING
-                    )
+                    self._start(role_address, task)
             case StopTask(execution_attempt_id=attempt, cause=cause):
                 self._stop(role_address, state.tasks[attempt], cause)
-            case TriggerTasks(job_id=job_id, checkpoint_id=number, cause=cause):
-                self._causes.on_instruction(role_address, job_id, number, cause)
-                self._checkpoint(instruction)
-            case ConfirmTasks(checkpoint_id=number, attempts=attempts):
-                for each in self._stopping_attempts(instruction.job_id, attempts, number):
-                    self._finish(each, TaskEnd(0))
-            case AbortTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
-                for each in self._stopping_attempts(job_id, attempts, number):
+            case TriggerTasks():
+                self._trigger(role_address, instruction)
+            case ConfirmTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
+                self._channels.remove(job_id, number)
+                for each in self._stopping(attempts, number):
+                    self._finish(each, TaskEnd())
+            case AbortTasks(checkpoint_id=number, attempts=attempts):
+                for each in self._stopping(attempts, number):
                     each.stopping = None
                     self._continue_run(each)
                 for own in attempts:
-                    if (found := self._find(job_id, own)) is not None:
-                        found.seen_barriers.add(number)
+                    if (found := self._tasks.get(own)) is not None:
+                        found.aborted.add(number)
             case _:
                 raise NotSimulated(instruction)
 
-    def fail(self, subtask: Subtask, reason: str) -> bool:
-        """Has the running attempt of a subtask fail; False where none runs."""
-        attempt = self._current(subtask)
-        if attempt is None:
+    def running(self) -> Mapping[str, Subtask]:
+        """Returns the attempts that run, and their subtasks."""
+        return {key: each.subtask for key, each in self._tasks.items() if each.is_running}
+
+    def is_stopping(self, execution_attempt_id: str) -> bool:
+        """Returns whether the attempt has acknowledged a savepoint that it stops for."""
+        found = self._tasks.get(execution_attempt_id)
+        return found is not None and found.stopping is not None
+
+    def end(self, execution_attempt_id: str, end: TaskEnd) -> bool:
+        """Ends a running attempt; returns False if it does not run."""
+        found = self._tasks.get(execution_attempt_id)
+        if found is None or not found.is_running:
             return False
-        self._pause_clock(attempt)
-        self._report(attempt, ExecutionState.FAILED, reason)
+        self._finish(found, end)
         return True
 
-    def drop_all(self, job_id: str, execution_attempt_ids: Iterable[str]) -> None:
-        """Nothing runs of these any more, and nobody has noticed."""
-        for each in execution_attempt_ids:
-            attempt = self._find(job_id, each)
-            if attempt is not None:
+    def fail(self, subtask: Subtask, reason: str) -> bool:
+        """Fails the running attempt of a subtask; returns False if none runs."""
+        of_job = self._of_job.get(subtask[0], {}).items()
+        attempt = next((key for key, each in of_job if each.subtask == subtask and each.is_running), "")
+        return self.end(attempt, TaskEnd(0, ExecutionState.FAILED, reason))
+
+    def lose(self, execution_attempt_ids: Iterable[str]) -> None:
+        """Drops the attempts without an event."""
+        for key in execution_attempt_ids:
+            if (attempt := self._tasks.get(key)) is not None:
                 self._pause_clock(attempt)
                 attempt.is_running = False
 
     def pause(self, role_address: str) -> None:
-        """What runs there does nothing, until it goes on."""
+        """Stops the tasks of the TaskExecutor until it resumes."""
         for attempt in self._attempts_at(role_address):
             self._pause_clock(attempt)
 
     def resume(self, role_address: str) -> None:
-        """What stands still there."""
+        """Lets the tasks of the TaskExecutor continue."""
         for attempt in self._attempts_at(role_address):
             if attempt.is_running and attempt.since is None and attempt.stopping is None:
                 self._continue_run(attempt)
 
-    def process_ended(self, role_address: str) -> None:
-        """Whatever ran there runs no more."""
-        self._causes.on_process_ended(role_address)
+    def on_process_ended(self, role_address: str) -> None:
+        """Ends the tasks of a TaskExecutor whose process has ended."""
+        for key in [key for key in self._triggers if key[0] == role_address]:
+            del self._triggers[key]
+        self._batches.pop(role_address, None)
         for attempt in self._attempts_at(role_address):
             self._pause_clock(attempt)
-            self._drop(attempt)
+            self._remove(attempt)
 
-    def _attempts_at(self, role_address: str) -> list[_SimulatedTask]:
+    def waiting_barriers(self) -> list[tuple[str, TriggerTasks]]:
+        """Returns the barriers in the channels that running attempts have not received."""
         return [
-            each
-            for of_job in self._of_job.values()
-            for each in of_job.values()
-            if each.address == role_address
+            (key, trigger)
+            for (job_id, number), (generation, trigger) in self._channels.barriers.items()
+            for key, attempt in self._of_job.get(job_id, {}).items()
+            if attempt.is_running
+            and attempt.task.generation == generation
+            and number not in attempt.received | attempt.aborted
         ]
 
-    def _current(self, subtask: Subtask) -> _SimulatedTask | None:
-        of_job = self._of_job.get(subtask[0], {})
-        return next((each for each in of_job.values() if each.subtask == subtask and each.is_running), None)
+    def receive_barriers(self, is_late: Callable[[], bool] = lambda: False) -> None:
+        """Delivers the barriers in the channels to the attempts, in order. `is_late`: whether an attempt receives
+        one later only."""
+        late = set()
+        for key, trigger in self.waiting_barriers():
+            if key in late or is_late():
+                late.add(key)
+            elif (attempt := self._tasks.get(key)) is not None:
+                self._receive(attempt, trigger)
 
-    def _start_attempt(self, role_address: str, task: Task, *, runs: bool) -> None:
-        attempt = _SimulatedTask(task, role_address)
-        self._put(attempt)
-        if runs:
-            self._adopt(attempt)
-            return
-        start = self._life.start(task, self._world.now)
-        self._schedule_after(attempt, start.after, lambda: self._on_started(attempt, start.instead))
+    def _attempts_at(self, role_address: str) -> list[_SimulatedTask]:
+        return [task for task in self._tasks.values() if task.address == role_address]
 
-    def _adopt(self, attempt: _SimulatedTask) -> None:
+    def _start(self, role_address: str, task: Task) -> None:
+        attempt = self._add(role_address, task)
+        if task.state is ExecutionState.RUNNING:
+            barriers = self._adopt_task(role_address, task)
+            if barriers is not None:
+                self._adopt(attempt, barriers)
+                return
+        start = self._behavior.start(task, self._environment.now)
+        if start.reports_initializing:
+            self._report(attempt, ExecutionState.INITIALIZING)
+        self._schedule(attempt, start.after, lambda: self._on_started(attempt, start))
+
+    def _adopt(self, attempt: _SimulatedTask, barriers: Sequence[TriggerTasks]) -> None:
         attempt.is_running = True
         attempt.stopping = attempt.task.stopped_by_savepoint
         if attempt.stopping is None:
-            self._meet_barriers(attempt)
+            for trigger in barriers:
+                self._receive(attempt, trigger)
             self._continue_run(attempt)
 
-    def _meet_barriers(self, attempt: _SimulatedTask) -> None:
-        """Checkpoints that had begun, and that it has not acknowledged: their barriers are on the way to it."""
-        task = attempt.task
-        master = self._world.replica.states.get(address(JOB_MASTER, task.job_id))
-        if not isinstance(master, JobMasterState):
-            return
-        for number, pending in sorted(master.checkpoints.pending.items()):
-            if task.execution_attempt_id in pending.awaited and pending.failure is None:
-                own = (task.execution_attempt_id,)
-                told = TriggerTasks(
-                    task.job_id, number, own, pending.triggered, pending.options, pending.cause
-                )
-                self._schedule_acknowledgement(attempt, told)
-
-    def _on_started(self, attempt: _SimulatedTask, instead: TaskEnd | None) -> None:
+    def _on_started(self, attempt: _SimulatedTask, start: TaskStart) -> None:
         if attempt.is_cancelled:
             return
-        if instead is not None:
-            self._end_by_itself(attempt, instead)
+        if start.instead is not None:
+            self._end_by_itself(attempt, start.instead)
             return
         attempt.is_running = True
-        self._emit(attempt, ExecutionState.RUNNING)
+        self._report(attempt, ExecutionState.RUNNING)
         if attempt.task.finished:
-            self._report(attempt, ExecutionState.FINISHED)
+            self._finish(attempt, TaskEnd())
         else:
             self._continue_run(attempt)
 
     def _continue_run(self, attempt: _SimulatedTask) -> None:
-        """It runs from now on, until its end or until it is interrupted."""
-        now, subtask = self._world.now, attempt.subtask
+        """Runs the task from now on, until its end or until it is interrupted."""
+        now, subtask = self._environment.now, attempt.subtask
         attempt.since = now
-        end = self._life.end(subtask, self._ended.get(subtask, 0))
+        end = self._behavior.end(subtask, self._ends.get(subtask, 0))
         if end is None:
             return
 
@@ -194,133 +270,143 @@ class SimulatedTasks:
                 self._end_by_itself(attempt, end)
 
         delay = max(0, end.after - self._ran.get(subtask, 0))
-        self._schedule_after(attempt, step_delay(now, delay, end.at), over)
+        self._schedule(attempt, delay_until(now, delay, end.at), over)
 
     def _end_by_itself(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         subtask = attempt.subtask
-        self._ended[subtask] = self._ended.get(subtask, 0) + 1
+        self._ends[subtask] = self._ends.get(subtask, 0) + 1
         self._finish(attempt, end)
         self._ran.pop(subtask, None)
 
     def _finish(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         self._pause_clock(attempt)
-        self._report(attempt, end.state, end.failure, end)
+        self._report(attempt, end.state, end)
+        self._remove(attempt)
+        if len(self._ended) >= _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[attempt.task.execution_attempt_id] = None
 
     def _stop(self, role_address: str, task: Task, cause: int) -> None:
-        attempt = self._find(task.job_id, task.execution_attempt_id)
+        attempt = self._tasks.get(task.execution_attempt_id)
         if attempt is None:
-            # It had not begun: there is nothing to stop, but somebody waits for its end.
-            attempt = _SimulatedTask(task, role_address)
-            self._put(attempt)
-        self._causes.on_run_tasks(task.execution_attempt_id, cause)
-        delay = self._life.stop(task, self._world.now)
+            if task.execution_attempt_id in self._ended:
+                return
+            # It was never started, but its JobMaster waits for its end.
+            attempt = self._add(role_address, task)
+        attempt.cause = cause
+        end = self._behavior.stop(task, self._environment.now)
         self._pause_clock(attempt)
         attempt.is_running, attempt.is_cancelled = False, True
-        self._schedule_after(attempt, delay, lambda: self._report(attempt, ExecutionState.CANCELED))
+        self._schedule(attempt, end.after, lambda: self._finish(attempt, end))
 
-    def _checkpoint(self, told: TriggerTasks) -> None:
-        key = told.job_id, told.checkpoint_id
-        if key in self._triggered:
+    def _trigger(self, role_address: str, trigger: TriggerTasks) -> None:
+        key = trigger.job_id, trigger.checkpoint_id
+        self._triggers[role_address, trigger.job_id] = trigger.checkpoint_id, trigger.cause
+        here = [
+            each for own in trigger.attempts if (each := self._tasks.get(own)) is not None and each.is_running
+        ]
+        if self._is_instant:
+            if key not in self._channels.barriers and here:
+                self._channels.barriers[key] = here[0].task.generation, trigger
+                for own, barrier in self.waiting_barriers():
+                    if barrier is trigger:
+                        self._receive(self._tasks[own], trigger)
             return
-        self._triggered.add(key)
-        for attempt in self._of_job.get(told.job_id, {}).values():
-            if attempt.is_running:
-                self._schedule_acknowledgement(attempt, told)
+        for attempt in here:
+            self._channels.barriers.setdefault(key, (attempt.task.generation, trigger))
+            self._receive(attempt, trigger)
 
-    def _schedule_acknowledgement(self, attempt: _SimulatedTask, told: TriggerTasks) -> None:
-        part = self._life.contribution(attempt.task, told.checkpoint_id, self._world.now)
-        self._schedule_after(
-            attempt,
-            part.after,
-            functools.partial(self._acknowledge_checkpoint, attempt, told, declined=part.declined),
-        )
+    def _receive(self, attempt: _SimulatedTask, trigger: TriggerTasks) -> None:
+        if trigger.checkpoint_id in attempt.received:
+            return
+        attempt.received.add(trigger.checkpoint_id)
+        part = self._behavior.contribution(attempt.task, trigger, self._environment.now)
+        if part is not None:
+            self._schedule(attempt, part.after, functools.partial(self._acknowledge, attempt, trigger, part))
 
-    def _acknowledge_checkpoint(
-        self, attempt: _SimulatedTask, told: TriggerTasks, declined: str | None
+    def _acknowledge(
+        self, attempt: _SimulatedTask, trigger: TriggerTasks, part: CheckpointContribution
     ) -> None:
-        if (
-            not attempt.is_running
-            or attempt.stopping is not None
-            or told.checkpoint_id in attempt.seen_barriers
-        ):
+        job_id, number, options = trigger.job_id, trigger.checkpoint_id, trigger.options
+        if not attempt.is_running or attempt.stopping is not None or number in attempt.aborted:
             return
-        attempt.seen_barriers.add(told.checkpoint_id)
+        own = attempt.task.execution_attempt_id
+        newest, cause = self._triggers.get((attempt.address, job_id), (None, -1))
+        cause = cause if newest == number else attempt.cause
+        if part.declined is not None:
+            self._append(attempt, decline_checkpoint_event(job_id, own, number, part.declined, cause=cause))
+            return
         _, vertex, index = attempt.subtask
-        own, job_id, number = attempt.task.execution_attempt_id, told.job_id, told.checkpoint_id
-        cause = self._causes.cause_for_acknowledgement(attempt.address, job_id, own, number)
-        if declined is not None:
-            self._world.append_from_shell(
-                attempt.address, decline_checkpoint_event(job_id, own, number, declined, cause=cause)
-            )
-            return
-        self._storage.write(told.options.directory, part_name(vertex, index), StatePart(own, 0))
-        if told.options.stops:
+        self._storage.write(options.directory, part_name(vertex, index), StatePart(own, part.count))
+        if options.stops:
             attempt.stopping = number
             self._pause_clock(attempt)
-        owed = acknowledge_checkpoint_event(job_id, own, number, stops=told.options.stops, cause=cause)
-        self._world.append_from_shell(attempt.address, owed)
+        done = acknowledgement_of(own, part.accumulators, stops=options.stops)
 
-    def _stopping_attempts(
-        self, job_id: str, attempts: Iterable[str], checkpoint_id: int
-    ) -> list[_SimulatedTask]:
-        found = (self._find(job_id, each) for each in attempts)
+        def running() -> list[str]:
+            return [key for key, each in self._of_job[job_id].items() if each.address == attempt.address]
+
+        batches = self._batches.setdefault(attempt.address, AcknowledgementBatches())
+        for _ in range(part.copies):
+            now = self._environment.now
+            ready = batches.add(job_id, number, done, running=running, cause=cause, now_us=now)
+            self._send(attempt.address, ready)
+        if (due := batches.due_us()) is not None:
+            self._environment.schedule_after(
+                LINGER_US, attempt.address, lambda: self._send(attempt.address, batches.take_due(due))
+            )
+
+    def _append(self, attempt: _SimulatedTask, owed: OutgoingEvent) -> None:
+        """Appends an event of a task, after the acknowledgements of its job that wait for others."""
+        batches = self._batches.get(attempt.address)
+        if batches is not None:
+            self._send(attempt.address, batches.take_job(attempt.task.job_id))
+        self._environment.append_from_shell(attempt.address, owed)
+
+    def _send(self, role_address: str, batches: Iterable[Batch]) -> None:
+        for body, cause in batches:
+            owed = OutgoingEvent(address(JOB_MASTER, body.job_id), body, cause)
+            self._environment.append_from_shell(role_address, owed)
+
+    def _stopping(self, attempts: Iterable[str], checkpoint_id: int) -> list[_SimulatedTask]:
+        found = (self._tasks.get(attempt) for attempt in attempts)
         return [each for each in found if each is not None and each.stopping == checkpoint_id]
 
-    def _schedule_after(self, attempt: _SimulatedTask, delay: Time, fact: Callable[[], None]) -> None:
-        """What happens to an attempt, unless it has ended by then."""
+    def _schedule(self, attempt: _SimulatedTask, delay: Time, action: Callable[[], None]) -> None:
+        """Schedules an action that is dropped if the attempt has ended by then."""
 
-        def happens() -> None:
-            if self._find(attempt.task.job_id, attempt.task.execution_attempt_id) is attempt:
-                fact()
+        def run() -> None:
+            if self._tasks.get(attempt.task.execution_attempt_id) is attempt:
+                action()
 
-        self._world.schedule_after(delay, attempt.address, happens)
+        self._environment.schedule_after(delay, attempt.address, run)
 
     def _pause_clock(self, attempt: _SimulatedTask) -> None:
         if attempt.since is not None:
             subtask = attempt.subtask
-            self._ran[subtask] = self._ran.get(subtask, 0) + self._world.now - attempt.since
+            self._ran[subtask] = self._ran.get(subtask, 0) + self._environment.now - attempt.since
             attempt.since = None
 
-    def _report(
-        self,
-        attempt: _SimulatedTask,
-        state: ExecutionState,
-        failure: str | None = None,
-        end: TaskEnd | None = None,
-    ) -> None:
-        """Its end."""
-        self._emit(attempt, state, failure, end)
-        self._drop(attempt)
-
-    def _emit(
-        self,
-        attempt: _SimulatedTask,
-        state: ExecutionState,
-        failure: str | None = None,
-        end: TaskEnd | None = None,
-    ) -> None:
-        task = attempt.task
+    def _report(self, attempt: _SimulatedTask, state: ExecutionState, end: TaskEnd = _NO_END) -> None:
         owed = state_change_event(
-            task.job_id,
-            task.execution_attempt_id,
+            attempt.task.job_id,
+            attempt.task.execution_attempt_id,
             state,
-            failure,
-            end.accumulators if end is not None else None,
-            progress_lost=end is not None and end.is_progress_lost,
-            cause=self._causes.cause_for(task.execution_attempt_id),
+            end.failure,
+            end.accumulators,
+            progress_lost=end.is_progress_lost,
+            cause=attempt.cause,
         )
-        self._world.append_from_shell(attempt.address, owed)
+        self._append(attempt, owed)
 
-    def _find(self, job_id: str, execution_attempt_id: str) -> _SimulatedTask | None:
-        return self._of_job.get(job_id, {}).get(execution_attempt_id)
+    def _add(self, role_address: str, task: Task) -> _SimulatedTask:
+        attempt = _SimulatedTask(task, role_address, task.cause)
+        self._tasks[task.execution_attempt_id] = attempt
+        self._of_job.setdefault(task.job_id, {})[task.execution_attempt_id] = attempt
+        return attempt
 
-    def _put(self, attempt: _SimulatedTask) -> None:
-        self._causes.on_run_tasks(attempt.task.execution_attempt_id, attempt.task.cause)
-        self._of_job.setdefault(attempt.task.job_id, {})[attempt.task.execution_attempt_id] = attempt
-
-    def _drop(self, attempt: _SimulatedTask) -> None:
-        self._causes.on_task_ended(attempt.task.execution_attempt_id)
-        of_job = self._of_job[attempt.task.job_id]
-        del of_job[attempt.task.execution_attempt_id]
-        if not of_job:
-            del self._of_job[attempt.task.job_id]
+    def _remove(self, attempt: _SimulatedTask) -> None:
+        key, job_id = attempt.task.execution_attempt_id, attempt.task.job_id
+        del self._tasks[key], self._of_job[job_id][key]
+        if not self._of_job[job_id]:
+            del self._of_job[job_id]

@@ -13,90 +13,106 @@ import msgspec
 
 from ...schemas.types import ExecutionState
 from ..core.role import Time
-from ..task_executor.state import Task
+from ..task_executor.instructions import TriggerTasks
+from ..task_executor.resources import Task
 from .latencies import Latencies, Work
 
 Subtask = tuple[str, str, int]
 """(job, vertex, index)."""
-IN_STEP: Time = 100_000
-"""Who is no further than this from a time that is known of something is taken to be there at the same time."""
+SAME_TIME: Time = 100_000
+"""Times that differ by no more are taken as the same."""
 
 
-def step_delay(now: Time, delay: Time, at: Time | None) -> Time:
-    """The delay, or just the one until `at`, where that is about the same: small differences do not add up."""
-    if at is None or abs(now + delay - at) > IN_STEP:
+def subtask_of(task: Task) -> Subtask:
+    """Returns the subtask that a task is an attempt of."""
+    return task.job_id, task.vertex_id, task.subtask_index
+
+
+def delay_until(now: Time, delay: Time, at: Time | None) -> Time:
+    """Returns the delay; if it ends at about the recorded time `at`, the delay until exactly then, so that small
+    differences do not add up."""
+    if at is None or abs(now + delay - at) > SAME_TIME:
         return delay
     return max(0, at - now)
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
-    """How an attempt ends by itself, once its subtask has run for `after` since it last ended so."""
+    """How an attempt ends: after its subtask has run for `after` since its last end, or that long after its
+    cancellation."""
 
-    after: Time
+    after: Time = 0
     state: ExecutionState = ExecutionState.FINISHED
     failure: str | None = None
     accumulators: Mapping[str, float] = {}
     is_progress_lost: bool = False
     at: Time | None = None
-    """When one ended so that is to happen again."""
+    """The recorded time of the end that is repeated."""
 
 
 class TaskStart(msgspec.Struct, frozen=True):
-    """How an attempt begins: it runs after a delay, or ends then without ever having run."""
+    """How an attempt starts: it runs after a delay, or ends then without having run."""
 
-    after: Time
+    after: Time = 0
     instead: TaskEnd | None = None
+    reports_initializing: bool = False
 
 
 class CheckpointContribution(msgspec.Struct, frozen=True):
-    """A part in a checkpoint: acknowledged after a delay, or declined then, with a reason."""
+    """The part of a task in a checkpoint: it acknowledges after a delay, or declines then for a reason."""
 
-    after: Time
+    after: Time = 0
     declined: str | None = None
+    count: int = 0
+    """The records that the state has counted."""
+    accumulators: Mapping[str, float] = {}
+    copies: int = 1
+    """How often it is acknowledged."""
 
 
 class TaskBehavior(Protocol):
-    """Of all tasks of a world."""
+    """Defines the behavior of all tasks of a simulation."""
 
     def start(self, task: Task, now: Time) -> TaskStart:
-        """Of an attempt that begins now."""
+        """Returns how an attempt starts that is started now."""
         ...
 
-    def stop(self, task: Task, now: Time) -> Time:
-        """How long it takes to cancel it."""
+    def stop(self, task: Task, now: Time) -> TaskEnd:
+        """Returns how an attempt ends that is cancelled now."""
         ...
 
     def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
-        """How the subtask's attempts end, which have ended by themselves so often; None: they run for ever."""
+        """Returns how the attempts of the subtask end next, after `ended` ends by themselves; None: never."""
         ...
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
-        """Its part in a checkpoint that reaches it now."""
+    def contribution(self, task: Task, trigger: TriggerTasks, now: Time) -> CheckpointContribution | None:
+        """Returns the task's part in a checkpoint whose barrier reaches it now; None: it never acknowledges."""
         ...
 
 
 class UniformTaskBehavior:
-    """All tasks run for the same time, or for ever."""
+    """All tasks run for the same time, or for ever. Without latencies everything else takes no time."""
 
-    def __init__(self, latencies: Latencies, run: Time | None = None) -> None:
+    def __init__(self, latencies: Latencies | None = None, run: Time | None = None) -> None:
         self._latencies = latencies
         self._run = run
 
     def start(self, task: Task, now: Time) -> TaskStart:
         del now
-        what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
-        return TaskStart(self._latencies.take(Work.START_TASK, *what))
+        return TaskStart(self._take(Work.START_TASK, *subtask_of(task), task.attempt_number))
 
-    def stop(self, task: Task, now: Time) -> Time:
+    def stop(self, task: Task, now: Time) -> TaskEnd:
         del now
-        what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
-        return self._latencies.take(Work.STOP_TASK, *what)
+        after = self._take(Work.STOP_TASK, *subtask_of(task), task.attempt_number)
+        return TaskEnd(after, ExecutionState.CANCELED)
 
     def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         del subtask, ended
         return None if self._run is None else TaskEnd(self._run)
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
+    def contribution(self, task: Task, trigger: TriggerTasks, now: Time) -> CheckpointContribution | None:
         del now
-        what = (task.job_id, checkpoint_id, task.job_id, task.vertex_id, task.subtask_index)
-        return CheckpointContribution(self._latencies.take(Work.CHECKPOINT, *what))
+        what = (task.job_id, trigger.checkpoint_id, *subtask_of(task))
+        return CheckpointContribution(self._take(Work.CHECKPOINT, *what))
+
+    def _take(self, work: Work, *what: object) -> Time:
+        return 0 if self._latencies is None else self._latencies.take(work, *what)

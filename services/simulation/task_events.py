@@ -12,6 +12,7 @@ from ...schemas.types import (
     ExecutionState,
     HardwareDescription,
     ResourceProfile,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, address
@@ -25,7 +26,7 @@ PROFILE = ResourceProfile(
     network_memory_mb=0,
     managed_memory_mb=0,
 )
-"""Of each slot, where nothing else is said."""
+"""The default profile of a slot."""
 HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
 ADDRESS = "simulated"
 
@@ -40,7 +41,7 @@ def register_event(
     process_address: str = ADDRESS,
     cause: int | None = None,
 ) -> OutgoingEvent:
-    """RegisterTaskExecutor of a process that has just started; `cause`: the offset of its claim."""
+    """Returns the RegisterTaskExecutor of a process that has just started; `cause`: the offset of its claim."""
     body = resource_manager.RegisterTaskExecutor(
         address=process_address,
         resource_id=resource_id,
@@ -63,7 +64,7 @@ def state_change_event(
     progress_lost: bool = False,
     cause: int | None = None,
 ) -> OutgoingEvent:
-    """UpdateTaskExecutionState of an Execution."""
+    """Returns the UpdateTaskExecutionState of an Execution."""
     body = job_master.UpdateTaskExecutionState(
         job_id=job_id,
         execution_attempt_id=execution_attempt_id,
@@ -75,30 +76,21 @@ def state_change_event(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def acknowledge_checkpoint_event(
-    job_id: str,
-    execution_attempt_id: str,
-    checkpoint_id: int,
-    accumulators: Mapping[str, float] | None = None,
-    *,
-    stops: bool = False,
-    cause: int | None = None,
-) -> OutgoingEvent:
-    """AcknowledgeCheckpoint of a part that is in storage. `stops`: the Execution does nothing more behind it."""
-    body = job_master.AcknowledgeCheckpoint(
-        job_id=job_id,
+def acknowledgement_of(
+    execution_attempt_id: str, accumulators: Mapping[str, float] | None = None, *, stops: bool = False
+) -> SubtaskAcknowledgement:
+    """Returns the part of an Execution that was written. `stops`: the Execution stops after it."""
+    return SubtaskAcknowledgement(
         execution_attempt_id=execution_attempt_id,
-        checkpoint_id=checkpoint_id,
         metrics=CheckpointMetrics(),
         subtask_state=SubtaskState(accumulators=accumulators or {}, stops=stops),
     )
-    return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
 def decline_checkpoint_event(
     job_id: str, execution_attempt_id: str, checkpoint_id: int, reason: str, *, cause: int | None = None
 ) -> OutgoingEvent:
-    """DeclineCheckpoint of a part that can't be had."""
+    """Returns the DeclineCheckpoint of a part that could not be written."""
     body = job_master.DeclineCheckpoint(
         job_id=job_id, execution_attempt_id=execution_attempt_id, checkpoint_id=checkpoint_id, reason=reason
     )
@@ -106,7 +98,7 @@ def decline_checkpoint_event(
 
 
 def running_report(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
-    """What a runtime that does all that it is asked for has, for heartbeats."""
+    """Yields the report of a runtime that runs all its tasks, for heartbeats."""
     for attempt, task in state.tasks.items():
         if task.state not in EXECUTION_ENDS:
             yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)

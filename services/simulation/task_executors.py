@@ -22,128 +22,132 @@ from .task_events import ADDRESS, HARDWARE, PROFILE, register_event
 
 
 class SimulatedTaskExecutors:
-    """All of a world; what runs in them is the affair of its Attempts."""
+    """The processes of all simulated TaskExecutors; SimulatedTasks has their tasks."""
 
     def __init__(
         self,
-        world: Simulator,
-        attempts: SimulatedTasks,
+        simulator: Simulator,
+        tasks: SimulatedTasks,
         latencies: Latencies,
         *,
         profile: ResourceProfile = PROFILE,
         hardware: HardwareDescription = HARDWARE,
     ) -> None:
-        """New ones are like the last that the log knows, else as `profile` and `hardware` say."""
-        self._world = world
-        self._attempts = attempts
+        """New ones are like the last one in the states; without any they have `profile` and `hardware`."""
+        self._simulator = simulator
+        self._tasks = tasks
         self._latencies = latencies
         self._profile = profile
         self._hardware = hardware
         self._sessions = 0
-        self._gone: dict[str, tuple[str, bool]] = {}
-        """Those whose processes have ended, and not everybody knows: why, and whether that is seen at once."""
-        for state in map(world.replica.states.__getitem__, world.replica.active_addresses):
+        self._undetected_ends: dict[str, tuple[str, bool]] = {}
+        """TaskExecutors whose end the ResourceManager has not detected: the reason, and whether it sees the end."""
+        for state in map(simulator.replica.states.__getitem__, simulator.replica.active_addresses):
             if isinstance(state, TaskExecutorState) and state.registration is not None:
-                said = state.registration.is_sent
-                self._profile, self._hardware = said.default_slot_profile, said.hardware
+                event = state.registration.is_sent
+                self._profile, self._hardware = event.default_slot_profile, event.hardware
 
     def start(self, resource_id: str, slots: int, *, delay: Time) -> None:
-        """A process begins, the first or the next of its name, and registers after a delay."""
+        """Starts a process, the first or the next under this id; it registers after a delay."""
         self.begin_process(resource_id)
 
         def register() -> None:
-            configuration, cause = self._configuration(), self._world.claim_offset(own)
+            configuration, cause = self.configuration(), self._simulator.claim_offset(own)
             owed = register_event(
                 resource_id, slots, self._profile, self._hardware, configuration, cause=cause
             )
-            self._world.append_from_shell(own, owed)
+            self._simulator.append_from_shell(own, owed)
 
         own = address(TASK_EXECUTOR, resource_id)
-        self._world.schedule_after(delay, own, register)
+        self._simulator.schedule_after(delay, own, register)
 
     def begin_process(self, resource_id: str) -> None:
-        """A process takes the lead of the TaskExecutor; one that had it before has ended."""
+        """Starts a process, which claims its role. An earlier one under this id has ended."""
         own = address(TASK_EXECUTOR, resource_id)
-        if self._world.session(own) is not None:
+        if self._simulator.session(own) is not None:
             self._end_process(own)
-        self._gone.pop(resource_id, None)
+        self._undetected_ends.pop(resource_id, None)
         self._sessions += 1
-        self._world.elect_leader(own, f"simulated-{resource_id}-{self._sessions}", ADDRESS)
+        self._simulator.elect_leader(own, f"simulated-{resource_id}-{self._sessions}", ADDRESS)
 
-    def register(self, said: resource_manager.RegisterTaskExecutor) -> None:
-        """It registers, as it said."""
-        own = address(TASK_EXECUTOR, said.resource_id)
-        self._world.append_from_shell(
-            own, OutgoingEvent(RESOURCE_MANAGER, said, self._world.claim_offset(own))
+    def register(self, body: resource_manager.RegisterTaskExecutor) -> None:
+        """Registers the TaskExecutor with this event."""
+        own = address(TASK_EXECUTOR, body.resource_id)
+        self._simulator.append_from_shell(
+            own, OutgoingEvent(RESOURCE_MANAGER, body, self._simulator.claim_offset(own))
         )
 
     def is_running(self, resource_id: str) -> bool:
-        """Whether a process of that name lives."""
-        return self._world.is_led(address(TASK_EXECUTOR, resource_id))
+        """Returns whether a process under this id lives."""
+        return self._simulator.is_led(address(TASK_EXECUTOR, resource_id))
 
     def kill(
-        self, resource_id: str, reason: str, *, seen: bool | None = None, noticed_after: Time | None = None
+        self, resource_id: str, reason: str, *, seen: bool | None = None, detected_after: Time | None = None
     ) -> None:
-        """SIGKILL. `seen`: whether the ResourceManager sees the process end; None: where it could."""
+        """Sends SIGKILL. `seen`: whether the ResourceManager sees the end; None: if it could in a real cluster.
+        `detected_after`: when the ResourceManager detects it; None: after the usual time."""
         if not self.is_running(resource_id):
             return
         seen = self._is_end_detected(resource_id) if seen is None else seen
         self._end_process(address(TASK_EXECUTOR, resource_id))
-        self._gone[resource_id] = (reason, seen)
-        self._report_end(resource_id, noticed_after)
+        self._undetected_ends[resource_id] = (reason, seen)
+        self._report_end(resource_id, detected_after)
 
     def leave(self, resource_id: str, reason: str) -> None:
-        """SIGTERM: it says that it leaves, and its tasks end with it."""
+        """Sends SIGTERM: the TaskExecutor deregisters, and its tasks end."""
+        if not self.is_running(resource_id):
+            return
         own = address(TASK_EXECUTOR, resource_id)
         body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-        self._world.append_from_shell(own, OutgoingEvent(RESOURCE_MANAGER, body, None))
+        self._simulator.append_from_shell(own, OutgoingEvent(RESOURCE_MANAGER, body, None))
         self._end_process(own)
 
     def end_process(self, resource_id: str, reason: str, cause: int | None = None) -> None:
-        """Its driver has ended it, or finds that it has ended."""
+        """Ends the process: the driver stops it, or detects its end."""
         self._end_process(address(TASK_EXECUTOR, resource_id))
         self._report_loss(resource_id, reason, exited=True, cause=cause)
 
     def pause(self, resource_id: str) -> None:
-        """SIGSTOP, or a network that is away: nothing is heard of it, nor does it hear."""
-        session = self._world.session(address(TASK_EXECUTOR, resource_id))
+        """Pauses the process (SIGSTOP, or a network partition): it neither sends nor receives."""
+        session = self._simulator.session(address(TASK_EXECUTOR, resource_id))
         if session is not None:
-            self._world.pause(session)
+            self._simulator.pause(session)
 
     def lose_heartbeats(self, resource_id: str, reason: str) -> None:
-        """That is noticed."""
+        """Lets the ResourceManager declare it lost for missing heartbeats."""
         self._report_loss(resource_id, reason, exited=False)
 
     def resume(self, resource_id: str) -> None:
-        """It goes on where it was."""
-        session = self._world.session(address(TASK_EXECUTOR, resource_id))
+        """Lets the process continue."""
+        session = self._simulator.session(address(TASK_EXECUTOR, resource_id))
         if session is not None:
-            self._world.resume(session)
+            self._simulator.resume(session)
 
     def on_event(self, record: Record) -> None:
-        """An event was folded: processes that have left end, and a new ResourceManager finds out who is gone."""
+        """Handles a folded event. A process that has deregistered ends; a new ResourceManager detects lost
+        processes."""
         body = record.body
         if isinstance(body, LeaderElected) and body.role == RESOURCE_MANAGER:
-            for resource_id in tuple(self._gone):
+            for resource_id in tuple(self._undetected_ends):
                 self._report_end(resource_id, None)
         elif isinstance(body, resource_manager.DisconnectTaskManager):
             own = record.header.sender
-            state = self._world.replica.states.get(own)
-            if isinstance(state, TaskExecutorState) and state.left and self._world.is_led(own):
+            state = self._simulator.replica.states.get(own)
+            if isinstance(state, TaskExecutorState) and state.left and self._simulator.is_led(own):
                 self._end_process(own)
 
     def _end_process(self, own: str) -> None:
-        session = self._world.session(own)
+        session = self._simulator.session(own)
         if session is not None:
-            self._world.kill(session)
-        self._attempts.process_ended(own)
+            self._simulator.kill(session)
+        self._tasks.on_process_ended(own)
 
     def _manager(self) -> ResourceManagerState | None:
-        state = self._world.replica.states.get(RESOURCE_MANAGER)
+        state = self._simulator.replica.states.get(RESOURCE_MANAGER)
         return state if isinstance(state, ResourceManagerState) else None
 
     def _is_end_detected(self, resource_id: str) -> bool:
-        """Whether the ResourceManager's machine runs the process, or its driver started it."""
+        """Returns whether the process runs on the machine of the ResourceManager, or its driver started it."""
         manager = self._manager()
         if manager is None:
             return False
@@ -153,25 +157,25 @@ class SimulatedTaskExecutors:
         )
 
     def _report_end(self, resource_id: str, after: Time | None) -> None:
-        reason, seen = self._gone[resource_id]
-        timeout = HEARTBEAT_TIMEOUT.of(self._configuration())
+        reason, seen = self._undetected_ends[resource_id]
+        timeout = HEARTBEAT_TIMEOUT.of(self.configuration())
 
         def notice() -> None:
-            if self._gone.get(resource_id) == (reason, seen):
-                told = reason if seen or after is not None else _silence_reason(resource_id, timeout)
-                self._report_loss(resource_id, told, exited=seen)
+            if self._undetected_ends.get(resource_id) == (reason, seen):
+                shown = reason if seen or after is not None else _silence_reason(resource_id, timeout)
+                self._report_loss(resource_id, shown, exited=seen)
 
         if after is not None:
-            # Whoever leads then.
-            self._world.schedule_at(self._world.now + after, notice)
+            # Reported by the process that leads then.
+            self._simulator.schedule_at(self._simulator.now + after, notice)
             return
         usual = self._latencies.take(Work.NOTICE_EXIT, resource_id) if seen else timeout
-        self._world.schedule_after(usual, RESOURCE_MANAGER, notice)
+        self._simulator.schedule_after(usual, RESOURCE_MANAGER, notice)
 
     def _report_loss(self, resource_id: str, reason: str, *, exited: bool, cause: int | None = None) -> None:
         manager = self._manager()
         registered = None if manager is None else manager.workers.get(resource_id)
-        self._gone.pop(resource_id, None)
+        self._undetected_ends.pop(resource_id, None)
         if registered is None:
             worker = None if manager is None else manager.pool.get(resource_id)
             if worker is None or not exited:
@@ -182,10 +186,10 @@ class SimulatedTaskExecutors:
             exited=exited,
             reason=reason,
         )
-        self._world.append_from_shell(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
+        self._simulator.append_from_shell(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
-    def _configuration(self) -> dict[str, str]:
-        state = self._world.replica.states.get(DISPATCHER)
+    def configuration(self) -> dict[str, str]:
+        state = self._simulator.replica.states.get(DISPATCHER)
         known = state.configuration if isinstance(state, DispatcherState) else None
         return dict(known or {})
 

@@ -1,2 +1,1 @@
-"""Snapshots of the states that the log folds to: encoding, files, creation, recovery, and comparison between
-replicas."""
+"""Snapshots of the states folded from the log: encoding, files, creation, recovery, and comparison between replicas."""

@@ -16,6 +16,7 @@ from ..log.newer_release import UnreadableRecords
 from ..resource_manager import ResourceManager
 from ..task_executor import TaskExecutor
 from .fingerprint import schema_fingerprint
+from .log_id import log_id_of
 from .recovery import restore_newest
 from .snapshot_file import Header, pack
 from .store import SnapshotStore
@@ -48,11 +49,14 @@ def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None)
     end = log.end() if end is None else min(end, log.end())
     replica = all_roles()
     base = restore_newest(replica, log, store, at_most=end - 1)
+    log_id = "" if base is None else base.log_id
     last = None
     unread = UnreadableRecords(lambda: replica.leadership)
     for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
         for record in unread.filter(batch):
             replica.apply(record)
+        if base is None and last is None:
+            log_id = log_id_of(batch[0])
         last = batch[-1]
     # Unreadable records at the end of the log are judged too.
     list(unread.filter(()))
@@ -63,6 +67,7 @@ def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None)
     header, data = pack(
         replica,
         cluster=store.cluster,
+        log_id=log_id,
         event_id=last.header.event_id,
         fingerprint=schema_fingerprint(),
         time=last.header.time,

@@ -24,7 +24,7 @@ class IgnoredClaim(msgspec.Struct, frozen=True):
     role: str
     epoch: int
     last: int
-    """The role's epoch before it, and in it."""
+    """The role's epoch before the claim, and in it."""
 
 
 class WrongSnapshot(msgspec.Struct, frozen=True):

@@ -2,8 +2,7 @@
 
 A snapshot is skipped, with one warning, if it is damaged, of another cluster, of other state types, newer than the log,
 or of another log of the same name; then the next older one is tried. Without any the log is read from its first event.
-If
-the head of the log is missing and no snapshot covers the gap, nothing can be restored: LogTruncated.
+If the head of the log is missing and no snapshot covers the gap, nothing can be restored: LogTruncated.
 """
 
 from __future__ import annotations
@@ -35,15 +34,18 @@ def restore_newest(
     """Restores an empty replica from the newest usable snapshot; returns its header, or None if there is none.
 
     `at_most`: snapshots of higher offsets are skipped. Raises LogUnavailable; LogTruncated if the log starts after the
-    event
-    that follows the snapshot.
+    event that follows the snapshot.
     """
     found = _newest(log, store, at_most, lambda snapshot: snapshot.restore(replica), _log.warning)
-    return None if found is None else found[0]
+    if found is None:
+        return None
+    # The head of the log, which registers the schemas, may be deleted.
+    log.follow(replica.leadership)
+    return found[0]
 
 
 def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
-    """As `read_newest_client_view`, without the configuration."""
+    """Like `read_newest_client_view`, without the configuration."""
     leadership, _, start = read_newest_client_view(log, store)
     return leadership, start
 
@@ -51,8 +53,8 @@ def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[Leaders
 def read_newest_client_view(
     log: EventLog, store: SnapshotStore
 ) -> tuple[LeadershipState, Mapping[str, str], int]:
-    """Returns the leadership and the cluster's configuration from the newest usable snapshot, and the offset at which
-    the log continues; from the start if there is none. Does not warn of unusable snapshots. Raises as
+    """Returns the leadership and the cluster's configuration from the newest usable snapshot, and the offset at
+    which the log continues; from the start if there is none. Does not warn of unusable snapshots. Raises like
     `restore_newest`."""
 
     def read(snapshot: Snapshot) -> tuple[LeadershipState, Mapping[str, str]]:
@@ -124,6 +126,4 @@ def _check_same_event(header: Header, log: EventLog) -> None:
                 break
     finally:
         tail.close()
-    raise SnapshotOfOtherLog(
-        f"{log.topic} holds another event at offset {header.offset}: it is of another log"
-    )
+    raise SnapshotOfOtherLog(f"{log.topic} has another event at offset {header.offset}: it is of another log")

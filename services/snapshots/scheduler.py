@@ -64,7 +64,7 @@ class SnapshotScheduler:
         self._since = clock() if since is None else since
         self._bytes = 0
         self._told_at = -1
-        self._asked: LogProgress | None = None
+        self._last_attempt: LogProgress | None = None
         self._not_before: Time = 0
         self._stop = threading.Event()
         self._thread = threads.Thread(target=self._run, name="snapshots")
@@ -82,7 +82,7 @@ class SnapshotScheduler:
 
     def on_snapshot_created(self, record: Record, body: SnapshotTaken) -> None:
         """Records a snapshot of any process from the log. Called on the thread that folds."""
-        asked = self._asked
+        asked = self._last_attempt
         ours = asked is not None and asked.offset == body.offset
         self._bytes = asked.bytes_read if asked is not None and ours else self._progress().bytes_read
         self._since, self._told_at = record.header.time, record.offset
@@ -105,7 +105,7 @@ class SnapshotScheduler:
         why = self.due_reason(now)
         if why is None:
             return None
-        progress = self._asked = self._progress()
+        progress = self._last_attempt = self._progress()
         try:
             taken = self._take(progress.offset + 1)
         except SnapshotFailed as error:

@@ -7,7 +7,7 @@ times can therefore be joined to the state, with the same hash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -35,22 +35,44 @@ def changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, b
 
     The cost depends on the fields, and the entries of large maps, that are not identical objects.
     """
-    old, new = {} if before is None else _whole_piece(before), _whole_piece(after)
+    if before is not None and type(before) is not type(after):
+        pieces, others = split(before), split(after)
+        gone = dict.fromkeys(key for key in pieces if key not in others)
+        return {**gone, **{key: data for key, data in others.items() if pieces.get(key) != data}}
+    old, new = {} if before is None else whole_pieces(before), whole_pieces(after)
     found: dict[Key, bytes | None] = {key: None for key in old if key not in new}
     found.update((key, data) for key, data in new.items() if old.get(key) != data)
+    found.update(entry_changes(before, after))
+    return found
+
+
+def entry_changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, bytes | None]:
+    """Returns the entries of large maps of `after` that differ from `before`, of the same type; None for entries that
+    no longer exist."""
+    return {key: new for key, old, new in entry_differences(before, after) if old != new}
+
+
+def entry_differences(
+    before: msgspec.Struct | None, after: msgspec.Struct
+) -> Iterator[tuple[Key, bytes | None, bytes | None]]:
+    """Yields (key, data before, data after) of the entries of large maps that are not identical objects in both; None
+    for an entry that does not exist."""
     for name in type(after).__struct_fields__:
         was: Map[object, object] = _NOTHING if before is None else _large(getattr(before, name))
         now = _large(getattr(after, name))
         if was is now:
             continue
-        found.update(((name, encode_value(key)), None) for key in was if key not in now)
+        common = 0
         for key, value in now.items():
             held = was.get(key, _NOTHING)
+            common += held is not _NOTHING
             if held is not value:
-                data = encode_value(value)
-                if held is _NOTHING or encode_value(held) != data:
-                    found[name, encode_value(key)] = data
-    return found
+                old = None if held is _NOTHING else encode_value(held)
+                yield (name, encode_value(key)), old, encode_value(value)
+        if common < len(was):
+            for key, held in was.items():
+                if key not in now:
+                    yield (name, encode_value(key)), encode_value(held), None
 
 
 def join(pieces: Mapping[Key, bytes]) -> bytes:
@@ -70,8 +92,8 @@ def join(pieces: Mapping[Key, bytes]) -> bytes:
     return encode_value(fields)
 
 
-def _whole_piece(state: msgspec.Struct) -> dict[Key, bytes]:
-    """The pieces that are not entries of large maps."""
+def whole_pieces(state: msgspec.Struct) -> dict[Key, bytes]:
+    """Returns the pieces with all fields that are not entries of large maps."""
     small: dict[str, msgspec.Raw] = {}
     found: dict[Key, bytes] = {}
     for name, data in encode_fields(state, but=_is_large):
@@ -92,7 +114,7 @@ def _large(value: object) -> Map[object, object]:
 
 
 def _array(length: int) -> bytes:
-    """The head of a msgpack array."""
+    """Returns the head of a msgpack array."""
     return encode_value([None] * length)[: -length or None]
 
 

@@ -4,8 +4,7 @@ After each multiple of an offset interval, which all replicas derive from the lo
 appends the hashes: the leader of the Dispatcher as such, the others as standbys. A replica with different hashes has
 diverged: its code is not deterministic or its memory is faulty, and none of its events can be trusted. A master that
 differs from the majority therefore stops, even if it leads, and reports where. Without a majority the masters that
-agree
-with the leader continue; of two masters the standby stops.
+agree with the leader continue; of two masters the standby stops.
 
 The verdict follows some time after the first difference, when all masters have appended their hashes. The states of the
 last mark are kept until then: they are frozen data and share most of their content with the current states.
@@ -26,7 +25,7 @@ from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, STANDBY, OutgoingEvent, instance_of, kind_of
 from .fingerprint import code_fingerprint
-from .state_hash import StateHasher, StateView
+from .state_hash import RepeatedStateHasher, StateView
 
 _log = logger(__name__)
 VOTE_TIMEOUT_S = 10.0
@@ -38,7 +37,7 @@ _MAX_VOTES = 64
 
 
 class ReplicaDiverged(Exception):
-    """This replica's states differ from what the log folds to."""
+    """The states of this replica differ from those of the other masters."""
 
 
 class StateHashMark:
@@ -54,10 +53,8 @@ class StateHashAuditor:
     """The listener of a master's replica. `me` is the session of this process.
 
     `say` appends an event of this process, as the Dispatcher or as a standby; `later` calls a function after the delay,
-    on
-    any thread; `fail` ends this process; `keep` writes the diverged states and returns the location; `on_snapshot` is
-    called
-    for every SnapshotTaken.
+    on any thread; `fail` ends this process; `keep` writes the diverged states and returns the location; `on_snapshot`
+    is called for every SnapshotTaken.
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class StateHashAuditor:
         self._keep = keep
         self._on_snapshot = on_snapshot
         self._code = code_fingerprint()
-        self._hasher = StateHasher(replica)
+        self._hasher = RepeatedStateHasher(replica)
         self._own: dict[int, Mapping[str, str]] = {}
         self._votes: dict[int, dict[str, Mapping[str, str]]] = {}
         """Offset -> the hashes of each session."""
@@ -92,8 +89,8 @@ class StateHashAuditor:
         self._agreed = replica.offset
         self._marked = replica.offset - 1
         """The last mark."""
-        self._told = 0
-        """The number of StateHash events since."""
+        self._count = 0
+        """The number of StateHash events since then."""
         replica.watch(self, self._next_mark(replica.offset))
 
     def on_position(self, offset: int) -> int:
@@ -107,19 +104,19 @@ class StateHashAuditor:
                     known.pop(oldest, None)
         self._last = StateHashMark(self._replica, at)
         # StateHash events alone, of which many masters append many, need no further hashes.
-        if at - self._marked > self._told:
+        if at - self._marked > self._count:
             body = StateHash(offset=at, hashes=hashes, code_fingerprint=self._code)
             self._say(OutgoingEvent(EVERYONE, body, None))
-        self._marked, self._told = at, 0
+        self._marked, self._count = at, 0
         return self._next_mark(offset)
 
     def on_event(self, record: Record) -> None:
         match record.body:
             case SnapshotTaken() as taken:
                 self._on_snapshot(record, taken)
-            case StateHash() as said:
-                self._told += 1
-                self._compare(said, record)
+            case StateHash() as state_hash:
+                self._count += 1
+                self._compare(state_hash, record)
             case _:
                 pass
 
@@ -128,19 +125,19 @@ class StateHashAuditor:
             return sys.maxsize
         return (max(offset, 0) // self._interval + 1) * self._interval
 
-    def _compare(self, said: StateHash, record: Record) -> None:
-        at, own, voter = said.offset, self._own.get(said.offset), self._voter(record)
+    def _compare(self, state_hash: StateHash, record: Record) -> None:
+        at, own, voter = state_hash.offset, self._own.get(state_hash.offset), self._voter(record)
         if own is None or voter is None:
             return
-        if said.code_fingerprint != self._code:
+        if state_hash.code_fingerprint != self._code:
             _log.debug("state hashes of other code are not compared", offset=at)
             return
         with self._judging:
             votes = self._votes.setdefault(at, {})
             is_first = all(vote == own for vote in votes.values())
             if len(votes) < _MAX_VOTES:
-                votes[voter] = said.hashes
-        if said.hashes == own:
+                votes[voter] = state_hash.hashes
+        if state_hash.hashes == own:
             self._agreed = max(self._agreed, at)
         elif is_first:
             marked = self._last if self._last is not None and self._last.offset == at else None
@@ -182,11 +179,11 @@ class StateHashAuditor:
         elif counts[right] > counts[_key(own)]:
             whose = f"{address}, which leads the dispatcher, and of {counts[right]} of {len(votes)} masters"
         else:
-            whose = f"{address}, which leads the dispatcher, and no majority says which of them are right"
+            whose = f"{address}, which leads the dispatcher, and there is no majority"
         where = "" if marked is None else f"; its states are in {self._keep(marked)}"
         self._fail(
             ReplicaDiverged(
-                f"the states of {', '.join(wrong)} in this process are not those of {whose}: they diverged between "
+                f"the states of {', '.join(wrong)} in this process differ from those of {whose}: they diverged between "
                 f"offsets {self._agreed + 1} and {at}{where}; compare with `tailrace state --at {at} --output json`. "
                 "This process stops: after a restart it replays the log"
             )

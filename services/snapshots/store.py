@@ -47,14 +47,14 @@ class SnapshotStore:
         data = self._storage.read(_name(offset))
         snapshot = unpack(data, cluster=self.cluster, fingerprint=schema_fingerprint())
         if snapshot.header.offset != offset:
-            raise UnusableSnapshot(f"it is that of offset {snapshot.header.offset}")
+            raise UnusableSnapshot(f"it is of offset {snapshot.header.offset}")
         return snapshot
 
     def header(self, offset: int) -> Header:
         """Reads the header of a snapshot, whatever its state types. Raises UnusableSnapshot, MissingFile."""
         header = read_header(self._storage.read(_name(offset)), cluster=self.cluster)
         if header.offset != offset:
-            raise UnusableSnapshot(f"it is that of offset {header.offset}")
+            raise UnusableSnapshot(f"it is of offset {header.offset}")
         return header
 
     def size(self, offset: int) -> int:

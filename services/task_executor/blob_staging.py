@@ -7,14 +7,18 @@ task that is cancelled before its blobs have arrived is never deployed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from ...infra import threads
 from ...pipelines.runtime.common.deployment import VertexDeployment
+from ...schemas.types import JobGraph
+from ..blobs import job_graph_blob
 from ..blobs.errors import BlobError
 from ..blobs.job_blobs import code_keys, file_keys, parse, with_code
+from ..blobs.keys import BlobKey
 from ..blobs.library_cache import BlobLibraryCacheManager
 
 
@@ -27,7 +31,7 @@ class BlobStager:
         deploy: Callable[[VertexDeployment], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        """`failed` is called with (execution attempt id, reason) if an attempt can't be deployed."""
+        """`failed` is called with (execution attempt id, reason) if an attempt cannot be deployed."""
         self._manager = manager
         self._deploy = deploy
         self._failed = failed
@@ -39,19 +43,27 @@ class BlobStager:
         with self._lock:
             return frozenset(self._waiting)
 
-    def deploy(self, deployment: VertexDeployment) -> None:
-        """Deploys when all needed blobs are here; returns at once."""
-        graph = deployment.job_graph
-        files, code = file_keys(graph), code_keys(graph, deployment.vertex_id)
-        if not files and not code:
+    def deploy(
+        self,
+        job_id: str,
+        execution_attempt_ids: Iterable[str],
+        job_graph: JobGraph | str,
+        create: Callable[[JobGraph], VertexDeployment],
+    ) -> None:
+        """Deploys tasks after all needed blobs have arrived; returns at once.
+
+        `job_graph`: the graph, or the key of its blob. `create` returns the deployment of these attempts.
+        """
+        attempts = tuple(execution_attempt_ids)
+        if isinstance(job_graph, JobGraph) and not _blobs_of(deployment := create(job_graph)):
             self._deploy(deployment)
             return
         with self._lock:
-            for subtask in deployment.subtasks:
-                self._waiting[subtask.execution_attempt_id] = deployment.job_id
-        # Whoever ends the process does not wait for a server that does not answer.
+            for attempt in attempts:
+                self._waiting[attempt] = job_id
+        # The end of the process must not wait for a server that does not answer.
         fetching = threads.Thread(
-            target=self._fetch, args=(deployment, files, code), name="fetch blobs", daemon=True
+            target=self._fetch, args=(job_id, attempts, job_graph, create), name="fetch blobs", daemon=True
         )
         fetching.start()
 
@@ -61,61 +73,79 @@ class BlobStager:
             self._waiting.pop(execution_attempt_id, None)
 
     def ended(self, job_id: str, execution_attempt_id: str) -> None:
-        """The attempt has ended and needs no blobs any more."""
+        """Records that the attempt has ended and needs no blobs any more."""
         if self._manager is not None:
             self._manager.unregister_task(job_id, execution_attempt_id)
 
     def close(self) -> None:
-        """Attempts that are not deployed yet never will be."""
+        """Stops: attempts that are not deployed yet never will be."""
         with self._lock:
             self._waiting.clear()
         if self._manager is not None:
             self._manager.close()
 
-    def _fetch(self, deployment: VertexDeployment, files: list[str], code: list[str]) -> None:
+    def _fetch(
+        self,
+        job_id: str,
+        attempts: tuple[str, ...],
+        job_graph: JobGraph | str,
+        create: Callable[[JobGraph], VertexDeployment],
+    ) -> None:
         try:
-            ready = self._ready(deployment, files, code)
+            if isinstance(job_graph, str):
+                key = parse(job_graph, job_id)
+                job_graph = job_graph_blob.read(self._files(job_id, attempts, [key])[key])
+            ready = self._insert_blobs(create(job_graph))
         except Exception as error:
-            # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
+            # Nobody waits for the result of this thread: without a report, the job would wait for ever.
             known = isinstance(error, BlobError)
             reason = str(error) if known else f"{type(error).__name__}: {error}"
-            self._give_up(deployment, f"what the task needs can't be fetched: {reason}")
+            self._give_up(job_id, attempts, f"a blob of the task cannot be fetched: {reason}")
             return
         with self._lock:
-            # Under the lock: who cancels now finds it deployed.
+            # Under the lock: a concurrent cancellation then finds the attempt deployed.
             left = tuple(
-                each for each in ready.subtasks if self._waiting.pop(each.execution_attempt_id, None)
+                subtask for subtask in ready.subtasks if self._waiting.pop(subtask.execution_attempt_id, None)
             )
             if left:
                 self._deploy(replace(ready, subtasks=left))
-        for each in ready.subtasks:
-            if each not in left:
-                self.ended(ready.job_id, each.execution_attempt_id)
+        for subtask in ready.subtasks:
+            if subtask not in left:
+                self.ended(ready.job_id, subtask.execution_attempt_id)
 
-    def _ready(self, deployment: VertexDeployment, files: list[str], code: list[str]) -> VertexDeployment:
-        if self._manager is None:
-            raise BlobError("this TaskExecutor has no BlobCache")
-        job_id = deployment.job_id
-        keys = {text: parse(text, job_id) for text in (*files, *code)}
-        found = {
-            key: path
-            for subtask in deployment.subtasks
-            for key, path in self._manager.register_task(
-                job_id, subtask.execution_attempt_id, keys.values()
-            ).items()
-        }
+    def _insert_blobs(self, deployment: VertexDeployment) -> VertexDeployment:
+        texts = _blobs_of(deployment)
+        if not texts:
+            return deployment
+        job_id, graph = deployment.job_id, deployment.job_graph
+        keys = {text: parse(text, job_id) for text in texts}
+        attempts = [subtask.execution_attempt_id for subtask in deployment.subtasks]
+        found = self._files(job_id, attempts, keys.values())
         paths = {text: found[key] for text, key in keys.items()}
         return replace(
             deployment,
-            job_graph=with_code(deployment.job_graph, deployment.vertex_id, paths),
-            blobs={text: str(paths[text]) for text in files},
+            job_graph=with_code(graph, deployment.vertex_id, paths),
+            blobs={text: str(paths[text]) for text in file_keys(graph)},
         )
 
-    def _give_up(self, deployment: VertexDeployment, reason: str) -> None:
-        for subtask in deployment.subtasks:
-            attempt = subtask.execution_attempt_id
+    def _files(self, job_id: str, attempts: Iterable[str], keys: Iterable[BlobKey]) -> Mapping[BlobKey, Path]:
+        """Returns the files of blobs, which stay as long as these attempts. Raises BlobError."""
+        if self._manager is None:
+            raise BlobError("this TaskExecutor has no BlobCache")
+        wanted, found = tuple(keys), dict[BlobKey, Path]()
+        for attempt in attempts:
+            found.update(self._manager.register_task(job_id, attempt, wanted))
+        return found
+
+    def _give_up(self, job_id: str, attempts: Iterable[str], reason: str) -> None:
+        for attempt in attempts:
             with self._lock:
                 wanted = self._waiting.pop(attempt, None) is not None
-            self.ended(deployment.job_id, attempt)
+            self.ended(job_id, attempt)
             if wanted:
                 self._failed(attempt, reason)
+
+
+def _blobs_of(deployment: VertexDeployment) -> list[str]:
+    """Returns the keys of the blobs that the tasks need besides the graph."""
+    return [*file_keys(deployment.job_graph), *code_keys(deployment.job_graph, deployment.vertex_id)]

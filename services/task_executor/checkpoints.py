@@ -2,13 +2,13 @@
 
 A triggered task answers with AcknowledgeCheckpoint or DeclineCheckpoint, or it ends. The TaskExecutor declines for a
 task that does not run. A restarted process does not know the checkpoints of its predecessor: the JobMaster aborts them
-when it reads that the tasks initialize again. A task that acknowledged a savepoint that stops it is not restarted: it
-would continue behind the savepoint.
+when it reads that the tasks initialize again. A task that has acknowledged a savepoint that stops it is not restarted:
+it would continue after the savepoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from immutables import Map
 from msgspec.structs import replace
@@ -17,19 +17,21 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
-from ..core.role import JOB_MASTER, Instruction, OutgoingEvent, Step, address
+from ..core.outbox import remove_owed
+from ..core.role import Instruction, Step
 from .instructions import AbortTasks, ConfirmTasks, TriggerTasks
+from .owed_events import OwedDeclineCheckpoint
 from .slot_release import cancel_task
-from .state import CheckpointEnd, CheckpointTrigger, Failure, TaskExecutorState
+from .state import CheckpointEnd, CheckpointTrigger, TaskExecutorState
 
 _MOST_ENDS = 8
-"""Ends of checkpoints that are remembered of a job: how many may come between two looks of the shell."""
+"""The number of checkpoint ends of a job that are kept: the shell may miss this many between two checks."""
 
 
 def on_trigger_checkpoint(
     state: TaskExecutorState, record: Record, body: task_executor.TriggerCheckpoint
 ) -> TaskExecutorState:
-    runs, declines = [], state.declines
+    runs, outbox = [], state.outbox
     for attempt in body.execution_attempt_ids:
         task = state.tasks.get(attempt)
         if task is not None and task.state is ExecutionState.RUNNING:
@@ -37,12 +39,14 @@ def on_trigger_checkpoint(
             continue
         why = "it is unknown here, or has ended" if task is None else f"it is {task.state.value}"
         reason = f"{why}, on TaskExecutor {state.resource_id}"
-        declines = declines.set((body.checkpoint_id, attempt), Failure(body.job_id, reason, record.offset))
+        outbox = outbox.owe(
+            OwedDeclineCheckpoint(record.offset, body.checkpoint_id, attempt, body.job_id, reason)
+        )
     triggers = state.triggers
     if runs:
         trigger = CheckpointTrigger(tuple(runs), frozenset(runs), body.timestamp, body.options, record.offset)
         triggers = triggers.set((body.job_id, body.checkpoint_id), trigger)
-    return replace(state, triggers=triggers, declines=declines)
+    return replace(state, triggers=triggers, outbox=outbox)
 
 
 def on_confirm_checkpoint(
@@ -72,7 +76,7 @@ def _end_checkpoint(
     triggers, key = state.triggers, (body.job_id, body.checkpoint_id)
     if key in triggers:
         state = replace(state, triggers=triggers.delete(key))
-    attempts = tuple(each for each in body.execution_attempt_ids if each in state.tasks)
+    attempts = tuple(attempt_id for attempt_id in body.execution_attempt_ids if attempt_id in state.tasks)
     if not attempts:
         return state
     tasks = state.tasks
@@ -92,28 +96,31 @@ def _end_checkpoint(
 def on_acknowledge_checkpoint(
     state: TaskExecutorState, _record: Record, body: job_master.AcknowledgeCheckpoint
 ) -> TaskExecutorState:
-    attempt, task = body.execution_attempt_id, state.tasks.get(body.execution_attempt_id)
-    if task is not None and body.subtask_state.stops and body.checkpoint_id > task.checkpoints_over:
-        state = replace(
-            state, tasks=state.tasks.set(attempt, replace(task, stopped_by_savepoint=body.checkpoint_id))
-        )
-    return _remove_unanswered(state, (body.job_id, body.checkpoint_id), attempt)
+    number, tasks = body.checkpoint_id, state.tasks
+    for part in body.acknowledgements:
+        task = tasks.get(part.execution_attempt_id)
+        if task is not None and part.subtask_state.stops and number > task.checkpoints_over:
+            tasks = tasks.set(part.execution_attempt_id, replace(task, stopped_by_savepoint=number))
+    if tasks is not state.tasks:
+        state = replace(state, tasks=tasks)
+    attempts = (part.execution_attempt_id for part in body.acknowledgements)
+    return _remove_unanswered(state, (body.job_id, number), attempts)
 
 
 def on_decline_checkpoint(
     state: TaskExecutorState, _record: Record, body: job_master.DeclineCheckpoint
 ) -> TaskExecutorState:
-    key = (body.checkpoint_id, body.execution_attempt_id)
-    if key in state.declines:
-        state = replace(state, declines=state.declines.delete(key))
-    return _remove_unanswered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
+    state = remove_owed(state, OwedDeclineCheckpoint, body.checkpoint_id, body.execution_attempt_id)
+    return _remove_unanswered(state, (body.job_id, body.checkpoint_id), (body.execution_attempt_id,))
 
 
-def _remove_unanswered(state: TaskExecutorState, key: tuple[str, int], attempt: str) -> TaskExecutorState:
+def _remove_unanswered(
+    state: TaskExecutorState, key: tuple[str, int], attempts: Iterable[str]
+) -> TaskExecutorState:
     trigger = state.triggers.get(key)
-    if trigger is None or attempt not in trigger.unanswered:
+    left = None if trigger is None else trigger.unanswered.difference(attempts)
+    if trigger is None or left == trigger.unanswered:
         return state
-    left = trigger.unanswered - {attempt}
     triggers = state.triggers
     triggers = triggers.set(key, replace(trigger, unanswered=left)) if left else triggers.delete(key)
     return replace(state, triggers=triggers)
@@ -123,7 +130,7 @@ def forget_task(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExec
     """Removes a task from all checkpoints."""
     for key in state.triggers:
         if key[0] == job_id:
-            state = _remove_unanswered(state, key, attempt)
+            state = _remove_unanswered(state, key, (attempt,))
     return state
 
 
@@ -135,34 +142,16 @@ def forget_job(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
 
 
 def forget_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """A new process: its tasks take part in no earlier checkpoint, and tasks that were to stop have ended."""
+    """Resets all checkpoints for a new process: its tasks take part in no earlier checkpoint, and tasks that were to
+    stop have ended."""
     for attempt, task in sorted(state.tasks.items()):
         if task.stopped_by_savepoint is not None:
             state = cancel_task(state, attempt, cause)
     return replace(state, triggers=Map(), checkpoint_ends=Map())
 
 
-def decline_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """DeclineCheckpoint for Executions that don't run, in the order of their triggers."""
-    return [
-        OutgoingEvent(
-            address(JOB_MASTER, failure.job_id),
-            job_master.DeclineCheckpoint(
-                job_id=failure.job_id,
-                execution_attempt_id=attempt,
-                checkpoint_id=checkpoint_id,
-                reason=failure.reason,
-            ),
-            failure.cause,
-        )
-        for (checkpoint_id, attempt), failure in sorted(
-            state.declines.items(), key=lambda pair: (pair[1].cause, pair[0])
-        )
-    ]
-
-
 def instructions(state: TaskExecutorState) -> list[Instruction]:
-    """TriggerTasks, ConfirmTasks and AbortTasks, in the order of their causes."""
+    """Returns TriggerTasks, ConfirmTasks and AbortTasks, in the order of their causes."""
     found: list[tuple[int, Instruction]] = []
     for (job_id, checkpoint_id), trigger in state.triggers.items():
         instruction = TriggerTasks(

@@ -1,39 +1,39 @@
 """Lost connections of a TaskExecutor: a silent master, and the TaskExecutor's own loss.
 
 Tasks never stop because a master is silent: only the log decides. They stop when the log says that this TaskExecutor is
-lost: others have taken over its tasks, and it registers anew.
+lost: others have taken over its tasks, and it registers again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from ...schemas import everyone, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..core.outbox import owe
+from ..core.owed_events import OwedFailSlot
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Step, instance_of, kind_of
 from .job_connections import reconnect
 from .registration import register_again
 from .slot_release import reset_all, revoke_slot
-from .state import Failure, TaskExecutorState
+from .state import TaskExecutorState
 from .task_slot_table import TaskSlotState
 
 
 def on_task_executor_lost(
     state: TaskExecutorState, record: Record, body: everyone.TaskExecutorLost
 ) -> TaskExecutorState:
-    if body.resource_id != state.resource_id:
+    if body.resource_id != state.resource_id or state.left:
         return state
-    # Whatever registration it names: all readers drop what they know of it at this place of the log.
+    # It applies to any registration: all readers drop their state of this TaskExecutor at this offset of the log.
     return register_again(reset_all(state, record.offset), record.offset)
 
 
 def on_heartbeat_timed_out(
     state: TaskExecutorState, record: Record, body: task_executor.HeartbeatTimedOut
 ) -> TaskExecutorState:
-    # One that has not answered yet need not be asked again: its successor finds the question in the log.
+    # A master that has not answered yet is not asked again: its successor finds the event in the log.
     if body.peer == RESOURCE_MANAGER:
         registration = state.registration
         known = registration is not None and registration.instance_id is not None
@@ -52,13 +52,12 @@ def on_allocated_slots_contradicted(
         if slot is not None and slot.job_id == body.job_id and slot.state is TaskSlotState.ACTIVE:
             reason = f"job {body.job_id} does not hold it"
             state = revoke_slot(state, allocation_id, reason, record.offset)
-    failed = state.failed_slots
     for allocation_id in body.missing:
         slot = state.slots.by_allocation(allocation_id)
         if slot is None or slot.job_id != body.job_id or not slot.held:
             reason = f"TaskExecutor {state.resource_id} does not hold it"
-            failed = failed.set(allocation_id, Failure(body.job_id, reason, record.offset))
-    return replace(state, failed_slots=failed)
+            state = owe(state, OwedFailSlot(record.offset, allocation_id, body.job_id, reason))
+    return state
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {

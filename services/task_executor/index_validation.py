@@ -1,17 +1,18 @@
-"""The TaskExecutor's indexes, recomputed from its slots, tasks and connections."""
+"""Recomputes the TaskExecutor's indexes from its slots, tasks and connections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...schemas.types import ExecutionState
-from ..core.index_validation import compare
+from ..core.index_validation import compare, compare_outbox
+from .owed_events import OwedToJobMaster
 from .state import TaskExecutorState
 from .task_slot_table import TaskSlotState, TaskSlotTable
 
 
 def index_errors(state: TaskExecutorState) -> Iterator[str]:
-    """A line for each index that differs."""
+    """Returns a line for each index that differs."""
     yield from _slots(state.slots)
     in_slots = {attempt for slot in state.slots.slots.values() for attempt in slot.tasks}
     yield from compare("the tasks in slots", in_slots, set(state.tasks))
@@ -25,7 +26,9 @@ def index_errors(state: TaskExecutorState) -> Iterator[str]:
         or (connection.answered and connection.slots_to_offer)
         or job_id not in state.slots.per_job
     }
-    yield from compare("jobs_owing", set(state.jobs_owing), owing)
+    owed = {event.job_id for event in state.outbox if isinstance(event, OwedToJobMaster)}
+    yield from compare("jobs that something is owed to", owed, owing)
+    yield from compare_outbox(state.outbox)
 
 
 def _slots(table: TaskSlotTable) -> Iterator[str]:

@@ -6,21 +6,20 @@ from immutables import Map
 
 from ...schemas.types import CheckpointOptions, JobGraph
 from ..core.role import Instruction
-from .state import (
-    Task,
-)
+from .resources import Task
 
 
 class RunTasks(Instruction, frozen=True):
-    """Run these subtasks of one vertex. They were deployed together and share a query."""
+    """Run these subtasks of one vertex. They were submitted together and share a query."""
 
     deployment_id: str
     job_id: str
-    job_graph: JobGraph
+    job_graph: JobGraph | str
+    """The graph, or the key of its blob."""
     vertex_id: str
     attempts: frozenset[str]
     known: Map[str, Task]
-    """All tasks of the TaskExecutor: those of `attempts` are looked up when they are asked for."""
+    """All tasks of the TaskExecutor: those of `attempts` are looked up on request."""
 
     @property
     def key(self) -> str:
@@ -28,8 +27,9 @@ class RunTasks(Instruction, frozen=True):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The subtasks to run, in the order of their submissions."""
-        return tuple(sorted((self.known[each] for each in self.attempts), key=lambda task: task.cause))
+        """Returns the subtasks to run, by their index."""
+        found = (self.known[attempt] for attempt in sorted(self.attempts))
+        return tuple(sorted(found, key=lambda task: task.subtask_index))
 
 
 class StopTask(Instruction, frozen=True):

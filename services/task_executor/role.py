@@ -1,7 +1,7 @@
 """The TaskExecutor's `evolve` and `decide` (Flink's TaskExecutor).
 
-What runs is derived from the state, not from single events: `instructions` name every task that has not ended. A
-process that restarts under its old resource id finds its tasks in the log and continues with them.
+The set of running tasks is derived from the state, not from single events: `instructions` name every task that has not
+ended. A process that restarts under its old resource id finds its tasks in the log and continues with them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..core.role import TASK_EXECUTOR, Instruction, OutgoingEvent, Steps, Time, 
 from . import (
     checkpoints,
     connection_loss,
-    deployment_batches,
     job_connections,
+    owed_events,
     registration,
     slot_events,
     tasks,
@@ -40,29 +40,37 @@ class TaskExecutor:
 
     def decide(self, state: TaskExecutorState, now: Time) -> list[OutgoingEvent]:
         return [
-            *registration.slot_report_events(state),
-            *slot_events.outgoing_events(state),
-            *slot_events.failure_events(state, now),
-            *job_connections.outgoing_events(state),
+            *owed_events.ORDER.outgoing_events(state, now, slot_events.slot_timeouts(state, now)),
             *tasks.acknowledge_events(state),
-            *registration.disconnect_events(state),
             *tasks.rejection_events(state),
-            *checkpoints.decline_events(state),
-            *registration.registration_events(state),
         ]
 
     def deadline(self, state: TaskExecutorState) -> Time | None:
         return slot_events.deadline(state)
 
     def instructions(self, state: TaskExecutorState) -> Sequence[Instruction]:
-        # Of those that end for one reason, in the order in which they came.
+        # Events of tasks that end for one reason are in the order of their submission.
         ends = sorted(
             (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
         )
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
-        return [*deployment_batches.run_instructions(state), *checkpoints.instructions(state), *stops]
+        return [*tasks.run_instructions(state), *checkpoints.instructions(state), *stops]
 
     def is_quiescent(self, state: TaskExecutorState) -> bool:
+        """A TaskExecutor that has left rests until a process claims it again."""
+        return state.left and not (
+            state.tasks
+            or state.jobs
+            or state.slots.allocated
+            or state.outbox
+            or state.unacknowledged
+            or state.refused
+            or state.stopping
+            or state.triggers
+            or state.checkpoint_ends
+        )
+
+    def is_over(self, state: TaskExecutorState) -> bool:
         return False
 
 
@@ -70,6 +78,7 @@ _STEPS: Steps[TaskExecutorState] = Steps(
     {
         **job_connections.STEPS,
         **slot_events.STEPS,
+        **owed_events.STEPS,
         **tasks.STEPS,
         **checkpoints.STEPS,
         **registration.STEPS,

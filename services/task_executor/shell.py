@@ -6,12 +6,15 @@ It is the only module of the services that imports pipelines.runtime.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
 import psutil
 
+from ...infra import threads
 from ...infra.config.options import Scope
 from ...infra.process_marker import create_marker
 from ...pipelines.graph.accumulators import bounded
@@ -24,6 +27,7 @@ from ...schemas.types import (
     CheckpointMetrics,
     ExecutionState,
     HardwareDescription,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from ..blobs.library_cache import BlobLibraryCacheManager
@@ -32,6 +36,7 @@ from ..configuration.options.task_executor import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
 from ..core.instruction_tracker import InstructionTracker
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Emit, Instruction, OutgoingEvent, address
+from .acknowledgement_batches import AcknowledgementBatches, Batch
 from .blob_staging import BlobStager
 from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from .state import TaskExecutorState
@@ -82,11 +87,15 @@ class TaskExecutorShell:
         self._address = role_address
         self._cluster = cluster
         self._runtime: Runtime | None = None
-        self._begun = InstructionTracker()
+        self._started = InstructionTracker()
         self._jobs: dict[str, tuple[str, int]] = {}
         self._triggered: dict[str, tuple[int, int]] = {}
-        """Job -> the checkpoint that was begun here last, and the offset at which that was asked for."""
+        """Job -> the last checkpoint that was started here, and the offset of the request."""
         self._libraries = BlobStager(blobs, self._deploy, self._on_deployment_failed)
+        self._reporting = threading.Lock()
+        """Held for each report of a task, and for what is sent before it."""
+        self._batches = AcknowledgementBatches()
+        self._linger: threads.Timer | None = None
 
     @property
     def registered(self) -> bool:
@@ -102,7 +111,7 @@ class TaskExecutorShell:
         process_address: str,
         cause: int | None = None,
     ) -> None:
-        """The runtime is up: sends the registration. `cause`: the offset of the TaskExecutor's own claim."""
+        """Sends the registration after the runtime has started. `cause`: the offset of the TaskExecutor's own claim."""
         self._runtime = runtime
         cores = os.cpu_count() or 1
         hardware = HardwareDescription(
@@ -124,8 +133,8 @@ class TaskExecutorShell:
         self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
-        """The attempts in the runtime, and those still to be passed to it; from any thread."""
-        # In this order: one whose blobs have come is in both, not in neither.
+        """Returns the attempts in the runtime, and those still to be passed to it; from any thread."""
+        # In this order: an attempt whose blobs have arrived is in both, not in neither.
         attempts: dict[str, Mapping[str, float]] = {each: {} for each in self._libraries.waiting()}
         measured: Mapping[str, Mapping[str, float]] = {}
         if self._runtime is not None:
@@ -147,7 +156,7 @@ class TaskExecutorShell:
                 yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
 
     def retire(self, role_address: str) -> None:
-        """Another process has this resource id: this one ends, and its tasks with it."""
+        """Ends this process and its tasks: another process has this resource id."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._perform(instructions)
@@ -157,9 +166,9 @@ class TaskExecutorShell:
     def _perform(self, instructions: Sequence[Instruction]) -> None:
         runtime = self._runtime
         if runtime is None:
-            # Not up yet: the registration that follows brings the instructions here again.
+            # The runtime has not started: the registration that follows brings the instructions here again.
             return
-        for instruction in self._begun.take_new(self._address, instructions):
+        for instruction in self._started.take_new(self._address, instructions):
             match instruction:
                 case RunTasks():
                     self._run(instruction)
@@ -193,7 +202,7 @@ class TaskExecutorShell:
         accumulators: Mapping[str, float] = _NONE,
         progress_lost: bool = False,
     ) -> None:
-        """A task has changed its state. `accumulators`: what its subtask has counted and committed, at its end.
+        """Reports a task's new state. `accumulators`: the committed counts of its subtask, at its end.
         `progress_lost`: it failed because the data that it should continue from is gone."""
         job_id, cause = self._jobs[execution_attempt_id]
         if state in EXECUTION_ENDS:
@@ -207,7 +216,7 @@ class TaskExecutorShell:
             accumulators=bounded(accumulators) if state in EXECUTION_ENDS else {},
             progress_lost=progress_lost,
         )
-        self._say(self._address, OutgoingEvent(address(JOB_MASTER, job_id), body, cause))
+        self._send_after_acknowledgements(job_id, body, cause)
 
     def acknowledged(
         self,
@@ -216,44 +225,77 @@ class TaskExecutorShell:
         state: SubtaskState,
         metrics: CheckpointMetrics,
     ) -> None:
-        """A task's snapshot for a checkpoint is in storage."""
-        self._emit_states(
-            execution_attempt_id,
-            checkpoint_id,
-            lambda job_id: job_master.AcknowledgeCheckpoint(
-                job_id=job_id,
-                execution_attempt_id=execution_attempt_id,
-                checkpoint_id=checkpoint_id,
-                metrics=metrics,
-                subtask_state=state,
-            ),
+        """Reports that a task's snapshot for a checkpoint is in storage: in one event with those of the job's other
+        tasks here."""
+        found = self._cause_of_part(execution_attempt_id, checkpoint_id)
+        if found is None:
+            return
+        job_id, cause = found
+        part = SubtaskAcknowledgement(
+            execution_attempt_id=execution_attempt_id, metrics=metrics, subtask_state=state
         )
+
+        def running() -> list[str]:
+            # The runtime starts tasks while others acknowledge.
+            return [attempt for attempt, known in list(self._jobs.items()) if known[0] == job_id]
+
+        with self._reporting:
+            now_us = time.monotonic_ns() // 1000
+            self._send(
+                self._batches.add(job_id, checkpoint_id, part, running=running, cause=cause, now_us=now_us)
+            )
+            self._start_linger(now_us)
 
     def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str) -> None:
-        """A task declines a checkpoint."""
-        self._emit_states(
-            execution_attempt_id,
-            checkpoint_id,
-            lambda job_id: job_master.DeclineCheckpoint(
-                job_id=job_id,
-                execution_attempt_id=execution_attempt_id,
-                checkpoint_id=checkpoint_id,
-                reason=reason,
-            ),
+        """Reports that a task declines a checkpoint."""
+        found = self._cause_of_part(execution_attempt_id, checkpoint_id)
+        if found is None:
+            return
+        job_id, cause = found
+        body = job_master.DeclineCheckpoint(
+            job_id=job_id,
+            execution_attempt_id=execution_attempt_id,
+            checkpoint_id=checkpoint_id,
+            reason=reason,
         )
+        self._send_after_acknowledgements(job_id, body, cause)
 
-    def _emit_states(
-        self, execution_attempt_id: str, checkpoint_id: int, body: Callable[[str], Body]
-    ) -> None:
+    def _cause_of_part(self, execution_attempt_id: str, checkpoint_id: int) -> tuple[str, int] | None:
+        """Returns the job of an Execution, and the cause of its part in a checkpoint; None if it has ended."""
         known = self._jobs.get(execution_attempt_id)
-        if known is not None:
-            job_id, cause = known
-            begun, asked_for = self._triggered.get(job_id, (-1, cause))
-            # A task that met the barriers of senders elsewhere knows of no event but the one that it runs by.
-            cause = asked_for if begun == checkpoint_id else cause
-            self._say(self._address, OutgoingEvent(address(JOB_MASTER, job_id), body(job_id), cause))
+        if known is None:
+            return None
+        job_id, cause = known
+        last, trigger = self._triggered.get(job_id, (-1, cause))
+        # A task that received only barriers of other senders knows no event except its SubmitTask.
+        return job_id, trigger if last == checkpoint_id else cause
+
+    def _send_after_acknowledgements(self, job_id: str, body: Body, cause: int) -> None:
+        with self._reporting:
+            self._send(self._batches.take_job(job_id))
+            self._say(self._address, OutgoingEvent(address(JOB_MASTER, job_id), body, cause))
+
+    def _send(self, batches: Iterable[Batch]) -> None:
+        for body, cause in batches:
+            self._say(self._address, OutgoingEvent(address(JOB_MASTER, body.job_id), body, cause))
+
+    def _start_linger(self, now_us: int) -> None:
+        due_us = self._batches.due_us()
+        if due_us is not None and self._linger is None:
+            delay_s = max(0, due_us - now_us) / 1e6
+            self._linger = threads.Timer(delay_s, self._on_linger, name="acknowledgements")
+            self._linger.start()
+
+    def _on_linger(self) -> None:
+        with self._reporting:
+            self._linger = None
+            now_us = time.monotonic_ns() // 1000
+            self._send(self._batches.take_due(now_us))
+            self._start_linger(now_us)
 
     def close(self) -> None:
+        with self._reporting:
+            self._send(self._batches.take_all())
         self._libraries.close()
         if self._runtime is not None:
             self._runtime.close()
@@ -268,24 +310,28 @@ class TaskExecutorShell:
     def _run(self, instruction: RunTasks) -> None:
         for task in instruction.tasks:
             self._jobs[task.execution_attempt_id] = (instruction.job_id, task.cause)
+        subtasks = tuple(
+            SubtaskDeployment(
+                task.execution_attempt_id,
+                task.subtask_index,
+                task.attempt_number,
+                resumes=task.state is not ExecutionState.DEPLOYING,
+                generation=task.generation,
+                restore=task.restore,
+                finished=task.finished,
+                checkpoints_over=task.checkpoints_over,
+            )
+            for task in instruction.tasks
+        )
         self._libraries.deploy(
-            VertexDeployment(
+            instruction.job_id,
+            (subtask.execution_attempt_id for subtask in subtasks),
+            instruction.job_graph,
+            lambda graph: VertexDeployment(
                 cluster=self._cluster,
                 job_id=instruction.job_id,
-                job_graph=instruction.job_graph,
+                job_graph=graph,
                 vertex_id=instruction.vertex_id,
-                subtasks=tuple(
-                    SubtaskDeployment(
-                        task.execution_attempt_id,
-                        task.subtask_index,
-                        task.attempt_number,
-                        resumes=task.state is not ExecutionState.DEPLOYING,
-                        generation=task.generation,
-                        restore=task.restore,
-                        finished=task.finished,
-                        checkpoints_over=task.checkpoints_over,
-                    )
-                    for task in instruction.tasks
-                ),
-            )
+                subtasks=subtasks,
+            ),
         )

@@ -10,7 +10,8 @@ from .task_slot_table import TaskSlotState
 def slot_contradictions(
     state: TaskExecutorState, heartbeat: task_executor.HeartbeatFromJobManager
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(missing, surplus): allocations that only the JobMaster knows, and allocations that only the TaskExecutor holds.
+    """Returns (missing, surplus): allocations that only the JobMaster knows, and allocations that only the
+    TaskExecutor holds.
 
     An event that the JobMaster may not have read yet, or a slot that it has not accepted yet, is no contradiction.
     """

@@ -5,8 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
-from . import deployment_batches
-from .state import Failure, FreedSlot, TaskExecutorState, connect
+from ..core.outbox import Outbox, owe
+from ..core.owed_events import OwedFailSlot
+from .owed_events import OwedDisconnectTaskManager, OwedNotifySlotAvailable, TaskExecutorEvent
+from .resources import Task
+from .state import TaskExecutorState, connect
 
 
 def cancel_task(state: TaskExecutorState, execution_attempt_id: str, cause: int) -> TaskExecutorState:
@@ -15,10 +18,24 @@ def cancel_task(state: TaskExecutorState, execution_attempt_id: str, cause: int)
     if task is None or task.state is ExecutionState.CANCELING:
         return state
     return replace(
-        deployment_batches.remove_task(state, task),
+        withdraw_task(state, task),
         tasks=state.tasks.set(execution_attempt_id, replace(task, state=ExecutionState.CANCELING)),
         stopping=state.stopping.set(execution_attempt_id, cause),
     )
+
+
+def withdraw_task(state: TaskExecutorState, task: Task) -> TaskExecutorState:
+    """Removes a task that has ended, or is about to end, from its deployment."""
+    connection = state.jobs.get(task.job_id)
+    running = None if connection is None else connection.deployments.get(task.deployment_id)
+    if connection is None or running is None or task.execution_attempt_id not in running:
+        return state
+    left = running - {task.execution_attempt_id}
+    deployments = connection.deployments
+    deployments = (
+        deployments.set(task.deployment_id, left) if left else deployments.delete(task.deployment_id)
+    )
+    return replace(state, jobs=state.jobs.set(task.job_id, replace(connection, deployments=deployments)))
 
 
 def release_slot(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExecutorState:
@@ -41,8 +58,7 @@ def revoke_slot(state: TaskExecutorState, allocation_id: str, reason: str, cause
     slot = state.slots.by_allocation(allocation_id)
     if slot is None or not slot.held:
         return state
-    failure = Failure(slot.job_id or "", reason, cause)
-    state = replace(state, failed_slots=state.failed_slots.set(allocation_id, failure))
+    state = owe(state, OwedFailSlot(cause, allocation_id, slot.job_id or "", reason))
     return release_slot(state, allocation_id, cause)
 
 
@@ -52,18 +68,18 @@ def free_if_empty(state: TaskExecutorState, allocation_id: str, cause: int) -> T
     slots = state.slots.free_if_empty(allocation_id)
     if slot is None or slots is state.slots:
         return state
-    freed = state.freed.set(allocation_id, FreedSlot(slot.number, allocation_id, cause))
-    state = replace(state, slots=slots, freed=freed)
+    state = owe(replace(state, slots=slots), OwedNotifySlotAvailable(cause, allocation_id, slot.number))
     connection = state.jobs.get(slot.job_id or "")
     return state if connection is None else connect(state, replace(connection, cause=cause))
 
 
 def reset_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """Ends all tasks and frees all slots: nobody relies on this TaskExecutor any more.
+    """Ends all tasks and frees all slots: no other role relies on this TaskExecutor any more.
 
-    Pending answers are dropped. Slots without tasks are free at once, and no notification is sent: the next
-    registration reports all slots.
+    Pending answers are dropped, but a TaskExecutor that has to leave still disconnects. Slots without tasks are free at
+    once, and no notification is sent: the next registration reports all slots.
     """
+    left = [event for event in state.outbox if isinstance(event, OwedDisconnectTaskManager)]
     state = TaskExecutorState(
         resource_id=state.resource_id,
         registration=state.registration,
@@ -71,9 +87,9 @@ def reset_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
         slots_changed=state.slots_changed,
         tasks=state.tasks,
         leaving=state.leaving,
-        leaving_cause=state.leaving_cause,
         left=state.left,
         stopping=state.stopping,
+        outbox=Outbox[TaskExecutorEvent]().owe_all(left),
     )
     for attempt in sorted(state.tasks):
         state = cancel_task(state, attempt, cause)

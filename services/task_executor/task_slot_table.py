@@ -36,11 +36,11 @@ TRANSITIONS: Mapping[TaskSlotState, frozenset[TaskSlotState]] = {
     TaskSlotState.ACTIVE: frozenset({TaskSlotState.RELEASING}),
     TaskSlotState.RELEASING: frozenset({TaskSlotState.FREE}),
 }
-"""State of a slot -> what may follow it."""
+"""State of a slot -> the allowed next states."""
 
 
 class IllegalTransition(Exception):
-    """A slot can't go from one state to another."""
+    """A slot cannot go from one state to another."""
 
 
 class TaskSlot(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class TaskSlot(msgspec.Struct, frozen=True):
     tasks: frozenset[str] = frozenset()
 
     def transition(self, to: TaskSlotState, **changes: Any) -> TaskSlot:
-        """The slot in another state. Raises IllegalTransition."""
+        """Returns the slot in another state. Raises IllegalTransition."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalTransition(f"slot {self.number} is {self.state.value} and can't become {to.value}")
         return replace(self, state=to, **changes)
@@ -72,10 +72,10 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     allocated: Map[str, int] = Map()
     per_job: Map[str, frozenset[str]] = Map()
     waiting: FifoTimeIndex = FifoTimeIndex()
-    """Slots that are ALLOCATED and known to be so at the ResourceManager."""
+    """ALLOCATED slots that the ResourceManager knows to be allocated."""
 
     def with_size(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
-        """The table with slots 0 to count - 1 of this profile; allocated slots are unchanged."""
+        """Returns the table with slots 0 to count - 1 of this profile; allocated slots are unchanged."""
         slots = self.slots
         for number in range(count):
             if number not in slots or slots[number].state is TaskSlotState.FREE:
@@ -86,17 +86,17 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         return replace(self, slots=slots)
 
     def by_allocation(self, allocation_id: str) -> TaskSlot | None:
-        """The slot of the allocation."""
+        """Returns the slot of the allocation."""
         number = self.allocated.get(allocation_id)
         return None if number is None else self.slots[number]
 
     def slots_of_job(self, job_id: str) -> list[TaskSlot]:
-        """The slots of a job, by number."""
+        """Returns the slots of a job, by number."""
         numbers = sorted(self.allocated[each] for each in self.per_job.get(job_id, ()))
         return [self.slots[number] for number in numbers]
 
     def allocate(self, number: int, job_id: str, allocation_id: str) -> TaskSlotTable | None:
-        """Allocates the slot for the job; None if the slot is unknown or not free."""
+        """Returns the table with the slot allocated for the job; None if the slot is unknown or not free."""
         slot = self.slots.get(number)
         if slot is None or slot.state is not TaskSlotState.FREE:
             return None
@@ -108,14 +108,14 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def wait(self, allocation_id: str, now: Time) -> TaskSlotTable:
-        """An ALLOCATED slot waits for its JobMaster from now on."""
+        """Lets an ALLOCATED slot wait for its JobMaster from now on."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
         return replace(self, waiting=self.waiting.add(allocation_id, now))
 
     def activate(self, allocation_id: str) -> TaskSlotTable:
-        """The JobMaster has accepted the slot. A slot that is not ALLOCATED is unchanged."""
+        """Records that the JobMaster has accepted the slot. A slot that is not ALLOCATED is unchanged."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
@@ -124,19 +124,19 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def add_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable | None:
-        """Adds a task to the slot; None if the slot is not held under this allocation."""
+        """Adds a task to the slot; returns None if the slot is not held under this allocation."""
         slot = self.by_allocation(allocation_id)
         if slot is None or not slot.held:
             return None
         return self._put(replace(slot, tasks=slot.tasks | {execution_attempt_id}))
 
     def remove_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable:
-        """A task of the slot has ended."""
+        """Records that a task of the slot has ended."""
         slot = self.by_allocation(allocation_id)
         return self if slot is None else self._put(replace(slot, tasks=slot.tasks - {execution_attempt_id}))
 
     def release(self, allocation_id: str) -> TaskSlotTable:
-        """The slot becomes free as soon as nothing runs in it; see `free_if_empty`."""
+        """Marks the slot to become free as soon as nothing runs in it; see `free_if_empty`."""
         slot = self.by_allocation(allocation_id)
         if slot is None or not slot.held:
             return self
@@ -145,7 +145,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def free_if_empty(self, allocation_id: str) -> TaskSlotTable:
-        """A RELEASING slot without tasks becomes FREE; any other stays."""
+        """Frees a RELEASING slot without tasks; any other slot is unchanged."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.RELEASING or slot.tasks:
             return self
@@ -158,7 +158,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def report(self, resource_id: str) -> tuple[SlotStatus, ...]:
-        """The slot report, by number. A slot in RELEASING is not free yet."""
+        """Returns the slot report, by number. A slot in RELEASING is not free yet."""
         return tuple(
             SlotStatus(
                 slot_id=SlotID(resource_id=resource_id, slot_number=number),

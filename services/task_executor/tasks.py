@@ -1,4 +1,4 @@
-"""The tasks of a TaskExecutor: submitted, acknowledged, followed to their end.
+"""The tasks of a TaskExecutor: submitted, acknowledged, and followed to their end.
 
 Ended tasks are forgotten. For each subtask only its last attempt number is kept while the job is connected, so that a
 repeated SubmitTask runs nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas import job_master, task_executor
@@ -17,58 +18,64 @@ from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
 from ..core.immutable_maps import delete_key
 from ..core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
-from . import checkpoints, deployment_batches
-from .slot_release import cancel_task, free_if_empty
-from .state import (
-    Failure,
-    Task,
-    TaskExecutorState,
-)
+from . import checkpoints
+from .instructions import RunTasks
+from .resources import Task
+from .slot_release import cancel_task, free_if_empty, withdraw_task
+from .state import Failure, TaskExecutorState
 
 
 def on_submit_task(
     state: TaskExecutorState, record: Record, body: task_executor.SubmitTask
 ) -> TaskExecutorState:
-    attempt = body.execution_attempt_id
     connection = state.jobs.get(body.job_id)
-    if attempt in state.tasks or (connection is not None and deployment_batches.is_known(connection, body)):
+    known = connection.attempts if connection is not None else _NO_ATTEMPTS
+    slots, submitted, refused, attempts = state.slots, {}, state.refused, {}
+    for subtask in body.subtasks:
+        attempt, key = subtask.execution_attempt_id, (body.vertex_id, subtask.subtask_index)
+        if attempt in state.tasks or subtask.attempt_number <= known.get(key, -1):
+            # It was submitted before; it may have ended since.
+            continue
+        attempts[key] = subtask.attempt_number
+        slot = slots.by_allocation(subtask.allocation_id)
+        is_of_job = slot is not None and slot.job_id == body.job_id
+        taken = slots.add_task(subtask.allocation_id, attempt) if is_of_job else None
+        if taken is None:
+            reason = (
+                f"its slot is not held under allocation {subtask.allocation_id} on TaskExecutor {state.resource_id}"
+                " (any more)"
+            )
+            refused = refused.set(attempt, Failure(body.job_id, reason, record.offset))
+            continue
+        slots = taken
+        submitted[attempt] = Task(
+            execution_attempt_id=attempt,
+            job_id=body.job_id,
+            vertex_id=body.vertex_id,
+            subtask_index=subtask.subtask_index,
+            attempt_number=subtask.attempt_number,
+            allocation_id=subtask.allocation_id,
+            deployment_id=body.deployment_id,
+            cause=record.offset,
+            generation=body.generation,
+            restore=body.restore,
+            finished=subtask.finished,
+            checkpoints_over=body.checkpoints_over,
+        )
+    if not attempts:
         return state
-    fault = _find_error(state, body)
-    state = deployment_batches.add_task(state, record, body, runnable=fault is None)
-    slots = state.slots.add_task(body.allocation_id, attempt) if fault is None else None
-    if slots is None:
-        refusal = Failure(body.job_id, fault or "", record.offset)
-        return replace(state, refused=state.refused.set(attempt, refusal))
-    task = Task(
-        execution_attempt_id=attempt,
-        job_id=body.job_id,
-        vertex_id=body.vertex_id,
-        subtask_index=body.subtask_index,
-        attempt_number=body.attempt_number,
-        allocation_id=body.allocation_id,
-        deployment_id=body.deployment_id,
-        cause=record.offset,
-        generation=body.generation,
-        restore=body.restore,
-        finished=body.finished,
-        checkpoints_over=body.checkpoints_over,
-    )
+    if connection is not None:
+        connection = replace(connection, attempts=connection.attempts.update(attempts))
+        if submitted:
+            running = connection.deployments.set(body.deployment_id, frozenset(submitted))
+            connection = replace(connection, deployments=running)
+        state = replace(state, jobs=state.jobs.set(body.job_id, connection))
     return replace(
         state,
         slots=slots,
-        tasks=state.tasks.set(attempt, task),
-        unacknowledged=state.unacknowledged.set(attempt, record.offset),
-    )
-
-
-def _find_error(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | None:
-    """Why the task can't run here; None if it can."""
-    slot = state.slots.by_allocation(body.allocation_id)
-    if slot is not None and slot.job_id == body.job_id and slot.held:
-        return None
-    return (
-        f"its slot is not held under allocation {body.allocation_id} on TaskExecutor {state.resource_id}"
-        " (any more)"
+        tasks=state.tasks.update(submitted),
+        unacknowledged=state.unacknowledged.update(dict.fromkeys(submitted, record.offset)),
+        refused=refused,
     )
 
 
@@ -98,7 +105,7 @@ def on_update_task_execution_state(
         return state
     if to not in EXECUTION_TRANSITIONS[task.state]:
         if task.state is ExecutionState.CANCELING:
-            # The task had not heard of its cancellation yet.
+            # The task had not received its cancellation yet.
             return state
         raise IllegalEvent(record, task.state.value, f"Execution {attempt} can't become {to.value}")
     if to is ExecutionState.CANCELING:
@@ -110,7 +117,7 @@ def on_update_task_execution_state(
 
 def _end_task(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
     attempt = task.execution_attempt_id
-    state = checkpoints.forget_task(deployment_batches.remove_task(state, task), task.job_id, attempt)
+    state = checkpoints.forget_task(withdraw_task(state, task), task.job_id, attempt)
     stopping, unacknowledged = state.stopping, state.unacknowledged
     state = replace(
         state,
@@ -122,8 +129,23 @@ def _end_task(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorS
     return free_if_empty(state, task.allocation_id, cause)
 
 
+def run_instructions(state: TaskExecutorState) -> list[RunTasks]:
+    """Returns RunTasks for each deployment with tasks to run, in the order of the submissions."""
+    found = []
+    for connection in state.jobs.values():
+        if connection.graph is None:
+            continue
+        for deployment_id, attempts in connection.deployments.items():
+            task = state.tasks[next(iter(attempts))]
+            run = RunTasks(
+                deployment_id, task.job_id, connection.graph, task.vertex_id, attempts, state.tasks
+            )
+            found.append((task.cause, run))
+    return [run for _, run in sorted(found, key=lambda pair: pair[0])]
+
+
 def acknowledge_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """TaskAcknowledged, in the order of the submissions."""
+    """Returns TaskAcknowledged, in the order of the submissions."""
     return [
         OutgoingEvent(
             address(JOB_MASTER, state.tasks[attempt].job_id),
@@ -135,7 +157,7 @@ def acknowledge_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def rejection_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """UpdateTaskExecutionState(FAILED) for each submitted task that can't run."""
+    """Returns UpdateTaskExecutionState(FAILED) for each submitted task that cannot run."""
     return [
         OutgoingEvent(
             address(JOB_MASTER, refusal.job_id),
@@ -150,6 +172,8 @@ def rejection_events(state: TaskExecutorState) -> list[OutgoingEvent]:
         for attempt, refusal in sorted(state.refused.items(), key=lambda pair: (pair[1].cause, pair[0]))
     ]
 
+
+_NO_ATTEMPTS: Map[tuple[str, int], int] = Map()
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
     task_executor.SubmitTask: on_submit_task,

@@ -1,8 +1,8 @@
-"""A gate at the end of a batch: while it is closed, what Spark has handed over it cannot note as done.
+"""A gate at the end of a batch. While it is closed, Spark cannot commit a batch that it has handed over.
 
-Spark's Python end of a query returns when StreamTasks have read all that a batch held
-(pipelines/runtime/spark/partition_forwarder.py). A function of the user's that runs there, in front of them, holds it
-at that very point, in the process that it is in.
+Spark's Python end of a query returns when the StreamTasks have read the whole batch
+(pipelines/runtime/spark/partition_forwarder.py). A user function that runs there, before them, holds the batch at this
+point, in the same process.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class BatchGate(NamedTuple):
-    """Open but while a file is there. `path`: the file; the name beside it that ends with `.reached` is its own too."""
+    """Open unless a file exists. `path` is that file; the gate also uses the path with the suffix `.reached`."""
 
     path: str
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        """While it lasts no batch with a record that was passed on here comes to its end."""
+        """Closes the gate for the block: no batch ends that has a record which passed this gate."""
         Path(self.path).touch()
         try:
             yield
@@ -32,11 +32,11 @@ class BatchGate(NamedTuple):
 
     @property
     def is_holding(self) -> bool:
-        """Whether a batch was held: StreamTasks have read all of it."""
+        """Returns whether the gate holds a batch that StreamTasks have read completely."""
         return Path(f"{self.path}.reached").exists()
 
     def pass_on(self, record: T) -> T:
-        """The function, for `map`."""
+        """Passes a value through the gate; the function for `map`."""
         from tailrace.pipelines.runtime.spark.partition_forwarder import SubtaskConnections
 
         finish = SubtaskConnections.finish

@@ -1,4 +1,4 @@
-"""Consumer-group lag as Kafka's own tool tells it: `kafka-consumer-groups --describe`."""
+"""Reads consumer-group lag with Kafka's own tool, `kafka-consumer-groups --describe`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "
 
 
 class ConsumerGroupLag(NamedTuple):
-    """Of one group in one partition; offsets are -1 where the tool shows none."""
+    """The lag of one group in one partition. Offsets are -1 where the tool shows none."""
 
     group: str
     topic: str
@@ -26,16 +26,18 @@ class ConsumerGroupLag(NamedTuple):
 
 
 def describe(bootstrap_servers: str) -> list[ConsumerGroupLag]:
-    """What the tool says of all groups of a Kafka."""
+    """Returns what the tool reports for all groups of a Kafka cluster."""
     classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS_JARS)]))
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, _TOOL]
     command += ["--bootstrap-server", bootstrap_servers, "--describe", "--all-groups", "--timeout", "30000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    found = []
-    for line in done.stdout.splitlines():
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    lags = []
+    for line in result.stdout.splitlines():
         words = line.split()
         if len(words) < len(_COLUMNS) or words[0] == _COLUMNS[0]:
             continue
         group, topic, *numbers = words[: len(_COLUMNS)]
-        found.append(ConsumerGroupLag(group, topic, *(-1 if each == "-" else int(each) for each in numbers)))
-    return found
+        lags.append(
+            ConsumerGroupLag(group, topic, *(-1 if number == "-" else int(number) for number in numbers))
+        )
+    return lags

@@ -1,8 +1,8 @@
-"""What is done to a cluster: SIGKILL, or SIGSTOP past the timeouts and SIGCONT, to any of its processes; and the
-network taken from the jobmanager that leads, where it was elected.
+"""Injects faults into a cluster: SIGKILL, or SIGSTOP past the timeouts and SIGCONT, of any process, and a network
+partition of the elected leader.
 
-A fault strikes, and is healed: who was killed is started again under its own name, who was stopped goes on, what was
-cut passes again. A TaskExecutor or jobmanager that was killed may stay away until the next fault.
+Each fault is healed: a killed process is started again under its name, a stopped one continues, a cut link passes data
+again. A killed TaskExecutor or jobmanager may stay away until the next fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Fault:
-    """`late`: healed only when the next fault comes."""
+    """A kind of fault. `late`: it is healed only when the next fault comes."""
 
     target: Target
     how: FaultKind
@@ -60,14 +60,15 @@ WITH_ELECTIONS: Final = (
 
 
 class Injector:
-    """Strikes at random, by the generator that it is given."""
+    """Injects random faults, drawn from the given generator."""
 
     def __init__(self, cluster: FaultInjectionCluster, draw: random.Random) -> None:
         self._cluster = cluster
         self._draw = draw
 
     def inject(self, fault: Fault) -> str:
-        """Strikes, waits, heals; says what was done. Nothing is done where there is no such process now."""
+        """Injects a fault, waits, heals it, and returns a description. Does nothing if the process does not exist
+        now."""
         self.heal()
         name, victim = self._victim(fault.target)
         if victim is None:
@@ -95,7 +96,7 @@ class Injector:
         return f"{name} (pid {victim.pid}) {fault.how}, {time.monotonic() - began:.1f} s"
 
     def heal(self) -> None:
-        """Starts again whoever is missing still."""
+        """Starts every process that is still missing."""
         self._cluster.start()
 
     def _outlast(self, timeout_s: float) -> None:
@@ -113,15 +114,15 @@ class Injector:
                 name = self._draw.choice(cluster.taskexecutors)
                 return name, cluster.process(name)
             case "StreamTask":
-                found = [each for name in cluster.taskexecutors for each in cluster.stream_tasks(name)]
-                return target, self._draw.choice(found) if found else None
+                processes = [task for name in cluster.taskexecutors for task in cluster.stream_tasks(name)]
+                return target, self._draw.choice(processes) if processes else None
             case "Spark":
                 name = self._draw.choice(cluster.taskexecutors)
                 return f"{name}'s Spark", cluster.spark(name)
 
 
 def sequence(draw: random.Random, count: int, kinds: Sequence[Fault]) -> list[Fault]:
-    """Each kind as often as any other, give or take one, in random order."""
+    """Returns a random order in which all kinds are equally frequent, to within one."""
     faults: list[Fault] = []
     while len(faults) < count:
         faults += draw.sample(kinds, len(kinds))

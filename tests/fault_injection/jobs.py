@@ -1,8 +1,8 @@
-"""The job that is tortured, and what it has to give: a running count of each key, and the sum of each window and key.
+"""The job under fault injection: a running count per key, and a sum per window and key.
 
-Record i has the key i mod KEYS, the value i and the event time i ms, so that the right result is known without running
-anything: of each key the counts 1, 2, 3, ... up to how often it came, each once, and one sum for each window and key.
-A record that is lost, or counted twice, or a result that is there twice, shows in the multiset of the results.
+Record i has the key i mod KEYS, the value i and the event time i ms, so the right result is known without a run: per
+key the counts 1, 2, 3, ... up to its number of records, once each, and one sum per window and key. A record that is
+lost or counted twice, or a duplicate result, shows in the multiset of the results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BATCH_SIZE = 200
 
 
 class Item(NamedTuple):
-    """A record: also what becomes of it."""
+    """A record."""
 
     key: str
     window: int
@@ -39,7 +39,7 @@ class Item(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """How much of it there is. `rate`: records per second, None: as fast as it goes."""
+    """The size of the job. `rate`: records per second; None: as fast as possible."""
 
     records: int
     keys: int = 10
@@ -48,25 +48,26 @@ class Shape:
     rate: float | None = None
 
     def item(self, index: int) -> Item:
-        """Record number `index`."""
+        """Returns record number `index`."""
         return Item(f"k{index % self.keys}", index // self.window_ms, index)
 
     def slow_item(self, text: str) -> Item:
-        """The record that a topic has, no faster than the rate: else a topic would be read before anything happens."""
+        """Returns a record of the topic, no faster than the rate. Otherwise the job has read the topic before a
+        fault happens."""
         index = int(text)
         if self.rate is not None and index // self.parallelism % _BATCH_SIZE == 0:
             time.sleep(_BATCH_SIZE * self.parallelism / self.rate)
         return self.item(index)
 
     def counts(self) -> Counter[str]:
-        """What the topic of counts has to hold."""
-        each, more = divmod(self.records, self.keys)
+        """Returns the expected content of the topic of counts."""
+        number, more = divmod(self.records, self.keys)
         return Counter(
-            f"k{key} {count}" for key in range(self.keys) for count in range(1, each + (key < more) + 1)
+            f"k{key} {count}" for key in range(self.keys) for count in range(1, number + (key < more) + 1)
         )
 
     def sums(self) -> Counter[str]:
-        """What the topic of sums has to hold."""
+        """Returns the expected content of the topic of sums."""
         sums: dict[tuple[str, int], int] = {}
         for index in range(self.records):
             key, window, value = self.item(index)
@@ -75,7 +76,7 @@ class Shape:
 
 
 def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> JobGraph:
-    """The running count alone, without event time, from a generator: two vertices."""
+    """Returns the graph of a running count without event time, from a generator: two vertices."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(shape.parallelism)
     _count(env.generate(shape.item, count=shape.records, rate_per_second=shape.rate), counts)
@@ -85,7 +86,7 @@ def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> Job
 def relaying(
     shape: Shape, counts: str, configuration: Mapping[str, str], relay: Callable[[Item], Item]
 ) -> JobGraph:
-    """The same with a vertex between the two, whose function runs in Spark: three vertices."""
+    """Returns the same graph with a vertex between them, whose function runs in Spark: three vertices."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(shape.parallelism)
     items = env.generate(shape.item, count=shape.records, rate_per_second=shape.rate).rebalance()
@@ -96,7 +97,8 @@ def relaying(
 def fault_injection_job(
     shape: Shape, counts: str, sums: str, configuration: Mapping[str, str], source: str | None = None
 ) -> JobGraph:
-    """Count and sum; from a generator, or from `source`, a topic that holds the indices as text."""
+    """Returns the graph of counts and sums, from a generator or from the topic `source`, which has the indexes as
+    text."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(shape.parallelism)
     monotonous = WatermarkStrategy.for_monotonous_timestamps()

@@ -1,9 +1,8 @@
-"""A link between Kafka clients and one broker, which can be cut, and loses chosen answers, and only those.
+"""A proxy between Kafka clients and one broker. It can be cut, and it can drop chosen responses.
 
-It reads of a request no more than its API key and correlation id (the first fields of every request header since
-Kafka 0.8; KIP-482 only added behind them), and of an answer its correlation id. A broker names its own address in
-answers, and clients go there: wherever the address stands in an answer, the proxy's port takes the place of the
-broker's, which has the same length.
+It reads the API key and correlation id of a request (the first fields of every request header since Kafka 0.8; KIP-482
+only adds fields behind them), and the correlation id of a response. Responses contain the address of the broker, which
+clients connect to, so the proxy replaces the broker's port by its own of the same length.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class KafkaProxy(NetworkLink):
         """The broker's address as it stands in answers, and what takes its place."""
 
     def drop_next(self, api_key: int, *, close: bool) -> None:
-        """The next answer to such a request is lost; `close`: and the connection with it."""
+        """Drops the next response to such a request; `close`: also closes the connection."""
         with self._lock:
             self._unwanted, self._close = api_key, close
         self.dropped.clear()
 
     def drops(self, api_key: int | None) -> bool:
-        """Whether the answer to such a request is to be lost; it is the only one."""
+        """Returns whether to drop the response to such a request. Only one is dropped."""
         with self._lock:
             if api_key is None or api_key != self._unwanted:
                 return False
@@ -54,7 +53,7 @@ class KafkaProxy(NetworkLink):
 
     @property
     def closes(self) -> bool:
-        """Whether a connection ends with the answer that is lost."""
+        """Returns whether the connection closes together with the dropped response."""
         return self._close
 
     def _conversation(self) -> NetworkConnection:
@@ -83,7 +82,7 @@ class _KafkaConnection(NetworkConnection):
 
 
 def _frame(connection: socket.socket) -> bytes | None:
-    """What follows a size; None at the end."""
+    """Reads a frame with its size in front; returns None at the end."""
     head = _exactly(connection, _SIZE.size)
     return None if head is None else _exactly(connection, *_SIZE.unpack(head))
 

@@ -1,8 +1,8 @@
-"""The network between some clients and one server, which a test can take away and give back.
+"""A network between clients and one server that a test can cut and heal.
 
-A proxy on a loopback port of its own. Cut, it is a network that loses packets: connections stay, nothing gets through,
-and what was said meanwhile arrives after healing, as TCP would send it again. Severed, it is a machine that is down:
-connections end, and new ones do too. Whoever comes to the server by another way does not notice.
+A proxy on a loopback port of its own. A cut link loses packets: connections stay open, nothing passes, and after
+healing the data arrives, as with TCP retransmissions. A severed link is a machine that is down: connections close, also
+new ones. Clients that connect directly are not affected.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class NetworkConnection:
-    """What passes on one connection: everything, as it is. Others may look into it, change it, and end it."""
+    """Forwards the data of one connection unchanged. Subclasses inspect it, change it, and close the connection."""
 
     def requests(self, client: socket.socket) -> Iterator[bytes]:
-        """What goes on to the server, until the client ends."""
+        """Forwards data to the server until the client closes."""
         return _chunks(client)
 
     def answers(self, server: socket.socket) -> Iterator[bytes]:
-        """What goes on to the client, until the server ends."""
+        """Forwards data to the client until the server closes."""
         return _chunks(server)
 
 
 class NetworkLink:
-    """From `address` to a server (host:port), until it is closed. A context manager."""
+    """Forwards connections from `address` to a server (host:port) until it is closed. A context manager."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
@@ -51,38 +51,38 @@ class NetworkLink:
         threading.Thread(target=self._accept, name="link", daemon=True).start()
 
     def cut(self, *, requests: bool = True, answers: bool = True) -> None:
-        """From now on nothing gets through, or nothing in one direction; connections stay, and new ones hang."""
+        """Lets nothing pass, or nothing in one direction. Connections stay open, and new ones hang."""
         with self._changed:
             self._held = {way for way, held in ((REQUESTS, requests), (ANSWERS, answers)) if held}
 
     def sever(self) -> None:
-        """Ends all connections, and until healing every new one."""
+        """Closes all connections, and every new one until `heal`."""
         with self._changed:
             self._severed = True
         self.reset()
 
     def heal(self) -> None:
-        """Everything passes again, what was held first."""
+        """Lets everything pass again, held data first."""
         with self._changed:
             self._held = set()
             self._severed = False
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Ends the connections that there are; new ones are welcome."""
+        """Closes the present connections; new ones are accepted."""
         with self._changed:
             sockets = list(self._sockets)
-        for each in sockets:
-            _shut(each)
+        for item in sockets:
+            _shut(item)
 
     @property
     def connections(self) -> int:
-        """How many go through to the server now."""
+        """Returns how many connections to the server are open."""
         with self._changed:
             return len(self._sockets) // 2
 
     def close(self) -> None:
-        """Ends all connections, and takes no more."""
+        """Closes all connections and accepts no more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -119,8 +119,8 @@ class NetworkLink:
             client.close()
             return
         server.settimeout(None)
-        for each in (client, server):
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for item in (client, server):
+            item.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._changed:
             self._sockets |= {client, server}
             over = self._severed or self._closed
@@ -144,7 +144,7 @@ class NetworkLink:
         self._end(source, target)
 
     def _wait(self, *ways: str) -> bool:
-        """Until what goes those ways passes; False: the link has been closed."""
+        """Waits until data may pass in the directions. Returns False if the link is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._held.isdisjoint(ways))
             return not self._closed
@@ -152,8 +152,8 @@ class NetworkLink:
     def _end(self, *sockets: socket.socket) -> None:
         with self._changed:
             self._sockets.difference_update(sockets)
-        for each in sockets:
-            _shut(each)
+        for item in sockets:
+            _shut(item)
 
 
 def _chunks(connection: socket.socket) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A cluster on this machine, with a network between each elected jobmanager and its servers to cut."""
+"""A cluster on this machine with a network for each elected jobmanager, which a test can cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..high_availability.network_links import Network
 
 
 class NetworkedCluster(LocalCluster):
-    """Jobmanagers that are elected reach Kafka and ZooKeeper through links; all others do directly."""
+    """Elected jobmanagers reach Kafka and ZooKeeper through links; all other processes connect directly."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__(configuration)
@@ -37,6 +37,6 @@ class NetworkedCluster(LocalCluster):
         return own.replace({BOOTSTRAP_SERVERS.key: network.kafka.address, ZOOKEEPER_QUORUM.key: links})
 
     def close(self) -> None:
-        """Ends the links."""
+        """Closes the links."""
         for network in self.networks.values():
             network.close()

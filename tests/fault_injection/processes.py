@@ -1,4 +1,4 @@
-"""The processes of a cluster on this machine, as whoever wants to hurt them finds them."""
+"""The processes of a cluster on this machine, for fault injection."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .networked_cluster import NetworkedCluster
 
 
 class FaultInjectionCluster:
-    """Jobmanagers, by default one, and TaskExecutors that end with this process, over a Kafka of their own.
+    """Starts jobmanagers (one by default) and TaskExecutors over a Kafka of their own; they end with this process.
 
-    Jobmanagers that are elected have a network of their own each. A context manager.
+    Each elected jobmanager has a network of its own. A context manager.
     """
 
     def __init__(self, values: Mapping[str, str], taskexecutors: int = 2, masters: int | None = None) -> None:
@@ -46,12 +46,12 @@ class FaultInjectionCluster:
         self.close()
 
     def start(self) -> None:
-        """Starts whatever does not run, Kafka at its old address; returns when all of it is ready."""
+        """Starts every process that does not run, Kafka at its old address; returns when all of them are ready."""
         self._local.start(self._options)
         self._note()
 
     def close(self) -> None:
-        """Ends everything; nothing of it is left."""
+        """Ends all processes."""
         self._note()
         for process in self._stopped.values():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -61,73 +61,77 @@ class FaultInjectionCluster:
         finally:
             self._local.kill()
             self._local.close()
-            for each in self._seen:
-                if (process := each.process()) is not None:
+            for identity in self._seen:
+                if (process := identity.process()) is not None:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         process.kill()
 
     @property
     def configuration(self) -> Configuration:
-        """With the address of its Kafka."""
+        """Returns the configuration with the address of its Kafka."""
         return self._local.configuration
 
     @property
     def bootstrap_servers(self) -> str:
-        """Its Kafka's."""
+        """Returns the bootstrap servers of its Kafka."""
         return self.configuration.bootstrap_servers
 
     @property
     def kafka(self) -> EmbeddedKafka:
-        """Its Kafka."""
-        assert self._local.kafka is not None
-        return self._local.kafka
+        """Returns the embedded Kafka."""
+        assert self._local.servers.kafka is not None
+        return self._local.servers.kafka
 
     @property
     def taskexecutors(self) -> list[str]:
-        """Their resource ids."""
+        """Returns the resource ids of the TaskExecutors."""
         return sorted(name for name in self._local.processes if not is_master(name))
 
     @property
     def masters(self) -> Mapping[str, str]:
-        """The jobmanagers' names -> how they call themselves in the log."""
+        """Returns the address in the log of each jobmanager, by its name."""
         return {name: process.address for name, process in self._local.masters.items()}
 
     def leader(self) -> str:
-        """The jobmanager that claimed the Dispatcher last, by the log; where that is gone, any that is not.
+        """Returns the jobmanager that has claimed the Dispatcher last according to the log, or any other if that one
+        is gone.
 
-        Kafka has to be there.
+        Needs a running Kafka.
         """
         at = {address: name for name, address in self.masters.items()}
         log = open_event_log(self.configuration)
         with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_is_broadcast)) as tail:
-            end, found = log.end(), ""
+            end, result = log.end(), ""
             while tail.position < end:
                 for body in (record.body for record in tail.poll(1.0)):
                     if isinstance(body, LeaderElected) and body.role == DISPATCHER:
-                        found = at.get(body.address, "")
-        return found or next((name for name in self.masters if self.process(name)), next(iter(self.masters)))
+                        result = at.get(body.address, "")
+        return result or next((name for name in self.masters if self.process(name)), next(iter(self.masters)))
 
     def network(self, master: str) -> Network:
-        """Between a jobmanager that is elected and its servers."""
+        """Returns the network between an elected jobmanager and its servers."""
         return self._local.networks[master]
 
     def process(self, name: str) -> psutil.Process | None:
-        """A jobmanager, a TaskExecutor, `kafka` or `zookeeper`; None where it does not run."""
-        server = {"kafka": self.kafka, "zookeeper": self._local.zookeeper.server}.get(name)
+        """Returns a jobmanager, a TaskExecutor, `kafka` or `zookeeper`; None if it does not run."""
+        server = {"kafka": self.kafka, "zookeeper": self._local.servers.zookeeper.server}.get(name)
         if server is not None:
             return psutil.Process(server.pid) if server.is_running() else None
         return self._local.processes[name].record.process()
 
     def stream_tasks(self, taskexecutor: str) -> list[psutil.Process]:
-        """Those that have an attempt: they are connected to Kafka."""
+        """Returns the StreamTasks that run an attempt: those that are connected to Kafka."""
         return stream_tasks(self._descendants(taskexecutor))
 
     def spark(self, taskexecutor: str) -> psutil.Process | None:
-        """The JVM."""
-        return next((each for each in self._descendants(taskexecutor) if _name(each) == "java"), None)
+        """Returns the JVM of a TaskExecutor."""
+        return next(
+            (descendant for descendant in self._descendants(taskexecutor) if _name(descendant) == "java"),
+            None,
+        )
 
     def kill(self, process: psutil.Process) -> None:
-        """SIGKILL; returns when it is dead."""
+        """Sends SIGKILL and waits until the process is dead."""
         self._note()
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -135,23 +139,23 @@ class FaultInjectionCluster:
             time.sleep(0.005)
 
     def stop(self, process: psutil.Process) -> None:
-        """SIGSTOP."""
+        """Sends SIGSTOP."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process.suspend()
             self._stopped[process.pid] = process
 
     def resume(self, process: psutil.Process) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self._stopped.pop(process.pid, None)
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
 
     def _is_running(self, process: psutil.Process) -> bool:
-        for each in self._local.processes.values():
-            if each.record.pid == process.pid:
+        for local_process in self._local.processes.values():
+            if local_process.record.pid == process.pid:
                 # Its threads end one after the other: it is dead for its parent when it can be waited for.
-                return each.is_running()
-        for server in (self.kafka, self._local.zookeeper.server):
+                return local_process.is_running()
+        for server in (self.kafka, self._local.servers.zookeeper.server):
             if server is not None and server.is_running() and process.pid == server.pid:
                 return True
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -166,7 +170,7 @@ class FaultInjectionCluster:
         return []
 
     def _note(self) -> None:
-        """Remembers who there is, so that nobody is left in the end."""
+        """Records the present processes, so that `close` ends all of them."""
         for name in self.taskexecutors:
             for process in self._descendants(name):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -174,15 +178,15 @@ class FaultInjectionCluster:
 
 
 def stream_tasks(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """The StreamTasks among them that have an attempt: they are connected to Kafka."""
-    found = []
+    """Returns the StreamTasks that run an attempt: those that are connected to Kafka."""
+    results = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = process.parent()
             forked = parent is not None and _is_zygote(parent)
             if forked and process.net_connections(kind="tcp"):
-                found.append(process)
-    return found
+                results.append(process)
+    return results
 
 
 def _is_broadcast(_sender: str, recipient: str) -> bool:
@@ -197,9 +201,9 @@ def _name(process: psutil.Process) -> str:
 
 def _is_zygote(process: psutil.Process) -> bool:
     command = process.cmdline()
-    is_one = any("stream_task.loop.zygote" in each for each in command)
+    is_one = any("stream_task.loop.zygote" in item for item in command)
     # A forked child has its zygote's command line: the zygote is the one whose parent has another.
     parent = process.parent()
     return is_one and (
-        parent is None or not any("stream_task.loop.zygote" in each for each in parent.cmdline())
+        parent is None or not any("stream_task.loop.zygote" in element for element in parent.cmdline())
     )

@@ -1,4 +1,4 @@
-"""Topics of results, and what a reader finds in them who sees only what is committed."""
+"""Topics of results, and their content for a consumer that reads committed messages only."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from polling import TIMEOUT_S
 
 
 def make(bootstrap_servers: str, name: str, partitions: int) -> str:
-    """A new topic whose name begins so."""
+    """Creates a topic whose name has the prefix."""
     return make_exactly(bootstrap_servers, {f"{name}-{uuid.uuid4().hex[:8]}": partitions})[0]
 
 
 def make_exactly(bootstrap_servers: str, wanted: dict[str, int]) -> list[str]:
-    """New topics, with their numbers of partitions."""
+    """Creates topics with these numbers of partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     made = admin.create_topics([NewTopic(name, count, 1) for name, count in wanted.items()])
-    for each in made.values():
-        each.result(30)
+    for future in made.values():
+        future.result(30)
     return list(wanted)
 
 
 def read(bootstrap_servers: str, topic: str) -> Counter[str]:
-    """The values of all committed messages, to the ends that the partitions have now, however often each is there."""
-    found: Counter[str] = Counter()
+    """Returns the values of all committed messages up to the current ends of the partitions, with their
+    multiplicity."""
+    counts: Counter[str] = Counter()
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -42,24 +43,24 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
         }
     )
     partitions = set(consumer.list_topics(topic, 30).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     deadline = time.monotonic() + TIMEOUT_S
     while partitions:
         assert time.monotonic() < deadline, f"{topic} was not read to its end within {TIMEOUT_S:g} s"
         for message in consumer.consume(10_000, 0.05):
             error = message.error()
             if error is None:
-                found[(message.value() or b"").decode()] += 1
+                counts[(message.value() or b"").decode()] += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 partitions.discard(message.partition() or 0)
             else:
                 raise KafkaException(error)
     consumer.close()
-    return found
+    return counts
 
 
 def write(bootstrap_servers: str, topic: str, values: Iterable[str], partitions: int) -> None:
-    """Value i goes to partition i mod `partitions`, in order."""
+    """Writes value i to partition i mod `partitions`, in order."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
     )
@@ -74,7 +75,7 @@ def write(bootstrap_servers: str, topic: str, values: Iterable[str], partitions:
 
 
 def difference(found: Counter[str], expected: Counter[str], most: int = 8) -> str:
-    """What is wrong with a multiset, for a person; empty where nothing is."""
+    """Describes the difference between two multisets; returns an empty string if they are equal."""
     missing, spare = expected - found, found - expected
     if not missing and not spare:
         return ""

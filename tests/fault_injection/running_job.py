@@ -1,4 +1,4 @@
-"""A job of jobs.py on a tortured cluster: submitted, followed in the log, and its results checked."""
+"""A job of jobs.py on a cluster under fault injection: submits it, follows it in the log, and checks its results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from submitted_tasks import SubmittedTask, submitted_tasks
 
-from tailrace.schemas import client, task_executor
+from tailrace.schemas import client
 from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState, JobStatus
@@ -29,7 +30,7 @@ OPTIONS: Mapping[str, str] = {
 
 
 class RunningJob:
-    """Submitted when it is made. Call `close` in the end."""
+    """Submits the job on creation. Call `close` at the end."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class RunningJob:
         options: Mapping[str, str] = OPTIONS,
         savepoint: str | None = None,
     ) -> None:
-        """`source`: a topic of indices to read from; None: the generator. `savepoint`: what it begins with."""
+        """`source`: a topic of indexes to read from; None: the generator. `savepoint`: where the job starts from."""
         servers = self._servers = cluster.bootstrap_servers
         self._shape = shape
         self.counts = result_topics.make(servers, "counts", 2)
@@ -57,7 +58,7 @@ class RunningJob:
         )
 
     def follow(self) -> None:
-        """Reads what the log says by now."""
+        """Reads the log to its current end."""
         records = self._tail.poll(0.05)
         self.read += records
         for record in records:
@@ -66,80 +67,78 @@ class RunningJob:
                 self.status = body.status
 
     def has_ended(self) -> bool:
-        """Whether the log has said so by now."""
+        """Returns whether the log has the end of the job."""
         self.follow()
         return self.status is not None
 
     def until(self, there: Callable[[], bool], what: str) -> None:
-        """Follows the log until something is so."""
+        """Follows the log until the condition holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not there():
             names = [record.body.AVRO_NAME for record in self.read[-20:]]
             assert time.monotonic() < deadline, f"{self.id}: no {what} within {PATIENCE_S:g} s; {names}"
             self.follow()
 
-    def attempts(self) -> dict[str, task_executor.SubmitTask]:
-        """Every attempt that was submitted, by its id, in order."""
-        return {
-            body.execution_attempt_id: body
-            for body in (record.body for record in self.read)
-            if isinstance(body, task_executor.SubmitTask) and body.job_id == self.id
-        }
+    def attempts(self) -> dict[str, SubmittedTask]:
+        """Returns every submitted attempt, by its id, in order."""
+        submitted = submitted_tasks(record.body for record in self.read)
+        return {task.execution_attempt_id: task for task in submitted if task.job_id == self.id}
 
     def places(self) -> dict[str, str]:
-        """Attempt -> the TaskExecutor that it was submitted to."""
+        """Returns the TaskExecutor of each submitted attempt."""
         return {
-            record.body.execution_attempt_id: record.header.recipient.partition("/")[2]
+            task.execution_attempt_id: record.header.recipient.partition("/")[2]
             for record in self.read
-            if isinstance(record.body, task_executor.SubmitTask) and record.body.job_id == self.id
+            for task in submitted_tasks([record.body])
+            if task.job_id == self.id
         }
 
     def states(self) -> dict[str, list[ExecutionState]]:
-        """Attempt -> what was said of it."""
-        said: dict[str, list[ExecutionState]] = {}
+        """Returns the reported states of each attempt."""
+        output: dict[str, list[ExecutionState]] = {}
         for record in self.read:
             body: Any = record.body
             if isinstance(body, UpdateTaskExecutionState) and body.job_id == self.id:
-                said.setdefault(body.execution_attempt_id, []).append(body.execution_state)
-        return said
+                output.setdefault(body.execution_attempt_id, []).append(body.execution_state)
+        return output
 
     def are_all_running(self) -> bool:
-        """Whether the last attempt of every subtask runs."""
-        last = {(body.vertex_id, body.subtask_index): each for each, body in self.attempts().items()}
+        """Returns whether the last attempt of every subtask runs."""
+        last = {(body.vertex_id, body.subtask_index): item for item, body in self.attempts().items()}
         states = self.states()
         tasks = sum(vertex.parallelism for vertex in self.graph.vertices)
         return len(last) == tasks and all(
-            states.get(each, [None])[-1] is ExecutionState.RUNNING for each in last.values()
+            states.get(element, [None])[-1] is ExecutionState.RUNNING for element in last.values()
         )
 
     def read_events(self, body: type[Any]) -> list[Any]:
-        """The events of a kind."""
+        """Returns the events of a kind."""
         return [record.body for record in self.read if isinstance(record.body, body)]
 
     def wait_for_progress(self) -> None:
-        """Until more is committed than now, or the job has ended."""
+        """Waits until the job has committed more than now, or has ended."""
         before = self._read_committed()
         self.until(lambda: self.has_ended() or self._read_committed() > before, "progress")
 
     def wait_for_its_end(self) -> None:
-        """Until it has finished; its results go on coming until then."""
+        """Waits until the job has finished; results are read until then."""
         while not self.has_ended():
             self.wait_for_progress()
         assert self.status is JobStatus.FINISHED
 
     def results(self) -> tuple[Counter[str], Counter[str]]:
-        """Counts and sums, as a reader of committed messages finds them now."""
+        """Returns the counts and sums that a consumer of committed messages finds now."""
         return result_topics.read(self._servers, self.counts), result_topics.read(self._servers, self.sums)
 
     def check(self) -> None:
-        """Holds what a reader of committed messages finds against what is right."""
+        """Compares what a consumer of committed messages finds with the expected results."""
         expected = self._shape.counts(), self._shape.sums()
-        for what, found, right in zip(("counts", "sums"), self.results(), expected, strict=True):
-            wrong = result_topics.difference(found, right)
+        for what, counts, right in zip(("counts", "sums"), self.results(), expected, strict=True):
+            wrong = result_topics.difference(counts, right)
             assert not wrong, f"{what} of {self.id}: {wrong}"
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         self._tail.close()
         self._log.close()
         self._reader.close()

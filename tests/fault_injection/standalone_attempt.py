@@ -1,13 +1,12 @@
-"""Attempts of a StreamTask without Spark and without a TaskExecutor, which stop at a precise point: real Kafka, real
-transactions, a process of their own.
+"""Runs attempts of a StreamTask without Spark and TaskExecutor, which halt at a precise point: real Kafka, real
+transactions, a process each.
 
-Run as a program it is a server: it has everything imported, and forks a process for each `Attempt` (a line of JSON)
-that it is sent. Commands are lines: `run ATTEMPT` prints the pid; `look PID` prints what has become of it: how it has
-ended, that it has stopped, or nothing of these. What a channel holds is handed over by a consumer instead of Spark's.
+Run as a program it is a server: it has all modules imported, and forks a process for each `Attempt` (a line of JSON)
+that it receives. Commands are lines: `run ATTEMPT` prints the pid; `look PID` prints the outcome: how the process has
+ended, that it is stopped, or nothing. A consumer hands over the content of a channel instead of Spark.
 
-*Steps* are what an attempt does in its transactions: it begins one, sends a message (and waits until the broker has
-it), is about to commit, has committed. An attempt that is told to halt at step n signals itself when
-n - 1 steps are done.
+A *step* is an action of an attempt in its transactions: it begins one, sends a message (and waits for the broker), is
+about to commit, has committed. An attempt that halts at step n signals itself after n - 1 steps.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _TESTS = Path(__file__).parents[1]
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What is to run, and where it is to halt."""
+    """The attempt to run, and the step at which it halts."""
 
     deployment: VertexDeployment
     subtask: int
@@ -46,7 +45,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a process: one of these, or it runs."""
+    """The outcome of a process; there is none while it runs."""
 
     exit_code: int | None = None
     killed_by: int | None = None
@@ -54,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class StandaloneAttempts:
-    """The server, from outside, for any thread. A context manager: at its end nothing of it is left."""
+    """The client of the server, for any thread. A context manager: at the end all processes are gone."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -93,7 +92,7 @@ class StandaloneAttempts:
         halt_at: int | None = None,
         how: signal.Signals = signal.SIGKILL,
     ) -> RunningAttempt:
-        """A process that runs this attempt."""
+        """Starts a process that runs this attempt."""
         notices = self._scratch / f"notices-{next(self._started)}"
         attempt = Attempt(deployment, subtask, number, bootstrap_servers, str(notices), halt_at, how)
         pid = int(self._ask(b"run " + msgspec.json.encode(attempt)))
@@ -101,7 +100,7 @@ class StandaloneAttempts:
         return RunningAttempt(self, pid, notices)
 
     def wait(self, pid: int) -> Outcome:
-        """Until the process ends or stops, or for too long."""
+        """Waits until the process ends or stops; raises after a timeout."""
         deadline = time.monotonic() + TIMEOUT_S
         outcome = Outcome()
         while outcome == Outcome() and time.monotonic() < deadline:
@@ -123,7 +122,7 @@ class StandaloneAttempts:
 
 
 class RunningAttempt:
-    """A process that runs an attempt, or has."""
+    """A process that runs or has run an attempt."""
 
     def __init__(self, lone: StandaloneAttempts, pid: int, notices: Path) -> None:
         self._lone = lone
@@ -131,21 +130,21 @@ class RunningAttempt:
         self.pid = pid
 
     def wait(self) -> Outcome:
-        """Until it ends or stops."""
+        """Waits until the process ends or stops."""
         return self._lone.wait(self.pid)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     @property
     def messages(self) -> list[str]:
-        """The steps that were done, and the last notice."""
+        """Returns the completed steps, and the last notice."""
         return self._notices.read_text().splitlines() if self._notices.exists() else []
 
 
 class HaltingProducer:
-    """A Producer whose steps are counted, and told of."""
+    """A Producer that counts and reports its steps."""
 
     def __init__(self, producer: Any, attempt: Attempt) -> None:
         self._producer = producer
@@ -184,7 +183,7 @@ def report(attempt: Attempt, what: str) -> None:
 
 
 def run(attempt: Attempt) -> None:
-    """Never returns."""
+    """Runs the attempt; never returns."""
     from tailrace.pipelines.runtime.common.protocol import (
         OpenTask,
         StateRestored,
@@ -224,7 +223,7 @@ def run(attempt: Attempt) -> None:
 
 
 def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, int]) -> None:
-    """Hands over what a channel holds from these offsets on."""
+    """Hands over the content of a channel from these offsets on."""
     from confluent_kafka import Consumer, TopicPartition
 
     from tailrace.pipelines.graph.physical_plan import channel_topic
@@ -252,7 +251,7 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
 
 
 def serve() -> None:
-    """Obeys until its input ends; its children are its own until they are waited for."""
+    """Serves commands until the input ends, and reaps child processes when they are waited for."""
     from tailrace.pipelines.runtime.common.preloaded_modules import preload
     from tailrace.pipelines.runtime.stream_task.loop import stream_task  # noqa: F401
 
@@ -273,8 +272,8 @@ def serve() -> None:
 
 
 def _poll_outcome(pid: int) -> Outcome:
-    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-    if not found:
+    result, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not result:
         return Outcome()
     if os.WIFSTOPPED(status):
         return Outcome(stopped_by=os.WSTOPSIG(status))

@@ -1,4 +1,5 @@
-"""A job of two vertices at parallelism 1, generator -> running count; attempts run alone (standalone_attempt.py)."""
+"""A job of two vertices with parallelism 1, generator -> running count, whose attempts run alone
+(standalone_attempt.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SOURCE, COUNT = 0, 1
 
 
 class StandaloneJob:
-    """Its topics exist; `servers` is the broker's own address, which results are read from."""
+    """Creates the topics. `servers` is the address of the broker; results are read from there."""
 
     def __init__(self, lone: StandaloneAttempts, servers: str, shape: Shape, cluster: str = "lone") -> None:
         self._lone = lone
@@ -34,7 +35,8 @@ class StandaloneJob:
     def start(
         self, vertex: int, *, halt_at: int | None = None, how: Signals = SIGKILL, servers: str | None = None
     ) -> RunningAttempt:
-        """The next attempt of a vertex's one subtask; `servers`: where it thinks that Kafka is."""
+        """Starts the next attempt of the only subtask of a vertex. `servers` is the address of Kafka that the
+        attempt gets."""
         number = self._attempts[vertex]
         self._attempts[vertex] += 1
         return self._lone.start(
@@ -53,12 +55,12 @@ class StandaloneJob:
         )
 
     def finish(self, vertex: int) -> list[str]:
-        """Runs the next attempt of a vertex to its end; its steps."""
+        """Runs the next attempt of a vertex to its end, and returns its steps."""
         running = self.start(vertex)
         assert running.wait().exit_code == 0, running.messages
         assert running.messages[-1] == "TaskFinished", running.messages
         return running.messages
 
     def wrong(self) -> str:
-        """What is wrong with the results; empty where nothing is."""
+        """Describes errors in the results; returns an empty string if there are none."""
         return kafka_topics.difference(kafka_topics.read(self._servers, self.counts), self.shape.counts())

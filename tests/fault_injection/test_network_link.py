@@ -1,4 +1,4 @@
-"""The link that tests cut is itself what they take it for."""
+"""NetworkLink forwards, cuts and severs connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SILENCE_S = 0.2
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    """A server that says again what it hears; its address."""
+    """Starts a server that returns what it receives, and yields its address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:
@@ -50,7 +50,7 @@ def connect(link: NetworkLink) -> socket.socket:
     return connection
 
 
-def heard(connection: socket.socket, size: int) -> bytes:
+def receive(connection: socket.socket, size: int) -> bytes:
     return connection.recv(size, socket.MSG_WAITALL)
 
 
@@ -66,27 +66,27 @@ def is_silent(connection: socket.socket) -> bool:
 
 def is_over(connection: socket.socket) -> bool:
     try:
-        return heard(connection, 1) == b""
+        return receive(connection, 1) == b""
     except ConnectionError:
         return True
 
 
-def test_what_is_said_passes_both_ways(link: NetworkLink) -> None:
+def test_network_link_forwards_both_directions(link: NetworkLink) -> None:
     with connect(link) as client:
         client.sendall(b"one")
-        assert heard(client, 3) == b"one"
+        assert receive(client, 3) == b"one"
         assert link.connections == 1
 
 
 @pytest.mark.parametrize(
     ("requests", "answers"), [(True, True), (True, False), (False, True)], ids=["both", "requests", "answers"]
 )
-def test_cut_nothing_comes_back_until_it_heals_and_nothing_is_lost(
+def test_network_link_holds_data_while_cut_and_delivers_it_after_heal(
     link: NetworkLink, requests: bool, answers: bool
 ) -> None:
     with connect(link) as client:
         client.sendall(b"one")
-        assert heard(client, 3) == b"one"
+        assert receive(client, 3) == b"one"
         link.cut(requests=requests, answers=answers)
         client.sendall(b"two")
         with connect(link) as fresh:
@@ -94,26 +94,26 @@ def test_cut_nothing_comes_back_until_it_heals_and_nothing_is_lost(
             assert is_silent(client)
             assert is_silent(fresh)
             link.heal()
-            assert heard(client, 3) == b"two"
-            assert heard(fresh, 5) == b"three"
+            assert receive(client, 3) == b"two"
+            assert receive(fresh, 5) == b"three"
 
 
-def test_severed_connections_end_and_so_do_new_ones_until_it_heals(link: NetworkLink) -> None:
+def test_network_link_closes_old_and_new_connections_while_severed(link: NetworkLink) -> None:
     with connect(link) as client:
         client.sendall(b"one")
-        assert heard(client, 3) == b"one"
+        assert receive(client, 3) == b"one"
         link.sever()
-        assert heard(client, 1) == b""
+        assert receive(client, 1) == b""
     with connect(link) as refused:
         assert is_over(refused)
     link.heal()
     with connect(link) as client:
         client.sendall(b"two")
-        assert heard(client, 3) == b"two"
+        assert receive(client, 3) == b"two"
 
 
-def test_a_link_to_nobody_ends_every_connection() -> None:
+def test_network_link_closes_connections_if_server_is_down() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with NetworkLink(f"127.0.0.1:{unused.getsockname()[1]}") as link, connect(link) as client:
-            assert heard(client, 1) == b""
+            assert receive(client, 1) == b""

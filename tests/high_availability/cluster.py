@@ -1,4 +1,4 @@
-"""A cluster of several masters over real servers, with jobs that go on while a test does harm."""
+"""A cluster with several masters over real servers. Its jobs continue while a test injects faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tailrace.services.core.role import DISPATCHER
 from tailrace.services.election.candidates_reader import CandidatesReader
 from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
-from tailrace.services.election.zookeeper_nodes import inventory, orphans
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.factory import create_admin_client
 
@@ -85,7 +84,7 @@ class HaCluster:
         self._stack.close()
 
     def restore_all(self) -> None:
-        """Mends what is broken; returns when every master stands for the Dispatcher and a job comes to its end."""
+        """Heals all faults; returns when every master is a candidate and a job has run to its end."""
         for master in self.masters.all:
             master.resume()
             master.network.heal()
@@ -94,21 +93,19 @@ class HaCluster:
         addresses = {master.address for master in self.masters.all}
         with CandidatesReader(
             ZooKeeperSettings.from_configuration(self.configuration), timeout_s=60
-        ) as contenders:
-            self.story.until(
-                lambda: set(contenders.candidates_of(DISPATCHER)) == addresses, "election of all masters"
-            )
+        ) as reader:
+            self.story.until(lambda: set(reader.candidates()) == addresses, "election of all masters")
         self.measure_job_seconds()
 
     def run_for(self, seconds: float) -> None:
-        """Reads what is said for so long: an outage has to last."""
+        """Reads the log for so many seconds: an outage has to last."""
         until = time.monotonic() + seconds
         self.story.until(lambda: time.monotonic() > until, "end of the outage", seconds + 60)
 
-    def revoke(self, role: str) -> None:
-        """Removes in ZooKeeper the node by which somebody leads a role, and leads nothing else by."""
+    def revoke(self) -> None:
+        """Removes in ZooKeeper the node with which a master leads."""
         settings = ZooKeeperSettings.from_configuration(self.configuration)
-        path = Paths.from_settings(settings).latch(role)
+        path = Paths.from_settings(settings).latch
         zookeeper = KazooClient(settings.quorum, timeout=60.0)
         zookeeper.start(timeout=60)
         try:
@@ -118,38 +115,32 @@ class HaCluster:
             zookeeper.close()
 
     def measure_job_seconds(self, within_s: float = 60.0) -> float:
-        """A job is taken and comes to its end; the seconds that that took."""
-        begun = time.monotonic()
+        """Runs a job to its end and returns the seconds that this takes."""
+        start = time.monotonic()
         self.ends(self.submit(AT_ONCE), within_s=within_s)
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
     def submit(self, name: str = LASTING, parallelism: int = 1) -> str:
-        """The new job's id."""
+        """Submits a job and returns its id."""
         job_id = f"{name.replace(' ', '-')}-{secrets.token_hex(4)}"
         self.client.submit(graph(name, parallelism), job_id=job_id)
         return job_id
 
     def submit_program(self, lasts_s: float = SESSION_S) -> str:
-        """One that is built for so long; its job finishes at once."""
+        """Submits a program that builds its graph for so long; the job finishes at once."""
         job_id = f"program-{secrets.token_hex(4)}"
         self.client.submit(program(lasts_s), job_id=job_id)
         return job_id
 
-    def orphans(self) -> list[str]:
-        """What is in ZooKeeper of jobs that have ended."""
-        found = inventory(ZooKeeperSettings.from_configuration(self.configuration), timeout_s=60)
-        ended = {job_id: job.ended is not None for job_id, job in self.story.jobs.items()}
-        return [orphan.path for orphan in orphans(found, ended)]
-
     def runs(self, job_id: str, tasks: int = 1) -> None:
-        """Waits until all tasks of a job run, and its JobMaster has said so."""
+        """Waits until all tasks of a job run and its JobMaster has reported that."""
         job = self.story.job(job_id)
         self.story.until(
             lambda: len(job.running) == tasks and job.status is JobStatus.RUNNING, f"{job_id} that runs"
         )
 
     def ends(self, job_id: str, status: JobStatus = JobStatus.FINISHED, within_s: float = 60.0) -> None:
-        """Waits for its end; it was started once, and every task of it."""
+        """Waits for the end of a job, and checks that the job and each of its tasks started once."""
         job = self.story.job(job_id)
         self.story.until(lambda: job.ended is not None, f"end of {job_id}", within_s)
         assert job.ended is status
@@ -157,13 +148,13 @@ class HaCluster:
         assert set(job.attempts.values()) == {0}, f"tasks of {job_id} were restarted"
 
     def finish(self, job_id: str) -> None:
-        """A job that lasts comes to its end."""
+        """Ends a job that runs until it is told to finish."""
         self.workers.finish(job_id)
         self.ends(job_id)
 
     @contextlib.contextmanager
     def load(self) -> Iterator[list[str]]:
-        """Jobs are submitted all the time meanwhile; in the end all of them have ended."""
+        """Submits jobs throughout the block; at the end all of them have ended."""
         over, jobs = threading.Event(), list[str]()
 
         def submit() -> None:
@@ -183,7 +174,7 @@ class HaCluster:
 
     @property
     def reign(self) -> LeaderTerm:
-        """That of the Dispatcher's leader, as the log has it now."""
+        """Returns the current term of the Dispatcher's leader, according to the log."""
         self.story.catch_up()
         reign = self.story.leader()
         assert reign is not None
@@ -191,11 +182,11 @@ class HaCluster:
 
     @property
     def leader(self) -> Master:
-        """Who leads the Dispatcher."""
+        """Returns the master that leads the Dispatcher."""
         return self.masters.at(self.reign.address)
 
     def elected_after(self, reign: LeaderTerm, role: str = DISPATCHER) -> LeaderTerm:
-        """The next leader, once it has said something."""
+        """Waits for the next leader's first event, and returns that leader."""
         story = self.story
 
         def found() -> LeaderTerm | None:

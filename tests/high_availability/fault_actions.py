@@ -1,21 +1,22 @@
-"""What may happen to masters, drawn at random; all of it can be healed."""
+"""Random faults of masters; all of them can be healed."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-from tailrace.services.core.role import DISPATCHER, RESOURCE_MANAGER
-
 from .cluster import HaCluster
 from .masters import Master
 
 
 def inject_random_fault(cluster: HaCluster, draw: random.Random) -> tuple[str, Callable[[], None]]:
-    """Does harm; what was done, and what undoes it (HaCluster.whole does the rest)."""
+    """Injects a fault; returns its description and the function that heals it (HaCluster.restore_all heals the
+    rest)."""
     # The leader is hit more often than anybody else.
     leader = [
-        each for each in cluster.masters.all if each.is_running() and each.address == cluster.reign.address
+        master
+        for master in cluster.masters.all
+        if master.is_running() and master.address == cluster.reign.address
     ]
     master = draw.choice([*leader, *cluster.masters.all])
     what = draw.choice(_FAULTS)
@@ -29,8 +30,8 @@ def _kill(_cluster: HaCluster, master: Master, _draw: random.Random) -> Callable
 
 
 def _kill_all(cluster: HaCluster, _master: Master, _draw: random.Random) -> Callable[[], None]:
-    for each in cluster.masters.all:
-        each.kill()
+    for master in cluster.masters.all:
+        master.kill()
     return cluster.masters.start
 
 
@@ -67,7 +68,7 @@ def _interrupt(_cluster: HaCluster, master: Master, _draw: random.Random) -> Cal
 
 
 def _revoke(cluster: HaCluster, _master: Master, draw: random.Random) -> Callable[[], None]:
-    cluster.revoke(draw.choice([DISPATCHER, RESOURCE_MANAGER]))
+    cluster.revoke()
     return lambda: None
 
 
@@ -78,7 +79,7 @@ def _kill_a_server(cluster: HaCluster, _master: Master, draw: random.Random) -> 
 
 
 def _stop_a_server(cluster: HaCluster, _master: Master, draw: random.Random) -> Callable[[], None]:
-    server = draw.choice([each for each in cluster.zookeeper.servers if each.is_running()])
+    server = draw.choice([server for server in cluster.zookeeper.servers if server.is_running()])
     server.pause()
     return server.resume
 

@@ -1,4 +1,4 @@
-"""Jobs for masters to look after: one vertex each, and so no channels."""
+"""Jobs for tests of masters: one vertex each, so no channels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile
 
 AT_ONCE = "at once"
 """The name of jobs that finish as soon as they run."""
+FINISH_AT_ONCE = ("at-once-", "program-")
+"""How the ids of jobs start that finish as soon as they run."""
 LASTING = "lasting"
 """The name of those that run until they are told to finish, or are cancelled."""
 
 
 def graph(name: str, parallelism: int = 1) -> JobGraph:
-    """A source and what becomes of it, chained: a task for each slot of the parallelism."""
+    """Returns a chain of a source and a sink: one task for each slot of the parallelism."""
     environment = StreamExecutionEnvironment()
     environment.set_parallelism(parallelism)
     environment.generate(lambda index: str(index), rate_per_second=1).print()
@@ -20,7 +22,7 @@ def graph(name: str, parallelism: int = 1) -> JobGraph:
 
 
 def program(seconds: float) -> EntryPoint:
-    """One that takes so long to build a graph that finishes AT_ONCE."""
+    """Returns a program that takes so long to build a graph that finishes AT_ONCE."""
     text = f"""
 import time
 

@@ -1,4 +1,4 @@
-"""What the log says, read as it grows: who leads, and what becomes of jobs. Words that are fenced are kept apart."""
+"""Follows the log: the leaders, and the state of jobs. Fenced events are kept apart."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.leadership import LeadershipState
-from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
+from tailrace.services.core.role import DISPATCHER
 from tailrace.services.log.factory import open_event_log
 
 
 @dataclass(frozen=True)
 class LeaderTerm:
-    """A leader of a role, from its claim on; `time` in seconds since the epoch."""
+    """The term of a leader of a role, from its claim on; `time` in seconds since the epoch."""
 
     role: str
     epoch: int
@@ -31,7 +31,7 @@ class LeaderTerm:
 
 @dataclass
 class JobEvents:
-    """What has become of a job."""
+    """The events of a job."""
 
     starts: list[int] = field(default_factory=list)
     attempts: dict[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class JobEvents:
 
 
 class LeaderHistory:
-    """From the first offset on."""
+    """Follows the log from the first offset on."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._log = open_event_log(configuration)
@@ -63,7 +63,7 @@ class LeaderHistory:
         self.said_to: dict[str, list[Record]] = {}
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = TIMEOUT_S) -> None:
-        """Reads until that is so."""
+        """Reads until the condition holds."""
         deadline = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > deadline:
@@ -72,26 +72,22 @@ class LeaderHistory:
             self.read(0.1)
 
     def read(self, patience_s: float = 0.0) -> None:
-        """What there is."""
+        """Reads the available records."""
         for record in self._tail.poll(patience_s):
             self._take(record)
 
     def catch_up(self) -> int:
-        """Reads to the end as it is now, and returns it."""
+        """Reads to the current end, and returns it."""
         end = self._log.end()
         self.until(lambda: self._tail.position >= end, f"offset {end}")
         return end
 
     def leader(self, role: str = DISPATCHER) -> LeaderTerm | None:
-        """Who leads a role that was claimed."""
-        return next((each for each in reversed(self.reigns) if each.role == role), None)
-
-    def leader_of_job(self, job_id: str) -> LeaderTerm | None:
-        """Who leads a job."""
-        return self.leader(address(JOB_MASTER, job_id)) or self.leader(DISPATCHER)
+        """Returns the leader of a role that has been claimed."""
+        return next((reign for reign in reversed(self.reigns) if reign.role == role), None)
 
     def first_word(self, reign: LeaderTerm) -> Record | None:
-        """The first thing that a leader has decided."""
+        """Returns the first event that a leader has decided."""
         for record in self.records:
             if (
                 record.offset > reign.offset
@@ -123,8 +119,9 @@ class LeaderHistory:
                 self.lost.append(lost)
             case job_master.StartJob(job_id=job_id):
                 self.job(job_id).starts.append(record.offset)
-            case task_executor.SubmitTask() as task:
-                self.job(task.job_id).attempts[task.execution_attempt_id] = task.attempt_number
+            case task_executor.SubmitTask(job_id=job_id, subtasks=subtasks):
+                numbers = {subtask.execution_attempt_id: subtask.attempt_number for subtask in subtasks}
+                self.job(job_id).attempts.update(numbers)
             case job_master.UpdateTaskExecutionState(execution_state=ExecutionState.RUNNING) as body:
                 self.job(body.job_id).running.add(body.execution_attempt_id)
             case client.JobStatusChanged() as body:
@@ -141,7 +138,7 @@ class LeaderHistory:
 
 
 def format_record(record: Record) -> str:
-    """One line for a person."""
+    """Formats a record as one line."""
     header = record.header
     name = record.body.AVRO_NAME.rpartition(".")[2]
     return f"{record.offset:>5} {header.sender}@{header.sender_epoch} -> {header.recipient}: {name}"

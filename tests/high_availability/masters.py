@@ -1,4 +1,4 @@
-"""Jobmanager processes that contend for the lead, each with a network of its own between it and the servers."""
+"""Jobmanager processes that compete for leadership, each with a network of its own to the servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .network_links import Network
 
 
 class Master:
-    """A jobmanager, which may be started again and again under one name."""
+    """A jobmanager that can be restarted under the same name."""
 
     def __init__(
         self, name: str, values: Mapping[str, str], kafka: str, zookeeper: Sequence[str], log: Path
@@ -42,7 +42,7 @@ class Master:
         self._stopped = False
 
     def start(self) -> None:
-        """Begins to start it, if it does not run."""
+        """Starts the process if it does not run; does not wait for it."""
         if not self.is_running():
             self._process = LocalProcess.start(
                 self.name, ["jobmanager"], log=self._log, environment=self._environment, detached=False
@@ -50,7 +50,7 @@ class Master:
 
     @property
     def address(self) -> str:
-        """As it calls itself in the log."""
+        """Returns its address in the log."""
         assert self._process is not None
         return self._process.address
 
@@ -58,46 +58,46 @@ class Master:
         return self._process is not None and self._process.is_running()
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Sends SIGKILL and waits until the process is gone."""
         if self._process is not None:
             self._process.kill()
         self._stopped = False
 
     def ask_to_end(self) -> None:
-        """SIGTERM; returns at once."""
+        """Sends SIGTERM; does not wait."""
         assert self._process is not None
         os.kill(self._process.record.pid, signal.SIGTERM)
 
     def builds(self) -> bool:
-        """Whether a program is just building its graph there."""
+        """Returns whether a program builds its graph there now."""
         assert self._process is not None
         children = psutil.Process(self._process.record.pid).children()
-        return any("api.build" in " ".join(each.cmdline()) for each in children)
+        return any("api.build" in " ".join(child.cmdline()) for child in children)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Sends SIGSTOP."""
         assert self._process is not None
         os.kill(self._process.record.pid, signal.SIGSTOP)
         self._stopped = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         if self._stopped and self._process is not None:
             self._stopped = False
             os.kill(self._process.record.pid, signal.SIGCONT)
 
     def read_output(self) -> str:
-        """The end of its log for people."""
+        """Returns the end of its output."""
         return self._process.last_lines() if self._process is not None else ""
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Kills the process and removes its files."""
         self.kill()
         self.network.close()
 
 
 class Masters:
-    """Several of one cluster. A context manager: they are started on entry, and killed on exit."""
+    """The masters of one cluster. A context manager: starts them on entry, kills them on exit."""
 
     def __init__(
         self, count: int, values: Mapping[str, str], kafka: str, zookeeper: Sequence[str], home: Path
@@ -120,17 +120,17 @@ class Masters:
         self.close()
 
     def start(self) -> None:
-        """Begins to start those that do not run."""
-        for each in self.all:
-            each.start()
+        """Starts the masters that do not run; does not wait for them."""
+        for master in self.all:
+            master.start()
 
     def close(self) -> None:
-        for each in self.all:
-            each.close()
+        for master in self.all:
+            master.close()
 
     def at(self, address: str) -> Master:
-        """The one that calls itself so. Raises StopIteration where none does."""
-        return next(each for each in self.all if each.is_running() and each.address == address)
+        """Returns the master with that address. Raises StopIteration if there is none."""
+        return next(master for master in self.all if master.is_running() and master.address == address)
 
     def others(self, master: Master) -> list[Master]:
-        return [each for each in self.all if each is not master]
+        return [item for item in self.all if item is not master]

@@ -1,4 +1,4 @@
-"""The network between one master and Kafka, and between it and each server of ZooKeeper, for a test to take away."""
+"""The network between one master and Kafka, and between it and each ZooKeeper server, which a test can cut."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from tailrace.schemas.primitives import write_long, write_string
 
 from ..fault_injection.kafka_proxy import KafkaProxy
@@ -16,44 +18,56 @@ from ..fault_injection.network_link import NetworkConnection, NetworkLink
 
 PRODUCE: Final = 0
 """The API key of what appends records."""
+FETCH: Final = 1
+"""The API key of what reads them."""
 _SIZE_AND_KEY: Final = struct.Struct(">ih")
 _MOST: Final = 1 << 20
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+"""How a frame of zstd begins."""
 _BETWEEN_LOOKS_S: Final = 0.05
 
 
 def event_prefix(sender: str, epoch: int, recipient: str) -> bytes:
-    """Who says it and to whom, as any event's header has it."""
+    """Returns the bytes of sender and recipient as they stand in the header of an event."""
     return write_string(sender) + write_long(epoch) + write_string(recipient)
 
 
 class KafkaLink(KafkaProxy):
-    """Can keep back what the master appends: it goes on reading, and what it says is on its way for as long as is
-    wanted, as with a network whose packets come late."""
+    """Can delay what the master appends, while the master continues to read: a network whose packets arrive late."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._first = self._last = b""
         self._passing = threading.Event()
         self._passing.set()
+        self._fetching = threading.Event()
+        self._fetching.set()
         self.held = threading.Event()
         """Whether what `hold` was to wait for has been kept back."""
         super().__init__(bootstrap_servers)
 
     def hold(self, first: bytes, last: bytes = b"") -> None:
-        """What the master appends from now on is on its way, from the first request on that has the one in it; `held`
-        is set once the other is among it."""
+        """Delays what the master appends, from the first request that contains one byte string on; sets `held` when
+        another byte string is delayed too."""
         self._first, self._last = first, last
         self.held.clear()
         self._passing.clear()
 
+    def hold_fetches(self) -> None:
+        """Delays everything that reads records; appends and questions for the end of the log pass."""
+        self._fetching.clear()
+
     def release(self) -> None:
-        """All of it arrives."""
+        """Delivers the delayed requests."""
         self._passing.set()
+        self._fetching.set()
 
     def pass_on(self, request: bytes, client: socket.socket) -> None:
-        """Returns when the request may go on its way."""
+        """Returns when the request may pass."""
         _, api_key = _SIZE_AND_KEY.unpack_from(request)
-        if api_key == PRODUCE and not self._passing.is_set() and self._first in request:
-            while self._last not in request + _peek_bytes(client) and not self._passing.wait(
+        if api_key == FETCH:
+            self._fetching.wait()
+        if api_key == PRODUCE and not self._passing.is_set() and self._first in _decompressed(request):
+            while self._last not in _decompressed(request + _peek_bytes(client)) and not self._passing.wait(
                 _BETWEEN_LOOKS_S
             ):
                 pass
@@ -81,8 +95,23 @@ class _DelayedConnection(NetworkConnection):
         return self._inner.answers(server)
 
 
+def _decompressed(requests: bytes) -> bytes:
+    """Returns the requests with the content of their compressed batches."""
+    parts, start = [requests], requests.find(_ZSTD)
+    while start >= 0:
+        # A frame that has not arrived as a whole, or bytes that look like one.
+        with (
+            contextlib.suppress(OSError),
+            pa.CompressedInputStream(pa.py_buffer(requests[start:]), "zstd") as frame,
+        ):
+            while chunk := frame.read(1):
+                parts.append(chunk)
+        start = requests.find(_ZSTD, start + 1)
+    return b"".join(parts)
+
+
 def _peek_bytes(connection: socket.socket) -> bytes:
-    """What has come and nobody has read yet, which stays there."""
+    """Returns the received bytes that nobody has read, and leaves them in the socket."""
     with contextlib.suppress(BlockingIOError):
         return connection.recv(_MOST, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     return b""
@@ -94,19 +123,19 @@ class Network:
     def __init__(self, kafka: str, zookeeper: Sequence[str]) -> None:
         with contextlib.ExitStack() as stack:
             self.kafka = stack.enter_context(KafkaLink(kafka))
-            self.zookeeper = [stack.enter_context(NetworkLink(each)) for each in zookeeper]
+            self.zookeeper = [stack.enter_context(NetworkLink(item)) for item in zookeeper]
             self._closing = stack.pop_all()
 
     def cut_zookeeper(self) -> None:
-        """No server of ZooKeeper is reached, and nobody is told."""
+        """Cuts all servers of ZooKeeper; connections stay open."""
         for link in self.zookeeper:
             link.cut()
 
     def heal(self) -> None:
-        """Everything is as it was."""
+        """Heals all links."""
         for link in (self.kafka, *self.zookeeper):
             link.heal()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         self._closing.close()

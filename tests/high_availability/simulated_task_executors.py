@@ -1,4 +1,4 @@
-"""TaskExecutors in the test's own process, with heartbeats, whose tasks do nothing but run until a test ends them."""
+"""TaskExecutors in the process of the test, with heartbeats. Their tasks run until a test ends them."""
 
 from __future__ import annotations
 
@@ -8,64 +8,50 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
 from tailrace.infra.process_marker import create_marker
-from tailrace.schemas import job_master, resource_manager
-from tailrace.schemas.body import Body
-from tailrace.schemas.states import EXECUTION_ENDS
-from tailrace.schemas.types import (
-    AccumulatorSnapshot,
-    CheckpointMetrics,
-    ExecutionState,
-    HardwareDescription,
-    ResourceProfile,
-    SubtaskState,
-)
+from tailrace.schemas.types import HardwareDescription
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import (
-    JOB_MASTER,
-    RESOURCE_MANAGER,
-    TASK_EXECUTOR,
-    Instruction,
-    OutgoingEvent,
-    address,
-)
+from tailrace.services.core.role import TASK_EXECUTOR, Instruction, Time, address
 from tailrace.services.host.host import Host
 from tailrace.services.log.factory import open_event_log
 from tailrace.services.processes import heartbeats
+from tailrace.services.simulation.fake_effects import InstantTaskBehavior, NoOpTaskExecutorEffects
+from tailrace.services.simulation.task_behavior import CheckpointContribution, Subtask, TaskEnd
+from tailrace.services.simulation.task_events import register_event, running_report
 from tailrace.services.task_executor import TaskExecutor
-from tailrace.services.task_executor.instructions import RunTasks, StopTask, TriggerTasks
+from tailrace.services.task_executor.instructions import TriggerTasks
+from tailrace.services.task_executor.resources import Task
 from tailrace.services.task_executor.state import TaskExecutorState
 
-from .job_graphs import AT_ONCE
+from .job_graphs import FINISH_AT_ONCE
 
-_PROFILE = ResourceProfile(
-    cpu_cores=1.0,
-    heap_memory_mb=256,
-    direct_memory_mb=0,
-    native_memory_mb=0,
-    network_memory_mb=0,
-    managed_memory_mb=0,
-)
+
+class _TestTaskBehavior(InstantTaskBehavior):
+    """Tasks of some jobs finish as soon as they run, others never. Checkpoints can be held back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_checkpoints = False
+
+    def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
+        return TaskEnd() if subtask[0].startswith(FINISH_AT_ONCE) else None
+
+    def contribution(self, task: Task, trigger: TriggerTasks, now: Time) -> CheckpointContribution | None:
+        return CheckpointContribution(1 if self.holds_checkpoints else 0)
 
 
 class SimulatedTaskExecutor:
-    """One TaskExecutor. Tasks of jobs that are called AT_ONCE finish when they have begun, others by `finish`."""
+    """One TaskExecutor. Tasks of jobs with ids FINISH_AT_ONCE finish after their start, others by `finish`."""
 
     def __init__(self, configuration: Configuration, resource_id: str, slots: int) -> None:
         self._own = address(TASK_EXECUTOR, resource_id)
         self._resource_id = resource_id
         self._slots = slots
-        self._begun = InstructionTracker()
-        self._running: dict[str, str] = {}
-        """Attempt -> job."""
-        self._triggered: list[tuple[str, str, int]] = []
-        """(job, attempt, checkpoint) that have not been acknowledged."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._failure: BaseException | None = None
-        self.acknowledges = threading.Event()
-        self.acknowledges.set()
         self._log = open_event_log(configuration)
         self._host = Host(
             self._log,
@@ -76,32 +62,40 @@ class SimulatedTaskExecutor:
             session=resource_id,
             concerns=(self._own,),
         )
+        self._behavior = _TestTaskBehavior()
+        self._effects = NoOpTaskExecutorEffects(self._host.emit, behavior=self._behavior)
         self._heartbeats, self._hearts = heartbeats.create_task_executor_heartbeats(
-            configuration, self._host, self._own, resource_id, self._reports
+            configuration, self._host, self._own, resource_id, running_report
         )
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=target, daemon=True) for target in (self._run, self._register)
         ]
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
 
     def finish(self, job_id: str) -> None:
-        """Its tasks of the job have nothing more to do."""
+        """Ends its tasks of the job."""
         with self._lock:
-            ending = [attempt for attempt, job in self._running.items() if job == job_id]
-        for attempt in ending:
-            self._report(job_id, attempt, ExecutionState.FINISHED)
+            for attempt, subtask in self._effects.tasks.running().items():
+                if subtask[0] == job_id:
+                    self._effects.tasks.end(attempt, TaskEnd())
+
+    def hold_checkpoints(self) -> None:
+        """Acknowledges no checkpoint until `acknowledge`."""
+        with self._lock:
+            self._behavior.holds_checkpoints = True
 
     def acknowledge(self) -> None:
-        """Checkpoints that were held back by clearing `acknowledges` are taken, and those that come."""
-        self.acknowledges.set()
-        self._acknowledge()
+        """Acknowledges the checkpoints that were held back, and those that come."""
+        with self._lock:
+            self._behavior.holds_checkpoints = False
+            self._effects.run_delayed()
 
     def close(self) -> None:
         self._stop.set()
-        for each in self._threads:
-            each.join()
+        for thread in self._threads:
+            thread.join()
         self._heartbeats.close()
         self._host.close()
         self._log.close()
@@ -112,20 +106,8 @@ class SimulatedTaskExecutor:
         raise AssertionError(f"{role_address} was taken over")
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        for instruction in self._begun.take_new(role_address, instructions):
-            match instruction:
-                case RunTasks(job_id=job_id, tasks=tasks):
-                    for task in tasks:
-                        self._run_task(job_id, instruction.job_graph.name, task.execution_attempt_id)
-                case StopTask(execution_attempt_id=attempt, job_id=job_id):
-                    self._report(job_id, attempt, ExecutionState.CANCELED)
-                case TriggerTasks(job_id=job_id, checkpoint_id=checkpoint_id, attempts=attempts):
-                    with self._lock:
-                        self._triggered += [(job_id, attempt, checkpoint_id) for attempt in attempts]
-                    if self.acknowledges.is_set():
-                        self._acknowledge()
-                case _:
-                    pass
+        with self._lock:
+            self._effects.perform(role_address, instructions, state)
         assert isinstance(state, TaskExecutorState)
         self._hearts.follow(state)
 
@@ -143,61 +125,15 @@ class SimulatedTaskExecutor:
         hardware = HardwareDescription(
             cpu_cores=self._slots, physical_memory=1 << 34, jvm_heap=self._slots << 28, managed_memory=0
         )
-        body = resource_manager.RegisterTaskExecutor(
-            address=self._resource_id,
-            resource_id=self._resource_id,
-            data_port=0,
-            hardware=hardware,
-            number_of_slots=self._slots,
-            default_slot_profile=_PROFILE,
-            process_mark=create_marker(os.getpid()),
+        event = register_event(
+            self._resource_id, self._slots, hardware=hardware, process_address=self._resource_id
         )
-        self._host.emit(self._own, OutgoingEvent(RESOURCE_MANAGER, body, None))
-
-    def _run_task(self, job_id: str, name: str, attempt: str) -> None:
-        with self._lock:
-            self._running[attempt] = job_id
-        self._report(job_id, attempt, ExecutionState.INITIALIZING)
-        self._report(job_id, attempt, ExecutionState.RUNNING)
-        if name == AT_ONCE:
-            self._report(job_id, attempt, ExecutionState.FINISHED)
-
-    def _report(self, job_id: str, attempt: str, state: ExecutionState) -> None:
-        if state in EXECUTION_ENDS:
-            with self._lock:
-                if self._running.pop(attempt, None) is None:
-                    return
-        body = job_master.UpdateTaskExecutionState(
-            job_id=job_id, execution_attempt_id=attempt, execution_state=state
-        )
-        self._say(job_id, body)
-
-    def _acknowledge(self) -> None:
-        with self._lock:
-            triggered, self._triggered = self._triggered, []
-        for job_id, attempt, checkpoint_id in triggered:
-            body = job_master.AcknowledgeCheckpoint(
-                job_id=job_id,
-                execution_attempt_id=attempt,
-                checkpoint_id=checkpoint_id,
-                metrics=CheckpointMetrics(),
-                subtask_state=SubtaskState(),
-            )
-            self._say(job_id, body)
-
-    def _say(self, job_id: str, body: Body) -> None:
-        self._host.emit(self._own, OutgoingEvent(address(JOB_MASTER, job_id), body, None))
-
-    def _reports(self, state: TaskExecutorState) -> list[AccumulatorSnapshot]:
-        return [
-            AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
-            for attempt, task in state.tasks.items()
-            if task.state not in EXECUTION_ENDS
-        ]
+        body = replace(event.body, process_mark=create_marker(os.getpid()))
+        self._host.emit(self._own, replace(event, body=body))
 
 
 class SimulatedTaskExecutors:
-    """Several. A context manager."""
+    """Several simulated TaskExecutors. A context manager."""
 
     def __init__(self, configuration: Configuration, count: int, slots: int) -> None:
         self.all = [
@@ -210,19 +146,20 @@ class SimulatedTaskExecutors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each in self.all:
-            each.close()
+        for task_executor in self.all:
+            task_executor.close()
 
     def finish(self, job_id: str) -> None:
-        """The job's tasks have nothing more to do."""
-        for each in self.all:
-            each.finish(job_id)
+        """Ends the tasks of the job."""
+        for task_executor in self.all:
+            task_executor.finish(job_id)
 
     def hold_checkpoints(self) -> None:
-        """Until `acknowledge` no task has its part of a checkpoint ready."""
-        for each in self.all:
-            each.acknowledges.clear()
+        """No task acknowledges a checkpoint until `acknowledge`."""
+        for task_executor in self.all:
+            task_executor.hold_checkpoints()
 
     def acknowledge(self) -> None:
-        for each in self.all:
-            each.acknowledge()
+        """All tasks acknowledge the checkpoints that were held back."""
+        for task_executor in self.all:
+            task_executor.acknowledge()

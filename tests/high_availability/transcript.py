@@ -1,4 +1,4 @@
-"""A stretch of the log for people to read, the same each time: terms are old or new, and ids are left out."""
+"""A section of the log in readable form that is the same in each run: terms are old or new, ids are omitted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _NAMES = {"lasting": "job", "tailrace": "client", "t": "te"}
 
 
 def name_of(record: Record) -> str:
-    """That of the event."""
+    """Returns the name of the event."""
     return type(record.body).__name__
 
 
 def transcript(story: LeaderHistory, begin: int, tells: Callable[[Record], bool], old: LeaderTerm) -> str:
-    """What was said from an offset on and `tells` picks; of each line, under whose term, and whether it counts."""
+    """Formats the events from an offset on that `tells` selects: per line the event, its term, and whether it is
+    fenced."""
     lines = []
     for record in story.records:
         if record.offset < begin or not tells(record):
@@ -33,4 +34,4 @@ def transcript(story: LeaderHistory, begin: int, tells: Callable[[Record], bool]
             about = f" {body.role}"
         fate = "   (no reader takes notice)" if record.offset in story.ignored else ""
         lines.append(f"{who} leader: {header.sender} -> {header.recipient}: {name_of(record)}{about}{fate}")
-    return _DRAWN.sub(lambda found: _NAMES[found[1] or "t"], "\n".join(lines)) + "\n"
+    return _DRAWN.sub(lambda match: _NAMES[match[1] or "t"], "\n".join(lines)) + "\n"

@@ -1,4 +1,4 @@
-"""A client that does not know who leads a partition now is replaced; any other error leaves it."""
+"""An admin client whose metadata is outdated is replaced; any other error keeps the client."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tailrace.infra.admin_client_cache import OUTDATED, AdminClientCache
 
 @pytest.fixture
 def admin() -> AdminClientCache:
-    """Nobody listens there."""
+    """Returns an admin client of an address where no broker listens."""
     return AdminClientCache({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
 @pytest.mark.parametrize("code", sorted(OUTDATED))
-def test_an_outdated_client_is_replaced_once(admin: AdminClientCache, code: int) -> None:
+def test_admin_client_cache_replaces_outdated_client_once(admin: AdminClientCache, code: int) -> None:
     first = admin.client()
     admin.note_error(KafkaException(KafkaError(code)))
     second = admin.client()
@@ -24,7 +24,9 @@ def test_an_outdated_client_is_replaced_once(admin: AdminClientCache, code: int)
 
 
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), TimeoutError()])
-def test_others_leave_it(admin: AdminClientCache, error: BaseException) -> None:
+def test_admin_client_cache_keeps_client_after_other_errors(
+    admin: AdminClientCache, error: BaseException
+) -> None:
     first = admin.client()
     admin.note_error(error)
     assert admin.client() is first

@@ -1,4 +1,4 @@
-"""A class archive is used when it is whole and fits; otherwise the JVM starts as ever."""
+"""A class data archive is used if it is complete and fits; otherwise the JVM starts without it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tailrace.infra.prerequisites import find_java
 from tailrace.infra.versions import KAFKA_JARS, SPARK_KAFKA_JARS
 
 
-def test_without_an_archive_the_jvm_is_told_nothing(tmp_path: Path) -> None:
+def test_jvm_gets_no_option_without_archive(tmp_path: Path) -> None:
     assert read_archive_options(tmp_path / "none.jsa") == []
 
 
-def test_an_archive_is_taken_into_use_when_it_is_whole(tmp_path: Path) -> None:
+def test_jvm_uses_archive_if_it_is_complete(tmp_path: Path) -> None:
     archive = tmp_path / "cds" / "a.jsa"
     with write_archive_options(archive) as options:
         target = next(o for o in options if o.startswith("-XX:ArchiveClassesAtExit="))
@@ -32,7 +32,7 @@ def test_an_archive_is_taken_into_use_when_it_is_whole(tmp_path: Path) -> None:
     assert f"-XX:SharedArchiveFile={archive}" in read_archive_options(archive)
 
 
-def test_a_training_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_training_leaves_no_files(tmp_path: Path) -> None:
     archive = tmp_path / "a.jsa"
 
     def fail() -> None:
@@ -46,7 +46,7 @@ def test_a_training_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_an_archive_is_for_one_java(tmp_path: Path) -> None:
+def test_archive_is_specific_to_one_java(tmp_path: Path) -> None:
     resolve(KAFKA_JARS)
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
@@ -55,8 +55,17 @@ def test_an_archive_is_for_one_java(tmp_path: Path) -> None:
         assert where(str(one)) != where(str(other))
 
 
+@pytest.mark.integration
+def test_setup_writes_archives() -> None:
+    """Without archives everything works, only slower, so no other test notices that they are missing."""
+    java = find_java()
+    assert [
+        archive.name for archive in (kafka_archive(java), spark_archive(java)) if not archive.is_file()
+    ] == []
+
+
 @pytest.mark.parametrize("content", [b"", b"not an archive"])
-def test_a_broken_archive_costs_time_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+def test_jvm_starts_despite_corrupt_archive(tmp_path: Path, content: bytes) -> None:
     broken = tmp_path / "broken.jsa"
     broken.write_bytes(content)
     started = subprocess.run(
@@ -66,9 +75,7 @@ def test_a_broken_archive_costs_time_and_nothing_else(tmp_path: Path, content: b
     assert "warning" not in started.stdout
 
 
-def test_a_link_to_the_jars_leads_to_the_archive_of_their_classes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_is_found_through_link_to_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "own"))
     jar_folder(SPARK_KAFKA_JARS).mkdir(parents=True)
     named = spark_archive("java").name

@@ -1,4 +1,4 @@
-"""Whether a disk is full, and what is said then."""
+"""Detection of a full disk, and its error message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.infra.disk_space import MIN_FREE_BYTES, describe_shortage
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
 
 
-def test_a_disk_with_room_or_none_at_all_is_not_mentioned(tmp_path: Path) -> None:
+def test_disk_space_hint_is_empty_for_disk_with_space_and_for_missing_path(tmp_path: Path) -> None:
     assert describe_shortage(tmp_path) == ""
     assert describe_shortage(tmp_path / "missing") == ""
 
@@ -20,7 +20,7 @@ def test_a_disk_with_room_or_none_at_all_is_not_mentioned(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("free", "is_full"), [(0, True), (MIN_FREE_BYTES - 1, True), (MIN_FREE_BYTES, False)]
 )
-def test_a_full_disk_is_named(
+def test_disk_space_hint_names_disk_below_minimum(
     free: int, is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
@@ -29,8 +29,10 @@ def test_a_full_disk_is_named(
     ) is is_full
 
 
-def test_a_kafka_that_ends_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its heap is too small for it to start."""
+def test_kafka_error_names_full_disk_when_broker_exits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heap of the broker is too small for it to start."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").touch()

@@ -1,4 +1,5 @@
-"""Topics that are wanted at the start exist afterwards, whoever made them; nobody waits for a broker that is dead."""
+"""Topics that must exist at start-up are created unless another client does so first. Nobody waits for a dead
+broker."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 class Hurried(AdminClient):
-    """What this one is asked to create first, another client creates a moment earlier."""
+    """An admin client that is too late: another client creates the same topic a moment before."""
 
     overtaken = 0
 
@@ -47,27 +48,27 @@ def partitions(admin: AdminClient) -> dict[str, int]:
 
 
 def alive() -> None:
-    """The broker's process is."""
+    """The broker process is alive."""
 
 
-def test_a_broker_that_has_started_has_its_internal_topics(client: dict[str, Any]) -> None:
+def test_started_broker_has_internal_topics(client: dict[str, Any]) -> None:
     admin = AdminClient(client)
-    found = partitions(admin)
-    assert (found["__consumer_offsets"], found["__transaction_state"]) == (4, 4)
+    result = partitions(admin)
+    assert (result["__consumer_offsets"], result["__transaction_state"]) == (4, 4)
     other = {"offsets.topic.num.partitions": "9", "transaction.state.log.num.partitions": "9"}
     ensure_internal_topics(Producer(client), admin, other, alive)
-    assert partitions(admin) == found
+    assert partitions(admin) == result
 
 
-def test_a_topic_that_another_client_made_in_the_meantime_is_as_good(client: dict[str, Any]) -> None:
+def test_topic_that_another_client_creates_meanwhile_is_accepted(client: dict[str, Any]) -> None:
     admin = Hurried(client)
     ensure(Producer(client), admin, [NewTopic("first", 2, 1), NewTopic("second", 3, 1)], alive)
     assert admin.overtaken == 1
-    found = partitions(admin)
-    assert (found["first"], found["second"]) == (2, 3)
+    result = partitions(admin)
+    assert (result["first"], result["second"]) == (2, 3)
 
 
-def test_what_the_look_raises_ends_the_attempts(client: dict[str, Any]) -> None:
+def test_error_of_liveness_check_ends_retries(client: dict[str, Any]) -> None:
     looks: list[int] = []
 
     def dead() -> None:

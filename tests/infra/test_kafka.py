@@ -1,4 +1,4 @@
-"""The embedded Kafka is a real one: it keeps what it was given, and says why when it cannot start."""
+"""The embedded Kafka is a real broker: it keeps its data, and its error says why it cannot start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from polling import TIMEOUT_S
 
+from tailrace.infra.jars import kafka_classpath
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
+from tailrace.infra.prerequisites import find_java
 
 pytestmark = pytest.mark.integration
 
@@ -37,15 +39,35 @@ def kafka(tmp_path: Path) -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[EmbeddedKafka]:
-    """One broker for the tests that leave it as it was; each has its own topics."""
+    """Yields one broker for tests that leave it unchanged; each test has its own topics."""
     with EmbeddedKafka() as running:
         yield running
 
 
+def test_node_files_equal_those_of_kafka_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool runs for the first node only."""
+    monkeypatch.setattr("tailrace.infra.kafka._feature_levels", lambda: tmp_path / "levels")
+    classpath = os.pathsep.join(map(str, kafka_classpath()))
+    levels, ids = [], []
+    for java in (find_java(), "no java"):
+        node = EmbeddedKafka(tmp_path / f"{len(ids)}")
+        node.data_dir.mkdir()
+        node._write_properties(1, 2)
+        node._format(java, classpath)
+        levels.append((node.data_dir / "data" / "bootstrap.checkpoint").read_bytes())
+        lines = (node.data_dir / "data" / "meta.properties").read_text().splitlines()
+        ids.append(dict(line.split("=") for line in lines if not line.startswith("#")))
+    assert levels[0] == levels[1]
+    by_tool, by_copy = ids
+    assert by_tool.keys() == by_copy.keys()
+    assert {key for key in by_tool if by_tool[key] == by_copy[key]} == {"version", "node.id"}
+    assert {len(id_["cluster.id"]) for id_ in ids} == {len(by_copy["directory.id"])}
+
+
 def create(kafka: EmbeddedKafka, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    for done in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        done.result()
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result()
 
 
 def produce(kafka: EmbeddedKafka, topic: str, *values: bytes) -> None:
@@ -88,7 +110,7 @@ def transactional(kafka: EmbeddedKafka, name: str) -> Producer:
     return producer
 
 
-def test_it_listens_on_the_loopback_alone(shared: EmbeddedKafka) -> None:
+def test_kafka_listens_on_loopback_only(shared: EmbeddedKafka) -> None:
     listening = [
         c for c in psutil.Process(shared.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN
     ]
@@ -97,7 +119,7 @@ def test_it_listens_on_the_loopback_alone(shared: EmbeddedKafka) -> None:
     assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
 
 
-def test_what_was_written_survives_an_orderly_restart_at_the_same_address(kafka: EmbeddedKafka) -> None:
+def test_kafka_keeps_data_and_address_after_restart(kafka: EmbeddedKafka) -> None:
     address = kafka.bootstrap_servers
     create(kafka, "kept")
     produce(kafka, "kept", b"one", b"two")
@@ -111,7 +133,7 @@ def test_what_was_written_survives_an_orderly_restart_at_the_same_address(kafka:
     assert read(kafka, "kept", 3) == [b"one", b"two", b"three"]
 
 
-def test_what_was_written_survives_sigkill(kafka: EmbeddedKafka) -> None:
+def test_kafka_keeps_data_after_sigkill(kafka: EmbeddedKafka) -> None:
     create(kafka, "kept")
     produce(kafka, "kept", b"one")
     transaction(transactional(kafka, "writer"), "kept", b"two")
@@ -124,7 +146,7 @@ def test_what_was_written_survives_sigkill(kafka: EmbeddedKafka) -> None:
     assert read(kafka, "kept", 3) == [b"one", b"two", b"three"]
 
 
-def test_clients_go_on_by_themselves_after_a_crash(kafka: EmbeddedKafka) -> None:
+def test_clients_reconnect_after_broker_crash(kafka: EmbeddedKafka) -> None:
     create(kafka, "kept")
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, **QUIET})
     producer.produce("kept", b"before", partition=0)
@@ -138,7 +160,7 @@ def test_clients_go_on_by_themselves_after_a_crash(kafka: EmbeddedKafka) -> None
     assert read(kafka, "kept", 2) == [b"before", b"after"]
 
 
-def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(kafka: EmbeddedKafka) -> None:
+def test_restart_takes_another_port_if_old_port_is_in_use(kafka: EmbeddedKafka) -> None:
     create(kafka, "kept")
     produce(kafka, "kept", b"one")
     host, _, port = kafka.bootstrap_servers.partition(":")
@@ -152,7 +174,7 @@ def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(kafka: Embe
         assert read(kafka, "kept", 1) == [b"one"]
 
 
-def test_committed_transactions_are_read_and_aborted_ones_are_not(shared: EmbeddedKafka) -> None:
+def test_consumer_reads_committed_transactions_only(shared: EmbeddedKafka) -> None:
     create(shared, "verdicts")
     producer = transactional(shared, "writer")
     transaction(producer, "verdicts", b"one")
@@ -161,7 +183,7 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(shared: Embedd
     assert read(shared, "verdicts", 2) == [b"one", b"two"]
 
 
-def test_offsets_commit_with_the_transaction(shared: EmbeddedKafka) -> None:
+def test_offsets_commit_with_transaction(shared: EmbeddedKafka) -> None:
     create(shared, "in")
     create(shared, "answers")
     group = Consumer({"bootstrap.servers": shared.bootstrap_servers, "group.id": "c.job.vertex.0", **QUIET})
@@ -177,13 +199,13 @@ def test_offsets_commit_with_the_transaction(shared: EmbeddedKafka) -> None:
     group.close()
 
 
-def test_a_topic_that_was_not_created_is_not_there(shared: EmbeddedKafka) -> None:
+def test_topics_are_not_created_automatically(shared: EmbeddedKafka) -> None:
     admin = AdminClient({"bootstrap.servers": shared.bootstrap_servers, **QUIET})
     assert admin.list_topics("typo", timeout=30).topics["typo"].error is not None
     assert "typo" not in admin.list_topics(timeout=30).topics
 
 
-def test_another_process_attaches_by_the_data_directory(kafka: EmbeddedKafka) -> None:
+def test_second_process_attaches_by_data_directory(kafka: EmbeddedKafka) -> None:
     attached = EmbeddedKafka.attach(kafka.data_dir)
     assert (attached.pid, attached.bootstrap_servers) == (kafka.pid, kafka.bootstrap_servers)
     assert attached.is_running()
@@ -194,13 +216,13 @@ def test_another_process_attaches_by_the_data_directory(kafka: EmbeddedKafka) ->
         EmbeddedKafka.attach(kafka.data_dir)
 
 
-def test_a_second_broker_over_the_same_data_is_refused(shared: EmbeddedKafka) -> None:
-    with pytest.raises(KafkaUnavailable, match=f"running over .* already .pid {shared.pid}"):
+def test_second_broker_on_same_data_is_rejected(shared: EmbeddedKafka) -> None:
+    with pytest.raises(KafkaUnavailable, match=f"already running over .* .pid {shared.pid}"):
         EmbeddedKafka(shared.data_dir).start()
     assert shared.is_running()
 
 
-def test_a_frozen_broker_thaws(shared: EmbeddedKafka) -> None:
+def test_stopped_broker_continues_after_sigcont(shared: EmbeddedKafka) -> None:
     create(shared, "thawed")
     shared.pause()
     admin = AdminClient({"bootstrap.servers": shared.bootstrap_servers, **QUIET})
@@ -211,14 +233,14 @@ def test_a_frozen_broker_thaws(shared: EmbeddedKafka) -> None:
     assert read(shared, "thawed", 1) == [b"one"]
 
 
-def test_a_broker_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+def test_start_error_says_why_broker_failed(tmp_path: Path) -> None:
     broken = EmbeddedKafka(tmp_path / "kafka", settings={"num.io.threads": "none"})
     with pytest.raises(KafkaUnavailable, match=r"num\.io\.threads"):
         broken.start()
     assert not broken.is_running()
 
 
-def test_a_temporary_one_leaves_nothing_behind() -> None:
+def test_temporary_broker_removes_its_files() -> None:
     with EmbeddedKafka() as kafka:
         pid, folder = kafka.pid, kafka.data_dir
         assert folder.is_dir()
@@ -227,7 +249,7 @@ def test_a_temporary_one_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached: bool) -> None:
+def test_broker_ends_with_owner_unless_detached(tmp_path: Path, detached: bool) -> None:
     script = (
         "import sys, time; from pathlib import Path; from tailrace.infra.kafka import EmbeddedKafka\n"
         f"EmbeddedKafka(Path(sys.argv[1])).start(detached={detached}); print('up', flush=True); time.sleep(300)"
@@ -249,10 +271,10 @@ def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached:
             broker.kill()
 
 
-def test_a_transaction_that_was_being_committed_when_the_broker_was_killed_leaves_no_partition_open(
+def test_broker_kill_during_commit_leaves_no_open_transaction(
     kafka: EmbeddedKafka,
 ) -> None:
-    """Kafka 4.3.0 to 4.4.0 leave them open for ever, three times of five: docs/notes/lost-markers.md."""
+    """Kafka 4.3.0 to 4.4.0 leave the partition open for ever in three of five runs: docs/notes/lost-markers.md."""
     writers, partitions = 8, 16
     create(kafka, "committed", partitions)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
@@ -275,8 +297,8 @@ def test_a_transaction_that_was_being_committed_when_the_broker_was_killed_leave
         # The moment of the fault: some commits are decided by then, and not all of their markers written.
         time.sleep(0.04)
         kafka.kill()
-    for each in written:
-        each.result()
+    for future in written:
+        future.result()
     kafka.start()
     for number in range(writers):
         Producer({**settings, "transactional.id": f"writer-{number}"}).init_transactions(60)
@@ -284,7 +306,7 @@ def test_a_transaction_that_was_being_committed_when_the_broker_was_killed_leave
     ends = []
     for level in ("read_committed", "read_uncommitted"):
         reader = Consumer({**settings, "group.id": "none", "isolation.level": level})
-        asked = [TopicPartition("committed", each) for each in range(partitions)]
-        ends.append([reader.get_watermark_offsets(each, timeout=30)[1] for each in asked])
+        asked = [TopicPartition("committed", index) for index in range(partitions)]
+        ends.append([reader.get_watermark_offsets(partition, timeout=30)[1] for partition in asked])
         reader.close()
     assert ends[0] == ends[1]

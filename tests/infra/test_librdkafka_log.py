@@ -1,4 +1,4 @@
-"""A client that finds no broker says so in a line of logging, and not on stderr, again and again."""
+"""A client that finds no broker logs this once per interval, and prints nothing on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def record(kind: str) -> logging.LogRecord:
     )
 
 
-def test_a_line_of_a_kind_comes_once_an_interval_and_counts_the_others(
+def test_log_filter_passes_one_line_per_interval_and_counts_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
@@ -33,8 +33,8 @@ def test_a_line_of_a_kind_comes_once_an_interval_and_counts_the_others(
     for second in range(61):
         now = float(second)
         for kind in ("FAIL", "FAIL", "REQTMOUT"):
-            if limit.filter(each := record(kind)):
-                passed.append((second, each.getMessage()))
+            if limit.filter(log_record := record(kind)):
+                passed.append((second, log_record.getMessage()))
     assert [(at, line.split()[0]) for at, line in passed] == [
         (0, "FAIL"),
         (0, "REQTMOUT"),
@@ -43,11 +43,11 @@ def test_a_line_of_a_kind_comes_once_an_interval_and_counts_the_others(
         (60, "FAIL"),
         (60, "REQTMOUT"),
     ]
-    assert passed[2][1].endswith("(59 more were left out since the last one)")
+    assert passed[2][1].endswith("(59 more were suppressed since the last one)")
     assert passed[0][1].endswith("no broker")
 
 
-def test_a_client_says_it_there_and_not_on_stderr(
+def test_client_logs_lost_broker_and_prints_nothing(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LOGGER, "filters", [RateLimit()])
@@ -62,5 +62,7 @@ def test_a_client_says_it_there_and_not_on_stderr(
     with pytest.raises(KafkaException):
         producer.list_topics("none", 1.0)
     producer.poll(0)
-    assert [each.name for each in caplog.records if "FAIL" in each.getMessage()] == ["tailrace.librdkafka"]
+    assert [record.name for record in caplog.records if "FAIL" in record.getMessage()] == [
+        "tailrace.librdkafka"
+    ]
     assert "FAIL" not in capfd.readouterr().err

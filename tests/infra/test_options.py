@@ -1,4 +1,4 @@
-"""How values of options are written and read, whatever the option; and what a job's configuration may hold."""
+"""How options are parsed and formatted, and what the configuration of a job may contain."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def option(type: OptionType[Any], default: Any = None, **bounds: Any) -> ConfigO
 
 
 @given(st.data())
-def test_what_is_written_reads_back_as_the_same_value(data: st.DataObject) -> None:
+def test_formatted_value_parses_to_same_value(data: st.DataObject) -> None:
     type, values = data.draw(st.sampled_from(VALUES))
     value = data.draw(values)
     assert type.read(type.write(value)) == value
@@ -55,7 +55,7 @@ def test_what_is_written_reads_back_as_the_same_value(data: st.DataObject) -> No
 
 
 @given(st.sampled_from(VALUES), st.text())
-def test_any_text_is_a_value_or_refused_with_the_key(
+def test_parser_accepts_text_or_rejects_it_with_key(
     case: tuple[OptionType[Any], st.SearchStrategy[Any]], text: str
 ) -> None:
     one = option(case[0], default="the default")
@@ -86,12 +86,12 @@ def test_any_text_is_a_value_or_refused_with_the_key(
         (" 0 ", 0),
     ],
 )
-def test_durations_are_written_as_flink_writes_them(text: str, microseconds: int) -> None:
+def test_durations_have_format_of_flink(text: str, microseconds: int) -> None:
     assert option(DURATION).read(text) == microseconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "1.5 s", "-1 s", "1 week", "1 s 1 ms", "9999999 d", "٣ s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as 500 ms, 10 s or 1 min"):
         option(DURATION).read(text)
 
@@ -100,7 +100,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     ("text", "size"),
     [("128 mb", 128 << 20), ("1gb", 1 << 30), ("4096", 4096), ("3 Kb", 3072), ("1 t", 1 << 40)],
 )
-def test_memory_sizes_are_written_as_flink_writes_them(text: str, size: int) -> None:
+def test_memory_sizes_have_format_of_flink(text: str, size: int) -> None:
     assert option(MEMORY).read(text) == size
 
 
@@ -108,12 +108,12 @@ def test_memory_sizes_are_written_as_flink_writes_them(text: str, size: int) -> 
     ("value", "text"),
     [(90_000_000, "90 s"), (300_000_000, "5 min"), (0, "0 ms"), (1, "1 us"), (1_001_000, "1001 ms")],
 )
-def test_the_canonical_unit_is_the_largest_that_divides(value: int, text: str) -> None:
+def test_formatter_uses_largest_unit_that_divides_value(value: int, text: str) -> None:
     assert DURATION.write(value) == text
 
 
 @given(st.integers(-100, 100))
-def test_bounds_hold_and_are_named(value: int) -> None:
+def test_value_out_of_bounds_is_rejected_with_bounds(value: int) -> None:
     one = option(INT, 5, at_least=-5, at_most=50, above=0)
     if 0 < value <= 50:
         assert one.read(str(value)) == value
@@ -122,7 +122,7 @@ def test_bounds_hold_and_are_named(value: int) -> None:
             one.read(str(value))
 
 
-def test_a_choice_has_other_names_and_any_case() -> None:
+def test_enum_option_accepts_aliases_in_any_case() -> None:
     one = option(COLOUR)
     assert one.read("NAVY") is Colour.DARK_BLUE
     assert one.read("Red") is Colour.RED
@@ -131,9 +131,7 @@ def test_a_choice_has_other_names_and_any_case() -> None:
 
 
 @given(st.sampled_from(sorted(job_options.BY_KEY)), st.data())
-def test_a_key_with_a_slip_of_the_pen_is_met_with_the_one_that_was_meant(
-    key: str, data: st.DataObject
-) -> None:
+def test_misspelled_key_gets_nearest_key_as_hint(key: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(key) - 1))
     slip = key[:at] + data.draw(st.sampled_from(["", key[at] * 2, key[at].upper()])) + key[at + 1 :]
     assert nearest(slip, job_options.BY_KEY) == key
@@ -142,16 +140,16 @@ def test_a_key_with_a_slip_of_the_pen_is_met_with_the_one_that_was_meant(
 
 
 @given(st.text(), st.sets(st.text(min_size=1), min_size=1))
-def test_there_is_always_a_nearest_key(key: str, known: set[str]) -> None:
+def test_nearest_key_always_exists(key: str, known: set[str]) -> None:
     assert nearest(key, known) in known
 
 
-def test_two_options_of_one_key_are_a_mistake() -> None:
+def test_duplicate_option_key_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"a\.key"):
         index([option(INT), option(BOOL)])
 
 
-def test_contradictions_name_both_options() -> None:
+def test_contradiction_error_names_both_options() -> None:
     low = ConfigOption(key="low", type=INT, default=1, doc="x", scopes=(Scope.JOB,))
     high = ConfigOption(key="high", type=INT, default=3, doc="x", scopes=(Scope.JOB,))
     known = index([low, high])
@@ -166,19 +164,19 @@ def test_contradictions_name_both_options() -> None:
 
 
 @pytest.mark.parametrize("one", job_options.OPTIONS, ids=lambda one: str(one.key))
-def test_a_job_may_set_any_option_of_jobs_to_what_it_is(one: ConfigOption[Any]) -> None:
+def test_job_may_set_every_job_option_to_any_valid_value(one: ConfigOption[Any]) -> None:
     assert job_options.faults({one.key: one.write(one.default)}) == []
     assert Scope.JOB in one.scopes
 
 
 @given(st.dictionaries(st.text(max_size=200), st.text(max_size=200)))
-def test_the_faults_of_any_configuration_are_a_few_lines(configuration: dict[str, str]) -> None:
+def test_configuration_errors_fit_in_few_lines(configuration: dict[str, str]) -> None:
     faults = job_options.faults(configuration)
     assert bool(faults) == bool(configuration.keys() - job_options.BY_KEY.keys())
     assert len(faults) <= 6
     assert all("\n" not in fault and len(fault) < 300 for fault in faults)
 
 
-def test_a_job_says_nothing_of_the_cluster() -> None:
+def test_job_must_not_set_cluster_options() -> None:
     (fault,) = job_options.faults({"heartbeat.interval": "1 s"})
     assert fault.startswith("there is no option 'heartbeat.interval'")

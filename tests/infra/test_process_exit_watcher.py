@@ -1,4 +1,5 @@
-"""The end of a process is told, however it ends, whoever started it, and of no other than the one that was meant."""
+"""ProcessExitWatcher reports the end of a watched process, however it ends and whoever started it, and of no other
+process."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts Python with a script that waits, and what arguments and environment are given."""
+    """Starts Python with a script that waits, and with these arguments and environment."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -54,39 +55,39 @@ def start() -> Iterator[Start]:
 def exits(request: pytest.FixtureRequest) -> Iterator[tuple[ProcessExitWatcher[str], queue.Queue[str]]]:
     if request.param == "pidfd" and not hasattr(os, "pidfd_open"):
         pytest.skip("no pidfds on this platform")
-    told: queue.Queue[str] = queue.Queue()
-    made: ProcessExitWatcher[str] = ProcessExitWatcher(told.put, use_pidfd=request.param == "pidfd")
-    yield made, told
+    reports: queue.Queue[str] = queue.Queue()
+    made: ProcessExitWatcher[str] = ProcessExitWatcher(reports.put, use_pidfd=request.param == "pidfd")
+    yield made, reports
     made.close()
 
 
 Watching = tuple[ProcessExitWatcher[str], "queue.Queue[str]"]
 
 
-def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: Start) -> None:
-    watch, told = exits
+def test_watcher_reports_kill_and_exit_once(exits: Watching, start: Start) -> None:
+    watch, reports = exits
     killed, leaving = start(), start()
     assert watch.watch("killed", ProcessIdentity.from_pid(killed.pid))
     assert watch.watch("leaving", ProcessIdentity.from_pid(leaving.pid))
     killed.send_signal(signal.SIGKILL)
-    assert told.get(timeout=TIMEOUT_S) == "killed"
+    assert reports.get(timeout=TIMEOUT_S) == "killed"
     assert leaving.stdin is not None
     leaving.stdin.close()
-    assert told.get(timeout=TIMEOUT_S) == "leaving"
-    assert told.empty()
+    assert reports.get(timeout=TIMEOUT_S) == "leaving"
+    assert reports.empty()
 
 
-def test_a_process_that_nobody_waits_for_has_ended_all_the_same(exits: Watching, start: Start) -> None:
-    watch, told = exits
+def test_watcher_reports_exit_of_process_without_waiting_parent(exits: Watching, start: Start) -> None:
+    watch, reports = exits
     process = start()
     watch.watch("a", ProcessIdentity.from_pid(process.pid))
     process.kill()
-    assert told.get(timeout=TIMEOUT_S) == "a"
+    assert reports.get(timeout=TIMEOUT_S) == "a"
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_is_dropped_is_not_told(exits: Watching, start: Start) -> None:
-    watch, told = exits
+def test_watcher_does_not_report_removed_process(exits: Watching, start: Start) -> None:
+    watch, reports = exits
     first, second = start(), start()
     watch.watch("first", ProcessIdentity.from_pid(first.pid))
     watch.watch("second", ProcessIdentity.from_pid(second.pid))
@@ -94,25 +95,23 @@ def test_what_is_dropped_is_not_told(exits: Watching, start: Start) -> None:
     first.kill()
     first.wait()
     second.kill()
-    assert told.get(timeout=TIMEOUT_S) == "second"
-    assert told.empty()
+    assert reports.get(timeout=TIMEOUT_S) == "second"
+    assert reports.empty()
 
 
-def test_a_process_that_has_ended_before_or_another_with_its_pid_is_not_watched(
-    exits: Watching, start: Start
-) -> None:
-    watch, told = exits
+def test_watcher_rejects_ended_process_and_reused_pid(exits: Watching, start: Start) -> None:
+    watch, reports = exits
     process = start()
     identity = ProcessIdentity.from_pid(process.pid)
     assert not watch.watch("another", replace(identity, created=identity.created - 60))
     process.kill()
     process.wait()
     assert not watch.watch("ended", identity)
-    assert told.empty()
+    assert reports.empty()
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """A registration as the ResourceManager keeps it."""
+    """A registration as the ResourceManager has it."""
 
     resource_id: str
     instance_id: str
@@ -126,72 +125,70 @@ def registered(name: str, pid: int, instance: str = "i", mark: str | None = None
 
 @pytest.fixture
 def watched() -> Iterator[tuple[LocalProcessMonitor, queue.Queue[tuple[str, str, str]]]]:
-    told: queue.Queue[tuple[str, str, str]] = queue.Queue()
-    watch = LocalProcessMonitor(lambda *end: told.put(end))
-    yield watch, told
+    reports: queue.Queue[tuple[str, str, str]] = queue.Queue()
+    watch = LocalProcessMonitor(lambda *end: reports.put(end))
+    yield watch, reports
     watch.close()
 
 
 Followed = tuple[LocalProcessMonitor, "queue.Queue[tuple[str, str, str]]"]
 
 
-def test_the_end_of_a_registered_process_is_told_of_its_registration(watched: Followed, start: Start) -> None:
-    watch, told = watched
+def test_monitor_reports_exit_with_registration(watched: Followed, start: Start) -> None:
+    watch, reports = watched
     process = start("taskexecutor", "--resource-id", "te")
     watch.follow(registered("te", process.pid, "old"))
     watch.follow(registered("te", process.pid, "new"))
     wait_until(lambda: [worker.instance_id for worker in watch.watched] == ["new"])
     process.kill()
-    resource_id, instance_id, reason = told.get(timeout=TIMEOUT_S)
+    resource_id, instance_id, reason = reports.get(timeout=TIMEOUT_S)
     assert (resource_id, instance_id) == ("te", "new")
     assert f"here:{process.pid} has ended" in reason
-    assert told.empty()
+    assert reports.empty()
 
 
-def test_a_registration_that_is_gone_is_not_told_of(watched: Followed, start: Start) -> None:
-    watch, told = watched
-    gone = start("taskexecutor", "--resource-id", "gone")
+def test_monitor_does_not_report_removed_registration(watched: Followed, start: Start) -> None:
+    watch, reports = watched
+    process = start("taskexecutor", "--resource-id", "gone")
     stays = start("taskexecutor", "--resource-id", "stays")
-    both = registered("gone", gone.pid) | registered("stays", stays.pid)
+    both = registered("gone", process.pid) | registered("stays", stays.pid)
     watch.follow(both)
     watch.follow(registered("stays", stays.pid))
     wait_until(lambda: [worker.resource_id for worker in watch.watched] == ["stays"])
-    gone.kill()
-    gone.wait()
+    process.kill()
+    process.wait()
     stays.kill()
-    assert told.get(timeout=TIMEOUT_S)[0] == "stays"
-    assert told.empty()
+    assert reports.get(timeout=TIMEOUT_S)[0] == "stays"
+    assert reports.empty()
 
 
-def test_a_process_that_ended_while_nobody_watched_is_told_of_at_once(
-    watched: Followed, start: Start
-) -> None:
-    watch, told = watched
+def test_monitor_reports_at_once_process_that_ended_before(watched: Followed, start: Start) -> None:
+    watch, reports = watched
     process = start()
     workers = registered("te", process.pid)
     process.kill()
     process.wait()
     watch.follow(workers)
-    assert told.get(timeout=TIMEOUT_S)[0] == "te"
+    assert reports.get(timeout=TIMEOUT_S)[0] == "te"
 
 
-def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
-    watch, told = watched
+def test_watcher_treats_zombie_as_ended(watched: Followed, start: Start) -> None:
+    watch, reports = watched
     process = start()
     workers = registered("te", process.pid)
     process.kill()
     wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
     watch.follow(workers)
-    assert told.get(timeout=TIMEOUT_S)[0] == "te"
+    assert reports.get(timeout=TIMEOUT_S)[0] == "te"
     assert create_marker(process.pid) == ""
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_what_runs_on_another_machine_or_in_another_container_is_left_to_heartbeats(
+def test_monitor_ignores_process_on_other_host_or_in_other_container(
     watched: Followed, start: Start, place: int
 ) -> None:
-    """Its pid may be another process's here, or nobody's."""
-    watch, told = watched
+    """Its pid may belong to another process here, or to none."""
+    watch, reports = watched
     process, own = start(), start()
     parts = create_marker(process.pid).split(":")
     parts[place] = "1"
@@ -199,20 +196,20 @@ def test_what_runs_on_another_machine_or_in_another_container_is_left_to_heartbe
     process.wait()
     watch.follow(registered("elsewhere", process.pid, mark=":".join(parts)) | registered("te", own.pid))
     own.kill()
-    assert told.get(timeout=TIMEOUT_S)[0] == "te"
-    assert told.empty()
+    assert reports.get(timeout=TIMEOUT_S)[0] == "te"
+    assert reports.empty()
 
 
-def test_a_registration_without_a_mark_is_left_to_heartbeats(watched: Followed, start: Start) -> None:
-    watch, told = watched
+def test_monitor_ignores_registration_without_process_identity(watched: Followed, start: Start) -> None:
+    watch, reports = watched
     process = start()
     watch.follow(registered("te", process.pid, mark="") | registered("other", process.pid))
     process.kill()
-    assert told.get(timeout=TIMEOUT_S)[0] == "other"
-    assert told.empty()
+    assert reports.get(timeout=TIMEOUT_S)[0] == "other"
+    assert reports.empty()
 
 
-def test_another_process_with_the_pid_is_not_taken_for_it(start: Start) -> None:
+def test_monitor_detects_reused_pid(start: Start) -> None:
     process = start()
     mark = create_marker(process.pid)
     assert is_from_here(mark)

@@ -1,4 +1,4 @@
-"""A child ends with its owner, however the owner ends; a detached one stays."""
+"""A child process ends with its owner, however the owner ends; a detached one stays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def owner_and_child(tmp_path: Path, mode: str) -> tuple[subprocess.Popen[str], i
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_child_ends_when_its_owner_is_killed(tmp_path: Path, how: signal.Signals) -> None:
+def test_child_ends_when_owner_is_killed(tmp_path: Path, how: signal.Signals) -> None:
     owner, child = owner_and_child(tmp_path, "owned")
     assert alive(child)
     owner.send_signal(how)
@@ -48,7 +48,7 @@ def test_a_child_ends_when_its_owner_is_killed(tmp_path: Path, how: signal.Signa
     wait_until(lambda: not alive(child))
 
 
-def test_a_detached_child_outlives_its_owner(tmp_path: Path) -> None:
+def test_detached_child_outlives_owner(tmp_path: Path) -> None:
     owner, child = owner_and_child(tmp_path, "detached")
     try:
         owner.kill()
@@ -60,7 +60,7 @@ def test_a_detached_child_outlives_its_owner(tmp_path: Path) -> None:
         os.kill(child, signal.SIGKILL)
 
 
-def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> None:
+def test_stop_ends_child_with_sigterm_and_ends_its_guard(tmp_path: Path) -> None:
     script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
     before = set(psutil.Process().children())
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
@@ -73,7 +73,7 @@ def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> N
     assert set(psutil.Process().children()) <= before
 
 
-def test_a_child_that_does_not_heed_sigterm_is_killed(tmp_path: Path) -> None:
+def test_stop_kills_child_that_ignores_sigterm(tmp_path: Path) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
     wait_until(lambda: "up" in (tmp_path / "log").read_text())
@@ -81,7 +81,7 @@ def test_a_child_that_does_not_heed_sigterm_is_killed(tmp_path: Path) -> None:
     assert child.poll() == -signal.SIGKILL
 
 
-def test_the_exit_of_a_child_is_seen(tmp_path: Path) -> None:
+def test_exit_of_child_is_detected(tmp_path: Path) -> None:
     child = OwnedProcess(["sh", "-c", "exit 7"], log=tmp_path / "log")
     wait_until(lambda: child.poll() == 7)
     child.stop(1)

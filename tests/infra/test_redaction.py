@@ -1,4 +1,4 @@
-"""Secrets in text: hidden in every form in which people, libraries and JSON write them, and nothing else is."""
+"""Redaction hides secrets in every form that users, libraries and JSON write, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORDS = st.text(st.characters(codec="utf-8"), max_size=30)
 
 
 @given(before=WORDS, form=FORMS, key=KEYS, secret=SECRETS, after=WORDS)
-def test_a_secret_is_hidden_whatever_stands_around_it(
+def test_redaction_hides_secret_in_any_context(
     before: str, form: str, key: str, secret: str, after: str
 ) -> None:
     assert secret not in redacted(f"{before} {form.format(key=key, secret=secret)} {after}")
@@ -57,12 +57,12 @@ def test_a_secret_is_hidden_whatever_stands_around_it(
 @given(
     st.recursive(WORDS, lambda inner: st.lists(inner) | st.dictionaries(WORDS | KEYS, inner), max_leaves=10)
 )
-def test_json_stays_json_and_keeps_its_shape(value: object) -> None:
+def test_redaction_keeps_json_valid(value: object) -> None:
     assert _shape(json.loads(redacted(json.dumps(value)))) == _shape(value)
 
 
 @given(WORDS)
-def test_text_that_is_redacted_stays_as_it_is(text: str) -> None:
+def test_redaction_is_idempotent(text: str) -> None:
     assert redacted(redacted(text)) == redacted(text)
 
 
@@ -78,26 +78,26 @@ def test_text_that_is_redacted_stays_as_it_is(text: str) -> None:
         "mail me@example.org",
     ],
 )
-def test_what_is_no_secret_is_shown(text: str) -> None:
+def test_redaction_keeps_text_without_secrets(text: str) -> None:
     assert redacted(text) == text
 
 
 @pytest.mark.parametrize(
     "part", ["a", "token", "http://", "password=", "token.", '"secret":', "x=", "://a:b"]
 )
-def test_long_text_is_redacted_in_linear_time(part: str) -> None:
+def test_redaction_takes_linear_time(part: str) -> None:
     def cost(length: int) -> float:
         text = part * (length // len(part))
-        begun = time.process_time()
+        start = time.process_time()
         redacted(text)
-        return time.process_time() - begun
+        return time.process_time() - start
 
     cost(1_000)
     # A quadratic search takes 2,500 times as long.
     assert cost(500_000) < 500 * max(cost(10_000), 0.001)
 
 
-def test_keys_of_secrets_are_known_by_their_names() -> None:
+def test_secret_keys_are_detected_by_name() -> None:
     assert is_secret("sasl.password")
     assert is_secret("sasl.oauthbearer.client.secret")
     assert not is_secret("blob.secret-file")
@@ -109,14 +109,14 @@ def test_keys_of_secrets_are_known_by_their_names() -> None:
     assert not has_password("hdfs://user@name:8020/report")
 
 
-def test_a_file_with_a_password_in_its_url_is_refused_without_it() -> None:
+def test_file_with_password_in_url_is_rejected_without_showing_it() -> None:
     for make in (FileSource, FileSink):
-        with pytest.raises(ProgramError, match="it holds a password") as refused:
+        with pytest.raises(ProgramError, match="it contains a password") as refused:
             make("s3://key:hunter2@bucket/report")
         assert "hunter2" not in str(refused.value)
 
 
-def test_credentials_for_one_registry_come_before_those_for_all(tmp_path: Path) -> None:
+def test_credentials_of_one_registry_precede_general_ones(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("# for tests\n\nall:one two\nhttp://r:1/ own:p:w\n")
     assert read_credentials(str(file), "http://r:1") == "own:p:w"
@@ -125,7 +125,7 @@ def test_credentials_for_one_registry_come_before_those_for_all(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("line", ["secretword", "http://r secretword", ":secretword", "http://r"])
-def test_a_line_that_holds_no_credentials_is_refused_without_them(tmp_path: Path, line: str) -> None:
+def test_line_without_credentials_is_rejected_without_showing_it(tmp_path: Path, line: str) -> None:
     file = tmp_path / "credentials"
     file.write_text(f"u:p\n{line}\n")
     with pytest.raises(ValueError, match=r"line 2 of .* is neither") as refused:
@@ -137,5 +137,5 @@ def test_a_line_that_holds_no_credentials_is_refused_without_them(tmp_path: Path
 
 def _shape(value: object) -> object:
     if isinstance(value, dict):
-        return {redacted(json.dumps(key)): _shape(each) for key, each in value.items()}
-    return [_shape(each) for each in value] if isinstance(value, list) else type(value).__name__
+        return {redacted(json.dumps(key)): _shape(item) for key, item in value.items()}
+    return [_shape(element) for element in value] if isinstance(value, list) else type(value).__name__

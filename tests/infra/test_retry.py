@@ -1,4 +1,4 @@
-"""What passes is waited for as long as it may take; what does not pass is said at once."""
+"""Transient errors are retried until a timeout; other errors are raised at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from tailrace.infra.retry import ABSENT, RETRIABLE_ERRORS, retry_until
 
 
-class Asked:
-    """Answers with errors first, then with 7."""
+class FlakyRequest:
+    """Raises the given errors first, then returns 7."""
 
     def __init__(self, code: int, errors: int) -> None:
         self._code, self.left = code, errors
@@ -22,24 +22,24 @@ class Asked:
 
 
 @pytest.mark.parametrize("code", sorted(RETRIABLE_ERRORS | ABSENT))
-def test_what_is_said_for_a_moment_is_waited_for(code: int) -> None:
-    asked = Asked(code, 3)
-    assert retry_until(asked, moving_s=60, absent_s=60) == 7
+def test_retry_waits_for_transient_error(code: int) -> None:
+    request = FlakyRequest(code, 3)
+    assert retry_until(request, moving_s=60, absent_s=60) == 7
 
 
 @pytest.mark.parametrize("code", sorted(RETRIABLE_ERRORS | ABSENT))
-def test_each_kind_has_a_patience_of_its_own(code: int) -> None:
-    asked = Asked(code, 1_000)
+def test_each_error_kind_has_its_own_timeout(code: int) -> None:
+    request = FlakyRequest(code, 1_000)
     with pytest.raises(KafkaException):
         retry_until(
-            asked, moving_s=0.1 if code in RETRIABLE_ERRORS else 60, absent_s=0.1 if code in ABSENT else 60
+            request, moving_s=0.1 if code in RETRIABLE_ERRORS else 60, absent_s=0.1 if code in ABSENT else 60
         )
-    assert asked.left < 999, "it was asked again"
+    assert request.left < 999, "it was asked again"
 
 
-def test_whatever_else_goes_wrong_is_raised_at_once_unless_it_passes_too() -> None:
-    asked = Asked(KafkaError._TRANSPORT, 2)
+def test_other_error_is_raised_at_once_unless_marked_transient() -> None:
+    request = FlakyRequest(KafkaError._TRANSPORT, 2)
     with pytest.raises(KafkaException):
-        retry_until(asked, moving_s=60, absent_s=60)
-    assert asked.left == 1
-    assert retry_until(asked, moving_s=60, absent_s=0, passing=frozenset({KafkaError._TRANSPORT})) == 7
+        retry_until(request, moving_s=60, absent_s=60)
+    assert request.left == 1
+    assert retry_until(request, moving_s=60, absent_s=0, passing=frozenset({KafkaError._TRANSPORT})) == 7

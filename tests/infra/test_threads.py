@@ -1,4 +1,4 @@
-"""No thread ends unseen: what one does not handle goes to the process's handler, and all are started by one module."""
+"""An unhandled exception of a thread goes to the handler of the process. One module starts all threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ASKED = {
     "infra/zookeeper_ensemble.py",
     "pipelines/checkpoint/metadata.py",
     "pipelines/runtime/stream_task/state/state_writer.py",
-    "services/cli/commands/demo.py",
+    "services/cli/demo/demo.py",
+    "services/cli/local/servers.py",
 }
 PLANTED = ZeroDivisionError("planted")
 
@@ -47,7 +48,7 @@ def by_pool() -> None:
 
 
 class Subclass(threads.Thread):
-    """As those that have a state of their own."""
+    """A Thread subclass with state of its own."""
 
     def __init__(self) -> None:
         super().__init__(target=fails, name="planted")
@@ -57,21 +58,21 @@ WAYS: list[Callable[[], object]] = [by_thread, by_timer, by_pool, lambda: Subcla
 
 
 @pytest.mark.parametrize("start", WAYS)
-def test_what_a_thread_does_not_handle_goes_to_the_handler(start: Callable[[], object]) -> None:
-    told: list[tuple[str, BaseException]] = []
+def test_unhandled_exception_of_thread_calls_handler(start: Callable[[], object]) -> None:
+    reports: list[tuple[str, BaseException]] = []
     failed = threading.Event()
 
     def handler(name: str, error: BaseException) -> None:
-        told.append((name, error))
+        reports.append((name, error))
         failed.set()
 
     with threads.use_handler(handler):
         start()
         assert failed.wait(TIMEOUT_S)
-    assert told == [("planted", PLANTED)]
+    assert reports == [("planted", PLANTED)]
 
 
-def test_a_process_without_a_handler_of_its_own_ends_with_one_line() -> None:
+def test_process_without_handler_exits_with_one_line() -> None:
     program = """
 import threading
 from tailrace.infra import threads
@@ -88,7 +89,7 @@ threading.Event().wait()
     assert "ZeroDivisionError: division by zero (<string>:5)" in line
 
 
-def test_a_handler_that_fails_itself_ends_the_process_also_without_a_stderr() -> None:
+def test_failing_handler_ends_process_also_without_stderr() -> None:
     program = """
 import os, sys, threading
 from tailrace.infra import threads
@@ -110,8 +111,8 @@ def bare_threads() -> Iterator[str]:
                 continue
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 used = [node.func] if isinstance(node, ast.Call) else getattr(node, "bases", [])
-                for each in used:
-                    yield from _bare(each, f"{name}:{each.lineno}")
+                for item in used:
+                    yield from _bare(item, f"{name}:{item.lineno}")
 
 
 def _bare(node: ast.expr, where: str) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _bare(node: ast.expr, where: str) -> Iterator[str]:
         yield where
 
 
-def test_all_threads_are_started_by_the_one_module() -> None:
+def test_one_module_starts_all_threads() -> None:
     assert list(bare_threads()) == [], "start them by infra/threads.py: nobody would see them end"
 
 
@@ -137,7 +138,7 @@ def test_all_threads_are_started_by_the_one_module() -> None:
         "threading.Timer(1, f)",
     ],
 )
-def test_a_bare_thread_is_found(code: str) -> None:
+def test_check_finds_thread_that_other_module_starts(code: str) -> None:
     (statement,) = ast.parse(code).body
     node = statement.value if isinstance(statement, ast.Expr) else statement
     used = [node.func] if isinstance(node, ast.Call) else node.bases  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""The embedded ZooKeeper is a real one: it keeps what it was given, alone or as an ensemble, and says why it cannot."""
+"""The embedded ZooKeeper is a real one: it keeps its data, alone or as an ensemble, and its error says why it cannot
+start."""
 
 from __future__ import annotations
 
@@ -40,23 +41,22 @@ def zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[EmbeddedZooKeeper]:
-    """One server for the tests that leave it as it was; each has its own nodes."""
+    """Yields one server for tests that leave it unchanged; each test has its own nodes."""
     with EmbeddedZooKeeper() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    """Three servers; a test that ends some starts them again."""
+    """Yields three servers; a test that stops some starts them again."""
     with ZooKeeperEnsemble(3) as running:
         yield running
 
 
 @contextlib.contextmanager
 def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[Client]:
-    """As masters have it: a server that starts may forget a connection, and kazoo's own client would wait for it until
-    the session is over.
-    """
+    """Returns a client as masters have it. A server that starts may forget a connection; kazoo's own client waits
+    for it until the session expires."""
     settings = ZooKeeperSettings(
         quorum=connect_string, cluster_path="/", session_timeout_s=session_s, connection_timeout_s=2.0
     )
@@ -69,17 +69,18 @@ def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[Client
 
 
 def listening(pid: int) -> set[str]:
-    """The addresses on which a process listens. A JVM's for 127.0.0.1 may be an IPv6 one with the mapped address."""
+    """Returns the addresses on which a process listens. A JVM's for 127.0.0.1 may be an IPv6 one with the mapped
+    address."""
     open_ones = psutil.Process(pid).net_connections("tcp")
     return {c.laddr.ip.removeprefix("::ffff:") for c in open_ones if c.status == psutil.CONN_LISTEN}
 
 
-def test_it_listens_on_the_loopback_alone(shared: EmbeddedZooKeeper, ensemble: ZooKeeperEnsemble) -> None:
-    for each in (shared, *ensemble.servers):
-        assert listening(each.pid) == {"127.0.0.1"}
+def test_zookeeper_listens_on_loopback_only(shared: EmbeddedZooKeeper, ensemble: ZooKeeperEnsemble) -> None:
+    for keeper in (shared, *ensemble.servers):
+        assert listening(keeper.pid) == {"127.0.0.1"}
 
 
-def test_of_the_four_letter_words_only_the_one_that_cannot_be_refused_is_answered(
+def test_optional_four_letter_words_are_rejected(
     shared: EmbeddedZooKeeper,
 ) -> None:
     host, _, port = shared.address.partition(":")
@@ -90,7 +91,7 @@ def test_of_the_four_letter_words_only_the_one_that_cannot_be_refused_is_answere
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_what_was_written_survives_at_the_same_address(zookeeper: EmbeddedZooKeeper, how: str) -> None:
+def test_zookeeper_keeps_data_and_address_after_restart(zookeeper: EmbeddedZooKeeper, how: str) -> None:
     address = zookeeper.address
     with client(address) as kazoo:
         kazoo.create("/kept", b"one")
@@ -109,7 +110,7 @@ def test_what_was_written_survives_at_the_same_address(zookeeper: EmbeddedZooKee
         assert kazoo.exists("/later").creation_transaction_id > first
 
 
-def test_an_ephemeral_node_outlives_a_crash_of_the_server_but_not_its_session(
+def test_ephemeral_node_survives_server_crash_until_session_expires(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
     with client(zookeeper.address) as other:
@@ -122,7 +123,7 @@ def test_an_ephemeral_node_outlives_a_crash_of_the_server_but_not_its_session(
         wait_until(lambda: other.exists("/mine") is None)
 
 
-def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(zookeeper: EmbeddedZooKeeper) -> None:
+def test_restart_takes_another_port_if_old_port_is_in_use(zookeeper: EmbeddedZooKeeper) -> None:
     with client(zookeeper.address) as kazoo:
         kazoo.create("/kept", b"one")
     address = zookeeper.address
@@ -134,7 +135,7 @@ def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(zookeeper: 
             assert kazoo.get("/kept")[0] == b"one"
 
 
-def test_another_process_attaches_by_the_data_directory(zookeeper: EmbeddedZooKeeper) -> None:
+def test_second_process_attaches_by_data_directory(zookeeper: EmbeddedZooKeeper) -> None:
     attached = EmbeddedZooKeeper.attach(zookeeper.data_dir)
     assert (attached.pid, attached.address) == (zookeeper.pid, zookeeper.address)
     assert attached.mode() == "standalone"
@@ -145,18 +146,18 @@ def test_another_process_attaches_by_the_data_directory(zookeeper: EmbeddedZooKe
         EmbeddedZooKeeper.attach(zookeeper.data_dir)
 
 
-def test_a_second_server_over_the_same_data_is_refused(shared: EmbeddedZooKeeper) -> None:
-    with pytest.raises(ZooKeeperUnavailable, match=f"running over .* already .pid {shared.pid}"):
+def test_second_server_on_same_data_is_rejected(shared: EmbeddedZooKeeper) -> None:
+    with pytest.raises(ZooKeeperUnavailable, match=f"already running over .* .pid {shared.pid}"):
         EmbeddedZooKeeper(shared.data_dir).start()
     assert shared.mode() == "standalone"
 
 
-def test_of_several_that_start_at_once_over_the_same_data_one_does(tmp_path: Path) -> None:
+def test_one_of_several_concurrent_starts_on_same_data_succeeds(tmp_path: Path) -> None:
     candidates = [EmbeddedZooKeeper(tmp_path) for _ in range(3)]
 
-    def started(each: EmbeddedZooKeeper) -> bool:
+    def started(server: EmbeddedZooKeeper) -> bool:
         try:
-            each.start()
+            server.start()
         except ZooKeeperUnavailable:
             return False
         return True
@@ -165,11 +166,11 @@ def test_of_several_that_start_at_once_over_the_same_data_one_does(tmp_path: Pat
         with ThreadPoolExecutor(3) as threads:
             assert sorted(threads.map(started, candidates)) == [False, False, True]
     finally:
-        for each in candidates:
-            each.kill()
+        for candidate in candidates:
+            candidate.kill()
 
 
-def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
+def test_stopped_server_continues_after_sigcont(zookeeper: EmbeddedZooKeeper) -> None:
     with client(zookeeper.address, 3.0) as kazoo:
         states: list[str] = []
         kazoo.add_listener(states.append)
@@ -181,7 +182,7 @@ def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
         assert zookeeper.mode() == "standalone"
 
 
-def test_one_that_is_frozen_can_be_stopped(tmp_path: Path) -> None:
+def test_stop_ends_frozen_server(tmp_path: Path) -> None:
     frozen = EmbeddedZooKeeper(tmp_path / "zookeeper").start()
     process = psutil.Process(frozen.pid)
     frozen.pause()
@@ -189,14 +190,14 @@ def test_one_that_is_frozen_can_be_stopped(tmp_path: Path) -> None:
     assert not process.is_running()
 
 
-def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+def test_start_error_says_why_server_failed(tmp_path: Path) -> None:
     broken = EmbeddedZooKeeper(tmp_path / "zookeeper", settings={"tickTime": "soon"})
     with pytest.raises(ZooKeeperUnavailable, match=r"tickTime|soon"):
         broken.start()
     assert not broken.is_running()
 
 
-def test_a_port_that_is_reserved_is_given_to_nobody_else_but_may_be_listened_on() -> None:
+def test_reserved_port_is_not_given_again_and_can_be_bound() -> None:
     reserved = ReservedPort()
     others = [ReservedPort() for _ in range(50)]
     assert reserved.number not in {other.number for other in others}
@@ -206,11 +207,11 @@ def test_a_port_that_is_reserved_is_given_to_nobody_else_but_may_be_listened_on(
         server.listen()
         with pytest.raises(OSError, match="in use"):
             ReservedPort(reserved.number)
-    for each in (reserved, *others):
-        each.release()
+    for port in (reserved, *others):
+        port.release()
 
 
-def test_a_client_that_is_cut_off_is_suspended_alone_and_keeps_its_session_when_healed_in_time(
+def test_only_client_behind_cut_link_is_suspended_and_keeps_session_if_healed_in_time(
     shared: EmbeddedZooKeeper,
 ) -> None:
     with NetworkLink(shared.address) as link, client(shared.address) as other:
@@ -230,7 +231,7 @@ def test_a_client_that_is_cut_off_is_suspended_alone_and_keeps_its_session_when_
         cut_off.close()
 
 
-def test_a_session_behind_a_cut_link_runs_out_on_the_server(shared: EmbeddedZooKeeper) -> None:
+def test_session_behind_cut_link_expires_on_server(shared: EmbeddedZooKeeper) -> None:
     with NetworkLink(shared.address) as link, client(shared.address) as other:
         cut_off = KazooClient(link.address, timeout=3.0)
         lost: list[str] = []
@@ -247,7 +248,7 @@ def test_a_session_behind_a_cut_link_runs_out_on_the_server(shared: EmbeddedZooK
 
 
 @pytest.mark.parametrize("gone", ["leader", "follower"])
-def test_an_ensemble_goes_on_with_one_of_three_gone(ensemble: ZooKeeperEnsemble, gone: str) -> None:
+def test_ensemble_serves_clients_with_two_of_three_servers(ensemble: ZooKeeperEnsemble, gone: str) -> None:
     with client(ensemble.connect_string) as kazoo:
         kazoo.create(f"/{gone}", b"before")
         victim = ensemble.leader() if gone == "leader" else ensemble.followers()[0]
@@ -260,16 +261,16 @@ def test_an_ensemble_goes_on_with_one_of_three_gone(ensemble: ZooKeeperEnsemble,
             assert late.get(f"/{gone}")[0] == b"after"
 
 
-def test_an_ensemble_that_has_lost_its_majority_serves_nobody_until_it_is_back(
+def test_ensemble_without_majority_serves_nobody_until_it_returns(
     ensemble: ZooKeeperEnsemble,
 ) -> None:
     with client(ensemble.connect_string) as kazoo:
         kazoo.create("/majority", b"before")
     first, second = ensemble.followers()
-    left = ensemble.leader()
+    keeper = ensemble.leader()
     first.kill()
     second.kill()
-    wait_until(lambda: left.mode() is None)
+    wait_until(lambda: keeper.mode() is None)
     with pytest.raises(ZooKeeperUnavailable, match="leads"):
         ensemble.leader(timeout_s=0.2)
     ensemble.start()
@@ -277,7 +278,7 @@ def test_an_ensemble_that_has_lost_its_majority_serves_nobody_until_it_is_back(
         assert kazoo.get("/majority")[0] == b"before"
 
 
-def test_an_ensemble_starts_again_over_its_data_at_the_same_addresses(tmp_path: Path) -> None:
+def test_ensemble_restarts_with_same_data_and_addresses(tmp_path: Path) -> None:
     with ZooKeeperEnsemble(3, tmp_path) as first, client(first.connect_string) as kazoo:
         kazoo.create("/kept", b"one")
         first.kill()
@@ -287,9 +288,9 @@ def test_an_ensemble_starts_again_over_its_data_at_the_same_addresses(tmp_path: 
             assert kazoo.get("/kept")[0] == b"one"
 
 
-def test_temporary_ones_leave_nothing_behind() -> None:
+def test_temporary_servers_remove_their_files() -> None:
     with EmbeddedZooKeeper() as alone, ZooKeeperEnsemble(2) as several:
-        pids = [each.pid for each in (alone, *several.servers)]
+        pids = [keeper.pid for keeper in (alone, *several.servers)]
         folders = [alone.data_dir, several.data_dir]
         assert all(folder.is_dir() for folder in folders)
     assert not any(folder.exists() for folder in folders)
@@ -297,7 +298,7 @@ def test_temporary_ones_leave_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached: bool) -> None:
+def test_server_ends_with_owner_unless_detached(tmp_path: Path, detached: bool) -> None:
     script = (
         "import sys, time; from pathlib import Path; from tailrace.infra.zookeeper import EmbeddedZooKeeper\n"
         f"EmbeddedZooKeeper(Path(sys.argv[1])).start(detached={detached}); print('up', flush=True); time.sleep(300)"

@@ -1,4 +1,4 @@
-"""The real parts that integration tests share: one Kafka, one runtime, one cluster for all."""
+"""Servers that integration tests share: one Kafka, one runtime, one cluster for all."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """A running Kafka; its address is `kafka.bootstrap_servers`. Tests that stop or kill one start their own."""
+    """Yields a running Kafka; its address is `kafka.bootstrap_servers`. Tests that stop or kill a Kafka start their
+    own."""
     with EmbeddedKafka() as running:
         yield running
 
 
 @pytest.fixture
 def cluster_id() -> str:
-    """A cluster id that no other test has, so that one Kafka serves them all."""
+    """Returns a unique cluster id, so that one Kafka serves all tests."""
     return f"t{uuid.uuid4().hex[:10]}"
 
 
 @pytest.fixture(scope="session")
 def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file with the user and password for schema registries that `four_slots` is started with."""
+    """Returns the file with the user and password for schema registries that `four_slots` is started with."""
     file = tmp_path_factory.mktemp("credentials") / "registry"
     file.write_text(f"me:hidden-{uuid.uuid4().hex}\n")
     return file
@@ -47,9 +48,10 @@ def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> Iterator[Cluster]:
-    """A cluster with one TaskExecutor of four slots, for tests that only run jobs; in the end its log is checked.
+    """Yields a cluster with one TaskExecutor of four slots, for tests that only run jobs; at the end its log is
+    checked.
 
-    Where it is started from lies what must not be imported by mistake.
+    Its working directory has modules that must not be imported by mistake.
     """
     home = tmp_path_factory.mktemp("cluster") / "home"
     for path in ("helpers.py", "pipelines/__init__.py", "services/__init__.py", "schemas/__init__.py"):
@@ -66,24 +68,24 @@ def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> I
     with started(cluster, "--taskexecutors", "1", "--slots", "4"):
         yield cluster
         servers, topic = cluster.record.bootstrap_servers, log_topic(cluster.record.cluster_id)
-        assert [str(each) for each in check(list(read_topic(servers, topic)))] == []
+        assert [str(violation) for violation in check(list(read_topic(servers, topic)))] == []
 
 
 @pytest.fixture(scope="session")
 def reports() -> Reports:
-    """What `runtime` has reported."""
+    """Returns the reports of `runtime`."""
     return Reports()
 
 
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `runtime` keeps what it needs."""
+    """Returns the directory of `runtime`."""
     return tmp_path_factory.mktemp("runtime")
 
 
 @pytest.fixture(scope="session")
 def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[TaskRuntime]:
-    """A TaskExecutor's runtime with no TaskExecutor around it; it has a Spark, so that one serves all tests."""
+    """Yields the runtime of a TaskExecutor without the TaskExecutor; one serves all tests because it starts Spark."""
     running = TaskRuntime(
         bootstrap_servers=kafka.bootstrap_servers,
         scratch=scratch,
@@ -102,7 +104,7 @@ def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[T
 def start(
     runtime: TaskRuntime, reports: Reports, kafka: EmbeddedKafka, cluster_id: str
 ) -> Iterator[Callable[[JobGraph], Job]]:
-    """Makes jobs, and cancels what is left of them."""
+    """Creates jobs, and cancels the remaining ones at the end."""
     jobs: list[Job] = []
 
     def make(graph: JobGraph) -> Job:
@@ -111,5 +113,5 @@ def start(
 
     yield make
     for job in jobs:
-        known = {each for each, _, _ in reports.all if each.startswith(job.id)}
-        job.cancel_all([each for each in known if not ENDS.intersection(reports.of(each))])
+        known = {item for item, _, _ in reports.all if item.startswith(job.id)}
+        job.cancel_all([element for element in known if not ENDS.intersection(reports.of(element))])

@@ -1,6 +1,6 @@
-"""Jobs with large parts on a real cluster: those travel as blobs, beside the log, and go when the job has ended.
+"""Jobs with large parts on a real cluster: the parts are shipped as blobs, beside the log, and deleted after the job.
 
-Its BlobServer serves only who knows the secret of the cluster.
+The BlobServer serves only clients that know the secret of the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from typing import Any
 import pytest
 from polling import wait_until
 
-from .test_cluster import Cluster, alive, running_tasks
+from tailrace.schemas.everyone import TaskExecutorLost
+from tailrace.schemas.task_executor import SubmitTask
+
+from .test_cluster import Cluster, alive
+from .test_kill import LogFollower, of_job, wait_for_tasks, where
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -61,7 +65,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With a secret, which only its start is told of."""
+    """Yields a cluster with a secret, which is given only at its start."""
     home = tmp_path_factory.mktemp("cluster") / "home"
     secret = home.parent / "secret"
     secret.write_text("correct horse battery staple\n")
@@ -81,24 +85,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> tuple[Path, str]:
-    """A file that is larger than any event may be, and its digest."""
+    """Returns a file that is larger than any event may be, and its digest."""
     content = os.urandom(20 * MIB)
     (tmp_path / "model.bin").write_bytes(content)
     return tmp_path / "model.bin", hashlib.sha256(content).hexdigest()
 
 
-def program_text(*, adds: bool = False, count: int | None = 20, rate: int | None = None) -> str:
-    return PROGRAM.format(code=12 * MIB, adds=adds, count=count, rate=rate)
+def program_text(
+    *, adds: bool = False, count: int | None = 20, rate: int | None = None, code: int = 12 * MIB
+) -> str:
+    return PROGRAM.format(code=code, adds=adds, count=count, rate=rate)
 
 
 def records(out: str) -> Counter[str]:
-    told: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
-    return Counter(each["record"] for each in told if "record" in each)
+    reports: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
+    return Counter(report["record"] for report in reports if "record" in report)
 
 
 def blobs(cluster: Cluster) -> list[str]:
-    """Those on the BlobServer."""
-    return [str(each) for each in (cluster.home / "blobs").rglob("blob_*")]
+    """Returns the blobs on the BlobServer."""
+    return [str(path) for path in (cluster.home / "blobs").rglob("blob_*")]
 
 
 def largest_event(cluster: Cluster) -> int:
@@ -107,7 +113,7 @@ def largest_event(cluster: Cluster) -> int:
     from tailrace.services.log.clients import consumer_configuration
     from tailrace.services.log.topics import log_topic, submissions_topic
 
-    found = 0
+    result = 0
     consumer = Consumer(
         consumer_configuration(cluster.record.bootstrap_servers, auto_offset_reset="earliest")
     )
@@ -120,52 +126,63 @@ def largest_event(cluster: Cluster) -> int:
             while position < end:
                 message = consumer.poll(1.0)
                 if message is not None and message.error() is None:
-                    found = max(found, len(message.value() or b""))
+                    result = max(result, len(message.value() or b""))
                     position = (message.offset() or 0) + 1
     finally:
         consumer.close()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("adds", [True, False], ids=["add_python_file", "--py-file"])
-def test_large_files_and_functions_run_and_never_enter_the_log(
+def test_large_files_and_functions_run_and_never_enter_log(
     cluster: Cluster, tmp_path: Path, model: tuple[Path, str], adds: bool
 ) -> None:
     program = tmp_path / "large.py"
     program.write_text(program_text(adds=adds))
     ships = () if adds else ("--py-file", str(model[0]))
-    done = cluster.ok("run", *ships, "-p", "2", "-o", "json", str(program))
-    assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
+    result = cluster.ok("run", *ships, "-p", "2", "-o", "json", str(program))
+    assert records(result.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
     wait_until(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
-def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
+def test_application_is_built_from_blobs_and_its_graph_may_be_large(
     cluster: Cluster, tmp_path: Path, model: tuple[Path, str]
 ) -> None:
     (tmp_path / "large.py").write_text(program_text())
     ships = ("--py-file", str(model[0]), "--py-file", str(tmp_path / "large.py"))
-    done = cluster.ok("run", *ships, "-o", "json", "--job-id", "built-there", "large:main")
-    assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
+    result = cluster.ok("run", *ships, "-o", "json", "--job-id", "built-there", "large:main")
+    assert records(result.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
     wait_until(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
+def test_graph_of_small_parts_reaches_task_executors_as_blob(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"small")
+    (tmp_path / "large.py").write_text(program_text(adds=True, code=300 << 10))
+    result = cluster.ok("run", "-o", "json", str(tmp_path / "large.py"))
+    reports = [json.loads(line) for line in result.stdout.splitlines()]
+    job_id = next(report["job"]["job_id"] for report in reports if "job" in report)
+    assert records(result.stdout) == {f"{300 << 10} {hashlib.sha256(b'small').hexdigest()}": 20}
+    answers = [
+        event["body"]
+        for line in cluster.ok("log", "--job", job_id, "-o", "json").stdout.splitlines()
+        if (event := json.loads(line))["type"].endswith("task_executor.JobManagerRegistrationSuccess")
+    ]
+    assert answers
+    assert all(body["job_graph"] is None for body in answers)
+    assert all(body["job_graph_blob"].startswith(f"permanent/{job_id}/") for body in answers)
+    wait_until(lambda: blobs(cluster) == [], "the job's blobs are gone")
+
+
 def master(cluster: Cluster) -> str | None:
-    """The jobmanager that leads the Dispatcher."""
+    """Returns the jobmanager that leads the Dispatcher."""
     status = json.loads(cluster.run("cluster", "status", "-o", "json").stdout)
-    leading = [each for each in status["masters"] if "dispatcher" in each["leads"] and each["running"]]
+    leading = [item for item in status["masters"] if "dispatcher" in item["leads"] and item["running"]]
     return str(leading[0]["name"]) if leading else None
 
 
-def running_on(cluster: Cluster) -> str | None:
-    """The TaskExecutor that has no slot left."""
-    status = json.loads(cluster.run("cluster", "status", "-o", "json").stdout)
-    full = [each["resource_id"] for each in status["taskexecutors"] if each["free_slots"] == 0]
-    return full[0] if full else None
-
-
-def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gone_with_its_disk(
+def test_job_uses_store_when_its_blob_server_and_disk_are_lost(
     tmp_path: Path, model: tuple[Path, str]
 ) -> None:
     cluster = Cluster(tmp_path / "home")
@@ -178,18 +195,22 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
             "cluster", "start", "--masters", "2", "--taskexecutors", "2", "--slots", "1", *options, *session
         )
         cluster.watch()
+        follower = LogFollower(cluster)
         job_id = cluster.ok("run", "--py-file", str(model[0]), "-d", str(program)).stdout.strip()
-        wait_until(lambda: running_tasks(cluster, job_id) == 2, "running job")
+        assert len(wait_for_tasks(follower, job_id)) == 2
         cluster.watch()
-        leader, worker = master(cluster), running_on(cluster)
+        leader, worker = master(cluster), where(follower, job_id)
         assert leader is not None
-        assert worker is not None
         os.kill(cluster.pid(leader), signal.SIGKILL)
         shutil.rmtree(cluster.home / "blobs")
         os.kill(cluster.pid(worker), signal.SIGKILL)
-        wait_until(lambda: master(cluster) not in (None, leader), "successor")
-        wait_until(lambda: running_on(cluster) not in (None, worker), "other TaskExecutor with the job")
-        wait_until(lambda: running_tasks(cluster, job_id) == 2, "running job")
+        follower.until(TaskExecutorLost, lambda body: body.resource_id == worker)
+        for _ in range(2):
+            follower.until(SubmitTask, of_job(job_id))
+        assert len(wait_for_tasks(follower, job_id)) == 2
+        follower.close()
+        assert master(cluster) not in (None, leader)
+        assert where(follower, job_id) != worker
         stored = cluster.home / "ha" / cluster.record.cluster_id / "blob"
         assert len(list(stored.rglob("blob_*"))) == 2
         cluster.ok("cancel", job_id)

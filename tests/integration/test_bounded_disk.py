@@ -1,4 +1,4 @@
-"""What a job has read, and its progress, take a bounded part of the broker's disk, however long the job runs."""
+"""The records that a job has read, and its progress, take bounded space on the broker, however long the job runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = {"segment.bytes": str(1 << 20), "file.delete.delay.ms": "0", "compressio
 SETTINGS = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
 
 
-def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while_a_job_runs(
+def test_channels_and_changelogs_of_stateless_vertices_are_trimmed_while_job_runs(
     tmp_path: Path,
 ) -> None:
     with EmbeddedKafka(tmp_path, settings=SETTINGS) as kafka:
@@ -47,7 +47,6 @@ def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while
         )
         producer = KafkaTransaction(servers, "writer")
         producer.open("channel")
-        most = 0
         for _ in range(ROUNDS):
             ends: dict[str, int] = {}
             for _ in range(PER_ROUND):
@@ -62,18 +61,16 @@ def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while
             entry = ProgressEntry(0, None, 0, (InputProgress("channel", None, {0: ends["channel"]}),))
             upkeep.on_committed(CommittedProgress(entry, ends["changelog"]))
             wait_until(lambda: on_disk(tmp_path) < LIMIT)
-            most = max(most, on_disk(tmp_path))
         upkeep.close(ended=True)
-        assert most < LIMIT
 
 
 def on_disk(directory: Path) -> int:
-    """Bytes of messages."""
-    found = 0
+    """Returns the bytes of messages on disk."""
+    result = 0
     for path in directory.rglob("*.log*"):
         if path.parent.name in ("channel-0", "changelog-0"):
             try:
-                found += path.stat().st_size
+                result += path.stat().st_size
             except FileNotFoundError:
                 continue
-    return found
+    return result

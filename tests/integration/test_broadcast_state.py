@@ -1,5 +1,9 @@
-"""Broadcast state on real parts: rules are there after `kill -9` of tasks and of a whole TaskExecutor, and in a job
-that goes on at another parallelism."""
+"""Broadcast state on real servers: rules survive `kill -9` of tasks and of a whole TaskExecutor, and a restart of
+the job at another parallelism.
+
+`make test` holds these laws without processes: tests/pipelines/model/test_checkpoints.py restores random programs, with
+broadcast state among them, after crashes and at other parallelisms.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from tailrace.services.client import read_output
 from ..fault_injection.processes import stream_tasks
 from .test_cluster import Cluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 KEYS = [f"key {number}" for number in range(8)]
 RULES = {"low": 10, "high": 20, "gone": 5}
@@ -96,11 +100,11 @@ class Rules:
         wanted = [f"{name} {limit} in {subtask}" for name, limit in rules for subtask in range(parallelism)]
         self._topics.write(self.rules, [json.dumps({"name": n, "limit": li}).encode() for n, li in rules])
         wait_until(
-            lambda: all(self.output(job).count(each) == 2 for each in wanted), "rules in every subtask"
+            lambda: all(self.output(job).count(item) == 2 for item in wanted), "rules in every subtask"
         )
 
     def round(self, job: str, rules: dict[str, int]) -> None:
-        """Sends each key once, and waits for what becomes of it: a count of all rounds, and the rules."""
+        """Sends each key once, and waits for the output: the number of rounds, and the rules."""
         self._sent += 1
         wanted = {f"{key} {self._sent} {sorted(rules.items())}" for key in KEYS}
         before = len(self.texts(job))
@@ -113,11 +117,11 @@ class Rules:
         wait_until(is_there, "counts with the rules")
 
     def texts(self, job: str) -> list[str]:
-        """What both operators have told of keys."""
+        """Returns the output of both operators per key."""
         return [text for text in self.output(job) if text.startswith("key ")]
 
 
-def test_rules_outlive_their_tasks_and_a_change_of_parallelism(four_slots: Cluster, tmp_path: Path) -> None:
+def test_rules_survive_kills_and_change_of_parallelism(four_slots: Cluster, tmp_path: Path) -> None:
     rules = Rules(four_slots, tmp_path)
     job = rules.start(2)
     rules.rule(job, 2, [*RULES.items(), ("gone", 0)])

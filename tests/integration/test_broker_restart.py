@@ -1,6 +1,6 @@
-"""Kafka, or a StreamTask, is killed, stopped or restarted under a job: output goes on soon, and is exact.
+"""Kafka or a StreamTask is killed, stopped or restarted under a job: output continues soon and is exact.
 
-Tasks run on while Kafka is away. Each attempt that fails is counted, and followed by another.
+Tasks continue during an outage of Kafka. Each failed attempt is counted, and followed by another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEARTBEAT_TIMEOUT_S = 10.0
 
 
 class Broker:
-    """A Kafka that tests end and bring back."""
+    """A Kafka that the test stops and restarts."""
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self.kafka = kafka
@@ -81,7 +81,7 @@ def own_runtime(
 
 
 class Feed:
-    """Writes `key|number`, with numbers that count up for each key, and reads what a job counts of them."""
+    """Writes `key|number`, with rising numbers per key, and reads the counts of the job."""
 
     def __init__(self, servers: str, source: str, sink: str) -> None:
         self._servers = servers
@@ -96,8 +96,8 @@ class Feed:
             threading.Thread(target=self._write),
             threading.Thread(target=self._read, daemon=True),
         ]
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
 
     def _write(self) -> None:
         producer = Producer(
@@ -134,8 +134,8 @@ class Feed:
         self._threads[0].join()
 
     def first_after(self, moment: float) -> float:
-        """When the first output was read after that."""
-        return next(each for each in self._read_at if each > moment)
+        """Returns the time when the first output after that was read."""
+        return next(value for value in self._read_at if value > moment)
 
     @property
     def expected(self) -> Counter[str]:
@@ -143,7 +143,7 @@ class Feed:
 
 
 class Tasks:
-    """All subtasks of a job, each started again when it has failed."""
+    """All subtasks of a job, each restarted after a failure."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -189,7 +189,7 @@ def counting(source: str, sink: str) -> JobGraph:
         pytest.param(Broker.restart, id="restarted", marks=pytest.mark.soak),
     ],
 )
-def test_output_goes_on(
+def test_output_continues_after_broker_fault(
     broker: Broker, own_runtime: TaskRuntime, own_reports: Reports, harm: Callable[[Broker], None]
 ) -> None:
     servers = broker.kafka.bootstrap_servers
@@ -220,7 +220,7 @@ def test_output_goes_on(
 
 
 @pytest.mark.timeout(300)
-def test_a_stream_task_that_stands_still_is_replaced(
+def test_frozen_stream_task_is_replaced(
     broker: Broker, own_runtime: TaskRuntime, own_reports: Reports
 ) -> None:
     servers = broker.kafka.bootstrap_servers
@@ -238,7 +238,7 @@ def test_a_stream_task_that_stands_still_is_replaced(
         at = time.monotonic()
         wait_until(lambda: tasks.restart() or tasks.failures, "the end of the one that was stopped")
         assert time.monotonic() - at < 2 * HEARTBEAT_TIMEOUT_S
-        assert f"(pid {stopped}) stood still for 10 s" in (tasks.failures[0] or "")
+        assert f"(pid {stopped}) did not respond for 10 s" in (tasks.failures[0] or "")
         feed.end()
         wait_until(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
         assert Counter(feed.counts) == feed.expected

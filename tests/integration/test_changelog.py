@@ -1,4 +1,5 @@
-"""The changelog on a real Kafka: read to its exact end from any offset, trimmed, and never taken for an empty one."""
+"""The changelog on a real Kafka: it is read to its exact end from any offset, trimmed, and a missing one is not
+empty."""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ def changelog(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[str]:
     for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
         made.result()
     yield name
-    for gone in admin.delete_topics([name]).values():
+    for future in admin.delete_topics([name]).values():
         with contextlib.suppress(Exception):
-            gone.result()
+            future.result()
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
 
 
 def write(kafka: EmbeddedKafka, topic: str, transactions: int) -> None:
-    """A message for each, and a control record behind it."""
+    """Writes a message for each value, each with a control record after it."""
     producer = KafkaTransaction(kafka.bootstrap_servers, topic)
     producer.open(topic)
     for number in range(transactions):
@@ -63,19 +64,21 @@ def write(kafka: EmbeddedKafka, topic: str, transactions: int) -> None:
     producer.abort()
 
 
-def test_it_is_read_from_any_offset_to_its_end(kafka: EmbeddedKafka, changelog: str, cluster_id: str) -> None:
+def test_changelog_is_read_from_any_offset_to_its_end(
+    kafka: EmbeddedKafka, changelog: str, cluster_id: str
+) -> None:
     write(kafka, changelog, 5)
     with consumer(kafka, cluster_id) as made:
         for begin in range(11):
-            found = [int(value) for _, value in read_changelog(made, changelog, 1, begin)]
-            assert found == [number for number in range(5) if 2 * number >= begin]
+            results = [int(value) for _, value in read_changelog(made, changelog, 1, begin)]
+            assert results == [number for number in range(5) if 2 * number >= begin]
         end = changelog_end(made, changelog, 1)
         assert list(read_changelog(made, changelog, 1, end)) == []
-        with pytest.raises(ProgressLostError, match=f"offsets 0 to {end}, and is needed from {end + 1}"):
+        with pytest.raises(ProgressLostError, match=f"offsets 0 to {end}, but is needed from {end + 1}"):
             list(read_changelog(made, changelog, 1, end + 1))
 
 
-def test_what_was_trimmed_is_not_read_and_missed_where_it_is_needed(
+def test_trimmed_part_is_not_read_and_is_lost_progress_where_needed(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
@@ -88,14 +91,14 @@ def test_what_was_trimmed_is_not_read_and_missed_where_it_is_needed(
     RecordDeletion(kafka.bootstrap_servers)(changelog, 1, 2)
 
 
-def test_one_that_is_gone_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_missing_changelog_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
     with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLostError, match=f"{cluster_id}.nowhere"):
         list(read_changelog(made, f"{cluster_id}.nowhere", 0))
     with pytest.raises(KafkaException):
         RecordDeletion(kafka.bootstrap_servers)(f"{cluster_id}.nowhere", 0, 1)
 
 
-def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
+def test_changelog_is_trimmed_to_newest_offset_without_blocking(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
@@ -112,10 +115,10 @@ def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
 
 
 @pytest.mark.parametrize("aborted", [0, 40])
-def test_the_last_progress_entry_is_found_from_the_end(
+def test_last_progress_entry_is_found_from_end(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, aborted: int
 ) -> None:
-    """Behind any number of older messages, and of aborted ones that follow."""
+    """After any number of older messages, and of aborted ones that follow."""
     producer = KafkaTransaction(kafka.bootstrap_servers, changelog)
     producer.open(changelog)
     with consumer(kafka, cluster_id) as made:
@@ -135,7 +138,7 @@ def test_the_last_progress_entry_is_found_from_the_end(
         assert (tail.entry, tail.offset, tail.end) == (ProgressEntry(39, None, 0), 39 * 3 + 1, end)
 
 
-def test_a_changelog_whose_last_word_is_no_progress_is_found_damaged(
+def test_changelog_without_progress_at_its_end_is_damaged(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
@@ -153,7 +156,7 @@ def test_a_changelog_whose_last_word_is_no_progress_is_found_damaged(
 
 
 @pytest.mark.parametrize("positions", [{}, {0: 7}])
-def test_the_group_gets_a_copy_that_a_successor_can_check(
+def test_consumer_group_has_copy_that_successor_can_check(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, positions: dict[int, int]
 ) -> None:
     servers = kafka.bootstrap_servers
@@ -171,5 +174,8 @@ def test_the_group_gets_a_copy_that_a_successor_can_check(
         assert evidence.end() == 0
         assert list(evidence.topic_ids()) == [changelog]
     with consumer(kafka, f"{cluster_id}-shared") as made:
-        found = made.committed([TopicPartition(changelog, 0), TopicPartition(changelog, 1)], 30)
-        assert [each.offset for each in found] == [positions.get(0, OFFSET_INVALID), OFFSET_INVALID]
+        partitions = made.committed([TopicPartition(changelog, 0), TopicPartition(changelog, 1)], 30)
+        assert [partition.offset for partition in partitions] == [
+            positions.get(0, OFFSET_INVALID),
+            OFFSET_INVALID,
+        ]

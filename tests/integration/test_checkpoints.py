@@ -1,7 +1,7 @@
-"""Checkpoints on real parts: taken while a job runs, kept as configured, and what a job goes back to when it must.
+"""Checkpoints on real servers: taken while a job runs, retained as configured, and restored by rollbacks.
 
-A rollback makes again what came after the checkpoint, so a reader may find those results twice; none is missing, and
-none is wrong.
+A rollback repeats what came after the checkpoint, so a reader may find those results twice; none is missing, and none
+is wrong.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def cluster(home: Path) -> Iterator[FaultInjectionCluster]:
         yield cluster
 
 
-def a_job(cluster: FaultInjectionCluster, **options: str) -> contextlib.closing[RunningJob]:
-    """One whose tasks all run. Options have `_` for `.` and `__` for `-`."""
+def running_job(cluster: FaultInjectionCluster, **options: str) -> contextlib.closing[RunningJob]:
+    """Yields a job whose tasks all run. Options have `_` for `.` and `__` for `-`."""
     named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     job = RunningJob(cluster, SHAPE, options={**OPTIONS, **named})
     job.until(job.are_all_running, "job that runs")
@@ -60,46 +60,50 @@ def a_job(cluster: FaultInjectionCluster, **options: str) -> contextlib.closing[
 
 
 def completed(job: RunningJob) -> list[CompletedCheckpoint]:
-    return [each.checkpoint for each in job.read_events(CheckpointCompleted) if each.job_id == job.id]
+    return [event.checkpoint for event in job.read_events(CheckpointCompleted) if event.job_id == job.id]
 
 
 def chk(directory: Path) -> set[str]:
-    """The checkpoints that lie there whole."""
-    return {each.parent.name for each in directory.glob(f"chk-*/{METADATA}")}
+    """Returns the intact checkpoints in storage."""
+    return {path.parent.name for path in directory.glob(f"chk-*/{METADATA}")}
 
 
 def asked_for(cluster: FaultInjectionCluster, job: RunningJob) -> CompletedCheckpoint:
-    """A checkpoint taken now, with something behind it."""
-    done = request_checkpoint(cluster.configuration, job.id, lambda client: client.trigger_checkpoint(job.id))
+    """Requests a checkpoint, with some records after it."""
+    checkpoint = request_checkpoint(
+        cluster.configuration, job.id, lambda client: client.trigger_checkpoint(job.id)
+    )
     job.wait_for_progress()
-    return done
+    return checkpoint
 
 
 def lose_progress(cluster: FaultInjectionCluster, job: RunningJob) -> None:
-    """Deletes the changelog of the counts, and has one of their tasks look for it."""
-    vertex = next(each for each in job.graph.vertices if "Reduce" in each.name and "Sink" in each.name)
+    """Deletes the changelog of the counts, and kills one of their tasks so that it looks for it."""
+    vertex = next(
+        vertex for vertex in job.graph.vertices if "Reduce" in vertex.name and "Sink" in vertex.name
+    )
     topic = changelog_topic(cluster.configuration.cluster_id, job.id, vertex.vertex_id)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.delete_topics([topic])[topic].result(30)
-    for each in cluster.stream_tasks(cluster.taskexecutors[0]):
-        cluster.kill(each)
+    for task in cluster.stream_tasks(cluster.taskexecutors[0]):
+        cluster.kill(task)
 
 
 def restored(job: RunningJob) -> list[CheckpointRestored]:
-    return [each for each in job.read_events(CheckpointRestored) if each.job_id == job.id]
+    return [event for event in job.read_events(CheckpointRestored) if event.job_id == job.id]
 
 
 def all_there(job: RunningJob) -> None:
-    """Nothing is missing, nothing is wrong, and some results may be there twice: once for each time they were made."""
-    for found, right in zip(job.results(), (SHAPE.counts(), SHAPE.sums()), strict=True):
-        assert set(found) == set(right)
-        assert max(found.values()) <= 2
+    """Checks that no result is missing or wrong; some may be duplicates, one for each time they were computed."""
+    for counts, right in zip(job.results(), (SHAPE.counts(), SHAPE.sums()), strict=True):
+        assert set(counts) == set(right)
+        assert max(counts.values()) <= 2
 
 
-def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(
+def test_checkpoints_are_taken_while_job_runs_and_deleted_with_it(
     cluster: FaultInjectionCluster, home: Path
 ) -> None:
-    with a_job(cluster, execution_checkpointing_interval="500 ms") as job:
+    with running_job(cluster, execution_checkpointing_interval="500 ms") as job:
         job.until(lambda: len(completed(job)) >= 3 or job.has_ended(), "third checkpoint")
         directory = home / "checkpoints" / job.id
         assert completed(job)[-1].checkpoint_id >= 3
@@ -109,21 +113,21 @@ def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(
         assert chk(directory) == set(), "nothing is kept by default"
 
 
-def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(
+def test_job_with_lost_changelog_rolls_back_to_last_checkpoint(
     cluster: FaultInjectionCluster,
 ) -> None:
-    with a_job(cluster, execution_checkpointing_interval="1 s") as job:
+    with running_job(cluster, execution_checkpointing_interval="1 s") as job:
         job.until(lambda: bool(completed(job)), "checkpoint")
         lose_progress(cluster, job)
         job.until(lambda: bool(restored(job)), "rollback")
-        assert any(each.progress_lost for each in job.read_events(UpdateTaskExecutionState))
+        assert any(event.progress_lost for event in job.read_events(UpdateTaskExecutionState))
         job.wait_for_its_end()
         all_there(job)
 
 
-def test_a_checkpoint_that_is_torn_is_passed_over(cluster: FaultInjectionCluster, home: Path) -> None:
+def test_corrupt_checkpoint_is_skipped(cluster: FaultInjectionCluster, home: Path) -> None:
     options = {"execution_checkpointing_interval": "1 h", "state_checkpoints_num__retained": "3"}
-    with a_job(cluster, **options) as job:
+    with running_job(cluster, **options) as job:
         whole, torn = asked_for(cluster, job), asked_for(cluster, job)
         metadata = home / "checkpoints" / job.id / f"chk-{torn.checkpoint_id}" / METADATA
         metadata.write_bytes(metadata.read_bytes()[:-7])
@@ -132,31 +136,31 @@ def test_a_checkpoint_that_is_torn_is_passed_over(cluster: FaultInjectionCluster
         (back,) = restored(job)
         assert back.checkpoint is not None
         assert back.checkpoint.checkpoint_id == whole.checkpoint_id
-        assert [each.rpartition("/")[2] for each in back.passed_over] == [f"chk-{torn.checkpoint_id}"]
+        assert [item.rpartition("/")[2] for item in back.passed_over] == [f"chk-{torn.checkpoint_id}"]
         job.wait_for_its_end()
         all_there(job)
 
 
-def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
+def test_checkpoint_retained_on_cancellation_is_restored_at_other_parallelism(
     cluster: FaultInjectionCluster, home: Path
 ) -> None:
     retained = "RETAIN_ON_CANCELLATION"
-    with a_job(
+    with running_job(
         cluster,
         execution_checkpointing_interval="1 h",
         execution_checkpointing_externalized__checkpoint__retention=retained,
     ) as job:
         job.until(lambda: all(job.results()), "result of each kind")
-        done = asked_for(cluster, job)
+        checkpoint = asked_for(cluster, job)
         with Client(cluster.configuration) as client:
             client.cancel(job.id)
         job.until(job.has_ended, "end")
         assert job.status is JobStatus.CANCELED
         before = job.results()
     directory = home / "checkpoints" / job.id
-    assert chk(directory) == {f"chk-{done.checkpoint_id}"}
+    assert chk(directory) == {f"chk-{checkpoint.checkpoint_id}"}
     rescaled = Shape(records=60_000, rate=20_000, parallelism=3)
-    with contextlib.closing(RunningJob(cluster, rescaled, savepoint=done.uri)) as successor:
+    with contextlib.closing(RunningJob(cluster, rescaled, savepoint=checkpoint.uri)) as successor:
         successor.wait_for_its_end()
         for earlier, later, right in zip(
             before, successor.results(), (SHAPE.counts(), SHAPE.sums()), strict=True
@@ -168,20 +172,20 @@ def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
 
 
 def assert_suffix(later: Counter[str], right: Counter[str]) -> None:
-    """Of each key all results from some point on."""
+    """Checks that each key has all results from some point on."""
     by_key: dict[str, list[int]] = {}
-    for each in later:
-        key, number = each.split()[:2]
+    for item in later:
+        key, number = item.split()[:2]
         by_key.setdefault(key, []).append(int(number))
     last: dict[str, int] = {}
-    for each in right:
-        key, number = each.split()[:2]
+    for item in right:
+        key, number = item.split()[:2]
         last[key] = max(last.get(key, 0), int(number))
     for key, numbers in by_key.items():
         assert sorted(numbers) == list(range(min(numbers), last[key] + 1)), key
 
 
-def test_nothing_is_wrong_with_the_log(cluster: FaultInjectionCluster) -> None:
+def test_log_has_no_violations(cluster: FaultInjectionCluster) -> None:
     configuration = cluster.configuration
     events: list[Any] = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
-    assert [str(each) for each in check(events)] == []
+    assert [str(violation) for violation in check(events)] == []

@@ -1,4 +1,4 @@
-"""The commands that read: against a real Kafka that holds a log which the simulation wrote."""
+"""The commands that read, on a real Kafka with a log of the simulation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def log(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> KafkaEventLog:
-    """The simulated log on Kafka, where the commands of this process look for it."""
+    """Writes the simulated log to the Kafka that the commands of this process use."""
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     monkeypatch.chdir(tmp_path)
@@ -70,21 +70,19 @@ def test_log_prints_every_event_once(
     log: KafkaEventLog, simulated: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", "-o", "json"]) == ExitCode.OK
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["offset"] for each in told] == [record.offset for record in simulated.log]
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [report["offset"] for report in reports] == [record.offset for record in simulated.log]
     assert main(["log", "--from", "7", "--job", "fir", "--type", "JobAccepted", "--type", "JobRejected"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[5] for line in lines] == ["JobAccepted", "JobRejected"]
 
 
-def test_state_at_an_offset(
-    log: KafkaEventLog, simulated: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_state_at_offset(log: KafkaEventLog, simulated: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     for offset in (0, 7, len(simulated.log) - 1):
         assert main(["state", "--at", str(offset), "-o", "json"]) == ExitCode.OK
-        found = json.loads(capsys.readouterr().out)
+        result = json.loads(capsys.readouterr().out)
         expected = cluster_moment(replay_to_replica(simulated.log[: offset + 1]))
-        assert (found["offset"], found["state_hash"]) == (offset, expected.state_hash)
+        assert (result["offset"], result["state_hash"]) == (offset, expected.state_hash)
     assert main(["state"]) == ExitCode.OK
     assert f"state hash {cluster_moment(simulated.replica).state_hash}" in capsys.readouterr().out
 
@@ -108,8 +106,8 @@ def test_checkpoints_and_show(
     story = scenarios_checkpoints.a_task_goes_on_from_a_checkpoint()
     open_event_log(configuration).append([Event(record.header, record.body) for record in story.log])
     assert main(["checkpoints", "j1", "-o", "json"]) == ExitCode.OK
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["checkpoint_id"], each["status"], each["discarded"]) for each in told] == [
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(report["checkpoint_id"], report["status"], report["discarded"]) for report in reports] == [
         (1, "COMPLETED", True),
         (2, "FAILED", True),
         (3, "COMPLETED", False),
@@ -123,10 +121,10 @@ def test_checkpoints_and_show(
     assert main(["show", "j1", "-o", "json"]) == ExitCode.OK
     shown = json.loads(capsys.readouterr().out)
     assert shown["failures"][0]["text"] == "it broke"
-    assert shown["checkpoints"]["last"]["uri"] == told[-1]["uri"]
+    assert shown["checkpoints"]["last"]["uri"] == reports[-1]["uri"]
 
 
-def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_job_is_rejected(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["cancel", "third"], ["output", "third"], ["log", "--job", "third"]):
         assert main(command) == ExitCode.NOT_FOUND
         assert "`tailrace list` shows all jobs" in capsys.readouterr().err
@@ -134,7 +132,7 @@ def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
-def test_kafkas_own_tools_make_a_topic_of_the_cluster(log: KafkaEventLog, cluster_id: str) -> None:
+def test_kafka_tools_create_topic_of_cluster(log: KafkaEventLog, cluster_id: str) -> None:
     topic = f"{cluster_id}-orders"
     for arguments in (("--create", "--topic", topic, "--partitions", "3"), ("--describe", "--topic", topic)):
         with started("kafka-tools", "kafka-topics", *arguments) as tool:
@@ -143,7 +141,7 @@ def test_kafkas_own_tools_make_a_topic_of_the_cluster(log: KafkaEventLog, cluste
     assert b"PartitionCount: 3" in out
 
 
-def test_a_reader_that_hangs_up_is_no_error(log: KafkaEventLog) -> None:
+def test_closed_output_pipe_is_no_error(log: KafkaEventLog) -> None:
     with started("log", "--follow") as telling:
         assert telling.stdout is not None
         assert telling.stderr is not None
@@ -156,7 +154,7 @@ def test_a_reader_that_hangs_up_is_no_error(log: KafkaEventLog) -> None:
     assert telling.returncode == ExitCode.BROKEN_PIPE
 
 
-def test_follow_goes_on_until_interrupted(log: KafkaEventLog, simulated: Cluster) -> None:
+def test_follow_runs_until_interrupted(log: KafkaEventLog, simulated: Cluster) -> None:
     with started("log", "--follow", "--from", str(len(simulated.log)), "-o", "json") as telling:
         assert telling.stdout is not None
         assert telling.stderr is not None
@@ -167,10 +165,10 @@ def test_follow_goes_on_until_interrupted(log: KafkaEventLog, simulated: Cluster
     assert telling.returncode == ExitCode.INTERRUPTED
 
 
-def test_a_process_that_dies_while_the_cluster_starts_is_reported_with_its_log(
+def test_process_that_dies_during_start_is_reported_with_its_log(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tailrace.services.cli", "cluster", "start", "--taskexecutors", "1"],
         env={
             **os.environ,
@@ -183,12 +181,12 @@ def test_a_process_that_dies_while_the_cluster_starts_is_reported_with_its_log(
         text=True,
         check=False,
     )
-    assert done.returncode == ExitCode.PROCESS_FAILED, done.stderr
-    told = done.stderr.splitlines()
-    (head,) = [i for i, line in enumerate(told) if line.startswith("tailrace: ")]
-    assert told[head].startswith("tailrace: taskexecutor-1 ended with exit code")
-    assert str(tmp_path / "log" / "taskexecutor-1.log") in told[head]
-    assert "JAVA_HOME" in "\n".join(told[head + 1 :])
+    assert result.returncode == ExitCode.PROCESS_FAILED, result.stderr
+    reports = result.stderr.splitlines()
+    (head,) = [i for i, line in enumerate(reports) if line.startswith("tailrace: ")]
+    assert reports[head].startswith("tailrace: taskexecutor-1 ended with exit code")
+    assert str(tmp_path / "log" / "taskexecutor-1.log") in reports[head]
+    assert "JAVA_HOME" in "\n".join(reports[head + 1 :])
     assert not (tmp_path / "cluster.json").exists()
 
 

@@ -1,4 +1,5 @@
-"""`tailrace demo` as `make demo` runs it, only shorter: it counts right, tells the story, and leaves nothing behind."""
+"""`tailrace demo` as `make demo` runs it, only shorter: the counts are exact, the history is printed, and nothing is
+left."""
 
 from __future__ import annotations
 
@@ -31,35 +32,35 @@ TOLD = (
 )
 
 
-def test_the_demo_counts_right_tells_the_story_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_counts_exactly_prints_history_and_leaves_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    done = subprocess.run(
+    result = subprocess.run(
         [*DEMO, "--home", str(home), "--windows", "2", "--window-seconds", "2"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"[\d,]+ words counted: exactly those of the [\d,]+ lines sent", done.stdout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"[\d,]+ words counted: exactly those of the [\d,]+ lines sent", result.stdout)
     # On a busy machine several come together.
-    assert len(re.findall(r"^ +window \d\d:\d\d:\d\d to", done.stdout, re.MULTILINE)) >= 2
-    for each in TOLD:
-        assert re.search(each, done.stdout), each
+    assert len(re.findall(r"^ +window \d\d:\d\d:\d\d to", result.stdout, re.MULTILINE)) >= 2
+    for item in TOLD:
+        assert re.search(item, result.stdout), item
     offsets = [
-        int(found) for found in re.findall(r"^ *(\d+)  \d\d:\d\d:\d\d\.\d{3}  ", done.stdout, re.MULTILINE)
+        int(found) for found in re.findall(r"^ *(\d+)  \d\d:\d\d:\d\d\.\d{3}  ", result.stdout, re.MULTILINE)
     ]
     assert offsets == list(range(len(offsets)))
-    assert "\x1b" not in done.stdout + done.stderr, "colours on what is no terminal"
-    assert "Traceback" not in done.stderr
+    assert "\x1b" not in result.stdout + result.stderr, "colours on what is no terminal"
+    assert "Traceback" not in result.stderr
     assert left_behind(home) == []
 
 
 def left_behind(home: Path) -> list[str]:
-    """Processes that have to do with a home."""
-    found = []
+    """Returns the processes of a home."""
+    results = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            told = [*process.cmdline(), process.environ().get("TAILRACE_HOME", "")]
-            if process.pid != os.getpid() and any(str(home) in each for each in told):
-                found.append(" ".join(process.cmdline()))
-    return found
+            reports = [*process.cmdline(), process.environ().get("TAILRACE_HOME", "")]
+            if process.pid != os.getpid() and any(str(home) in report for report in reports):
+                results.append(" ".join(process.cmdline()))
+    return results

@@ -1,7 +1,7 @@
-"""A whole cluster on this machine, as a user starts it: a job that counts real text while everything else goes wrong.
+"""A whole cluster on this machine, as a user starts it: a job counts real text while everything else fails.
 
-One cluster and one job serve all tests, in order: the job runs from the second test to the last but a few, and what it
-counted is held against what was sent, word for word.
+One cluster and one job serve all tests, in order: the job runs from the second test almost to the last, and its counts
+are compared word for word with what was sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,17 +26,19 @@ import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
 from polling import TIMEOUT_S, wait_until
+from submitted_tasks import submitted_tasks
 
 import tailrace
 from tailrace.pipelines.api.build import build
+from tailrace.schemas.client import JobFinished
 from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph
-from tailrace.services.cli.demo import TextServer, Window, WindowCounts
-from tailrace.services.cli.demo.window_counts import check_counts
+from tailrace.services.cli.demo.text_server import TextServer
+from tailrace.services.cli.demo.word_check import check_counts
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.local import ClusterRecord, read_record
-from tailrace.services.client import Client, JobRejectedError, read_output
+from tailrace.services.cli.local.cluster_record import ClusterRecord, read_record
+from tailrace.services.client import Client, JobRejectedError, OutputRecord, read_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.history import FormattedEvent, HistoryProjection
 from tailrace.services.history.cluster_view import jobs
@@ -53,7 +57,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """A cluster in a home of its own, driven by the command line as a user drives it."""
+    """A cluster in a home of its own, driven by the command line."""
 
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
@@ -87,9 +91,9 @@ class Cluster:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def ok(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = self.run(*arguments)
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return done
+        result = self.run(*arguments)
+        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
+        return result
 
     @property
     def record(self) -> ClusterRecord:
@@ -112,18 +116,18 @@ class Cluster:
         return next(process.pid for process in self.record.processes if process.name == name)
 
     def workers(self) -> set[tuple[int, float]]:
-        """(pid, start) of everything the TaskExecutors run: Spark, its Python workers, StreamTasks."""
-        found = set()
+        """Returns (pid, start) of all processes of the TaskExecutors: Spark, its Python workers, StreamTasks."""
+        results = set()
         for process in self.record.processes:
             if process.name != "jobmanager":
                 with contextlib.suppress(psutil.NoSuchProcess):
                     for child in psutil.Process(process.pid).children(recursive=True):
                         with contextlib.suppress(psutil.NoSuchProcess):
-                            found.add((child.pid, child.create_time()))
-        return found
+                            results.add((child.pid, child.create_time()))
+        return results
 
     def watch(self) -> None:
-        """Notes every process of the cluster, so that the last test can look for what is left."""
+        """Records every process of the cluster, so that the last test can look for the remaining ones."""
         pids = [process.pid for process in self.record.processes]
         pids.append(json.loads((self.home / "kafka" / "kafka.json").read_text())["pid"])
         for pid in pids:
@@ -132,7 +136,7 @@ class Cluster:
         self.seen |= self.workers()
 
     def story(self) -> tuple[HistoryProjection, list[FormattedEvent]]:
-        """The log so far."""
+        """Returns the log so far."""
         fold, log = HistoryProjection(), open_event_log(self.configuration)
         entries = list(fold.read(log))
         log.close()
@@ -141,10 +145,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def started(cluster: Cluster, *arguments: str) -> Iterator[None]:
-    """While it lasts the cluster runs; nothing of it is left behind."""
+    """Runs the cluster during the block; leaves nothing."""
     try:
-        told = cluster.ok("cluster", "start", *arguments)
-        assert "cluster tailrace runs" in told.stderr
+        result = cluster.ok("cluster", "start", *arguments)
+        assert "cluster tailrace runs" in result.stderr
         cluster.watch()
         yield
     finally:
@@ -165,14 +169,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def text() -> Iterator[TextServer]:
-    server = TextServer(words_per_s=1000)
+    server = TextServer(words_per_s=300)
     yield server
     server.close()
 
 
 @pytest.fixture(scope="module")
 def job(cluster: Cluster, text: TextServer) -> str:
-    """WindowWordCount over all four slots, flatMap at 4 and the windows at 3."""
+    """Yields WindowWordCount over all four slots, flatMap with parallelism 4 and the windows with 3."""
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
     parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
     submitted = cluster.ok("run", "-d", str(PROGRAM), *options, *parallelism)
@@ -184,7 +188,7 @@ def job(cluster: Cluster, text: TextServer) -> str:
 
 @pytest.fixture(scope="module")
 def started_with(cluster: Cluster, job: str) -> dict[str, str]:
-    """Execution attempt -> task of the job, as first deployed."""
+    """Returns for each first attempt its task of the job."""
     return attempts(cluster, job)
 
 
@@ -198,59 +202,97 @@ def alive(pid: int, created: float) -> bool:
 
 def running_tasks(cluster: Cluster, job_id: str) -> int:
     fold, _ = cluster.story()
-    found = [each for each in jobs(fold) if each.job_id == job_id]
-    return found[0].tasks.get(ExecutionState.RUNNING.value, 0) if found else 0
+    results = [job for job in jobs(fold) if job.job_id == job_id]
+    return results[0].tasks.get(ExecutionState.RUNNING.value, 0) if results else 0
 
 
 def attempts(cluster: Cluster, job_id: str) -> dict[str, str]:
-    _, entries = cluster.story()
+    fold, entries = cluster.story()
     return {
-        entry.record.body.execution_attempt_id: entry.task or ""  # type: ignore[attr-defined]
+        task.execution_attempt_id: fold.task_of(task.execution_attempt_id)
         for entry in entries
-        if entry.type == "task_executor.SubmitTask" and entry.job == job_id
+        if entry.job == job_id
+        for task in submitted_tasks([entry.record.body])
     }
+
+
+@dataclass(slots=True)
+class Window:
+    end_ms: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class WindowCounts:
+    """Collects what WindowWordCount prints into windows."""
+
+    def __init__(self) -> None:
+        self._windows: dict[int, Window] = {}
+        self._latest: Counter[int] = Counter()
+
+    def add(self, record: OutputRecord) -> None:
+        end = record.timestamp + 1
+        window = self._windows.setdefault(end, Window(end))
+        window.counts[record.record["word"]] += record.record["count"]
+        self._latest[record.subtask] = max(end, self._latest[record.subtask])
+
+    def complete(self, subtasks: int) -> list[Window]:
+        """The windows for which nothing more can arrive, because all subtasks have printed later ones."""
+        if len(self._latest) < subtasks:
+            return []
+        return [window for window in self.windows() if window.end_ms < min(self._latest.values())]
+
+    def windows(self) -> list[Window]:
+        """Oldest first."""
+        return [self._windows[end] for end in sorted(self._windows)]
 
 
 def windows(cluster: Cluster, job_id: str) -> list[Window]:
     tally = WindowCounts()
     for record in read_output(cluster.configuration, job_id):
-        tally.add(record, 0.0)
+        tally.add(record)
     return tally.windows()
 
 
 def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int) -> list[Window]:
-    """Waits until so many windows that end after a time are complete; all complete windows, oldest first."""
+    """Waits until so many windows that end after a time are complete; returns all complete windows, oldest first."""
     tally, deadline = WindowCounts(), time.monotonic() + TIMEOUT_S
-    enough = threading.Event()
+
+    def enough() -> bool:
+        return sum(window.end_ms > after_ms for window in tally.complete(WINDOW_PARALLELISM)) >= count
+
     for record in read_output(
-        cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
+        cluster.configuration, job_id, over=lambda: enough() or time.monotonic() > deadline
     ):
-        tally.add(record, 0.0)
-        if sum(window.end_ms > after_ms for window in tally.complete(WINDOW_PARALLELISM)) >= count:
-            enough.set()
-    assert enough.is_set(), f"no {count} windows within {TIMEOUT_S:g} s"
+        tally.add(record)
+    assert enough(), f"no {count} windows within {TIMEOUT_S:g} s"
     return tally.complete(WINDOW_PARALLELISM)
 
 
 def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> None:
-    """Waits until the job has counted all that was sent: each word as often as it was sent."""
+    """Waits until the counts of the job equal what was sent, word by word."""
     with text.paused():
         words = sum(len(line) for line in text.sent_words())
-        tally, deadline = WindowCounts(), time.monotonic() + TIMEOUT_S
+        tally, deadline, counted = WindowCounts(), time.monotonic() + TIMEOUT_S, 0
         enough = threading.Event()
         for record in read_output(
             cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
         ):
-            tally.add(record, 0.0)
-            if sum(window.total for window in tally.windows()) >= words:
+            tally.add(record)
+            counted += record.record["count"]
+            if counted >= words:
                 enough.set()
-        verdict = check_counts(tally.windows(), text.sent_words())
-    assert verdict.right, verdict.text
+        is_right, line = check_counts(
+            sum((window.counts for window in tally.windows()), Counter()), text.sent_words()
+        )
+    assert is_right, line
 
 
-def test_a_cluster_that_runs_is_not_started_twice(cluster: Cluster) -> None:
+def test_running_cluster_is_not_started_twice(cluster: Cluster) -> None:
     before = cluster.record
-    assert "already runs" in cluster.ok("cluster", "start").stderr
+    again = cluster.ok("cluster", "start").stderr
+    assert "already runs" in again
+    assert "keep their options" not in again
+    assert "keep their options" in cluster.ok("cluster", "start", "-D", "heartbeat.timeout=1 min").stderr
     assert cluster.record == before
     status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
     assert status["slots"] == {"total": 4, "free": 4}
@@ -263,7 +305,7 @@ def test_a_cluster_that_runs_is_not_started_twice(cluster: Cluster) -> None:
     assert all(process["running"] for process in status["processes"])
 
 
-def test_a_job_runs_on_all_slots_and_counts_what_is_sent(
+def test_job_runs_on_all_slots_and_counts_exactly(
     cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
 ) -> None:
     assert sorted(started_with.values())[:5] == [
@@ -279,7 +321,7 @@ def test_a_job_runs_on_all_slots_and_counts_what_is_sent(
     assert (listed["job_id"], listed["status"], listed["tasks"]) == (job, "RUNNING", {"RUNNING": 8})
 
 
-def test_a_killed_jobmanager_loses_nothing(
+def test_killed_jobmanager_loses_nothing(
     cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
 ) -> None:
     workers = cluster.workers()
@@ -305,10 +347,10 @@ def test_a_killed_jobmanager_loses_nothing(
     assert_counted_right(cluster, job, text)
 
 
-def test_a_killed_taskexecutor_goes_on_with_its_tasks(
+def test_killed_taskexecutor_continues_with_its_tasks(
     cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
 ) -> None:
-    """The one without the source: what a socket sends while nobody listens is gone for everyone."""
+    """The one without the source: what a socket sends while nobody reads it is lost for every system."""
     _, entries = cluster.story()
     (source,) = [
         entry.record.header.recipient.partition("/")[2]
@@ -346,13 +388,13 @@ def broken(cluster: Cluster) -> bytes:
     ("value", "reason"),
     [
         (lambda _: b"\x93garbage", "not an Avro event: 8 bytes that begin with 93 67"),
-        (lambda _: b"", "not an Avro event: 0 bytes"),
+        (lambda _: b"", "the value is empty"),
         (lambda _: b"\xc3\x01" + bytes(8) + b"whatever", "unknown schema: fingerprint 0000000000000000"),
         (broken, "broken tailrace.dispatcher.SubmitJob"),
     ],
     ids=["garbage", "nothing", "unknown schema", "cut off"],
 )
-def test_what_can_not_be_read_becomes_a_dead_letter(
+def test_unreadable_submission_becomes_dead_letter(
     cluster: Cluster, job: str, value: Callable[[Cluster], bytes], reason: str
 ) -> None:
     configuration = cluster.configuration
@@ -366,10 +408,11 @@ def test_what_can_not_be_read_becomes_a_dead_letter(
 
     def letter() -> str | None:
         letters = read_dead_letters(configuration.bootstrap_servers, configuration.cluster_id)
-        found = {
-            (each.source.topic, each.source.partition, each.source.offset): each.reason for each in letters
+        result = {
+            (letter.source.topic, letter.source.partition, letter.source.offset): letter.reason
+            for letter in letters
         }
-        return found.get((topic, 0, placed[0]))
+        return result.get((topic, 0, placed[0]))
 
     assert reason in wait_until(letter, "dead letter")
 
@@ -401,29 +444,29 @@ def without_parallelism(graph: JobGraph) -> JobGraph:
     ],
     ids=["no module", "no function", "raises", "impossible parallelism", "impossible graph"],
 )
-def test_a_job_that_can_not_be_is_rejected_with_the_reason(
+def test_invalid_job_is_rejected_with_reason(
     cluster: Cluster, job: str, what: JobGraph | EntryPoint, parallelism: int | None, reason: str
 ) -> None:
     with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(what, parallelism)
         with pytest.raises(JobRejectedError, match=reason):
-            conversation.await_accepted(job_id, TIMEOUT_S)
+            conversation.accepted_at(job_id, TIMEOUT_S)
 
 
-def test_a_job_id_is_taken_once(cluster: Cluster, job: str) -> None:
+def test_duplicate_job_id_is_rejected(cluster: Cluster, job: str) -> None:
     with Client(cluster.configuration) as client, client.subscribe() as conversation:
         client.submit(build(ENTRY_POINT, ["--port", "9"], 1), job_id=job)
         with pytest.raises(JobRejectedError, match=f"job {job} was submitted before and is RUNNING"):
-            conversation.await_accepted(job, TIMEOUT_S)
+            conversation.accepted_at(job, TIMEOUT_S)
 
 
-def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
-    cluster: Cluster, job: str
-) -> None:
+def test_job_that_needs_more_slots_than_exist_fails_with_number(cluster: Cluster, job: str) -> None:
     with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(build(ENTRY_POINT, ["--port", "9"], 5))
-        conversation.await_accepted(job_id, TIMEOUT_S)
-        ended = conversation.finished(job_id, TIMEOUT_S)
+        conversation.accepted_at(job_id, TIMEOUT_S)
+        ended = conversation.wait_for(
+            lambda record: record.body if isinstance(record.body, JobFinished) else None, TIMEOUT_S
+        )
     assert ended is not None
     assert ended.status.value == "FAILED"
     assert f"no slot within {SLOT_TIMEOUT_S} s: the job wants 5, 0 are free, 4 are registered" in (
@@ -431,20 +474,20 @@ def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
     )
 
 
-def test_a_program_that_raises_is_told_where(cluster: Cluster, job: str, tmp_path: Path) -> None:
+def test_program_that_raises_is_reported_with_line(cluster: Cluster, job: str, tmp_path: Path) -> None:
     program = tmp_path / "wrong.py"
     program.write_text("import json\njson.loads('{')\n")
-    done = cluster.run("run", str(program))
-    assert (done.returncode, done.stdout) == (ExitCode.JOB, "")
-    assert "wrong.py:2" in done.stderr
-    assert "JSONDecodeError" in done.stderr
-    assert "Traceback" not in done.stderr
+    result = cluster.run("run", str(program))
+    assert (result.returncode, result.stdout) == (ExitCode.JOB, "")
+    assert "wrong.py:2" in result.stderr
+    assert "JSONDecodeError" in result.stderr
+    assert "Traceback" not in result.stderr
     missing = cluster.run("run", str(tmp_path / "missing.py"))
     assert missing.returncode == ExitCode.JOB
     assert "does not exist" in missing.stderr
 
 
-def test_none_of_it_disturbed_the_job_which_is_cancelled(
+def test_job_was_not_disturbed_and_is_cancelled(
     cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
 ) -> None:
     assert_counted_right(cluster, job, text)
@@ -460,7 +503,7 @@ def test_none_of_it_disturbed_the_job_which_is_cancelled(
     )
 
 
-def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> None:
+def test_ctrl_c_cancels_attached_job(cluster: Cluster, text: TextServer) -> None:
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "1"]
     with cluster.popen("run", "-o", "json", str(PROGRAM), *options) as attached:
         assert attached.stdout is not None
@@ -474,22 +517,22 @@ def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> N
     assert "Traceback" not in err
 
 
-def test_a_reader_that_hangs_up_leaves_the_job_running(cluster: Cluster, text: TextServer) -> None:
+def test_closed_output_pipe_leaves_job_running(cluster: Cluster, text: TextServer) -> None:
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "1"]
     with cluster.popen("run", str(PROGRAM), *options) as attached:
         assert attached.stdout is not None
         assert attached.stderr is not None
         assert "> " in attached.stdout.readline()
         attached.stdout.close()
-        told = attached.stderr.read()
+        report = attached.stderr.read()
     assert attached.returncode == ExitCode.BROKEN_PIPE
-    assert "runs on, and the program does not wait for it" in told.splitlines()[-1]
+    assert "runs on, and the program does not wait for it" in report.splitlines()[-1]
     fold, _ = cluster.story()
-    (running,) = [each for each in jobs(fold) if each.status.value == "RUNNING"]
+    (running,) = [job for job in jobs(fold) if job.status.value == "RUNNING"]
     cluster.ok("cancel", running.job_id)
 
 
-def test_a_job_whose_code_raises_fails_with_its_line(
+def test_job_whose_code_raises_fails_with_its_line(
     cluster: Cluster, text: TextServer, tmp_path: Path
 ) -> None:
     program = tmp_path / "raises.py"
@@ -501,34 +544,35 @@ def test_a_job_whose_code_raises_fails_with_its_line(
         f"env.socket_text_stream('127.0.0.1', {text.port}).map(convert).print()\n"
         "env.execute('raises')\n"
     )
-    done = cluster.run("run", "-D", "restart-strategy.type=none", str(program))
-    assert (done.returncode, done.stdout) == (ExitCode.JOB, "")
-    last = done.stderr.strip().splitlines()[-1]
+    result = cluster.run("run", "-D", "restart-strategy.type=none", str(program))
+    assert (result.returncode, result.stdout) == (ExitCode.JOB, "")
+    last = result.stderr.strip().splitlines()[-1]
     assert "is FAILED" in last
     assert "ValueError" in last
     assert "raises.py:3" in last
 
 
-def test_the_log_tells_all_of_it_from_any_offset(cluster: Cluster, job: str) -> None:
+def test_log_has_everything_from_any_offset(cluster: Cluster, job: str) -> None:
     whole = [json.loads(line) for line in cluster.ok("log", "-o", "json").stdout.splitlines()]
     _, entries = cluster.story()
-    assert [each["offset"] for each in whole] == [entry.record.offset for entry in entries]
-    of_job = cluster.ok("log", "--job", job, "--from", "12", "--type", "SubmitTask").stdout.splitlines()
-    assert len(of_job) == 8
+    assert [item["offset"] for item in whole] == [entry.record.offset for entry in entries]
+    submitted = cluster.ok("log", "--job", job, "--from", "12", "--type", "SubmitTask", "-o", "json")
+    bodies = [json.loads(line)["body"] for line in submitted.stdout.splitlines()]
+    assert sum(len(body["subtasks"]) for body in bodies) == 8
     early = json.loads(cluster.ok("state", "--at", "5", "-o", "json").stdout)
     assert early["offset"] == 5
     assert "dispatcher" not in early["roles"] or early["roles"]["dispatcher"]["jobs"] == {}
     assert cluster.run("state", "--at", "1000000").returncode == ExitCode.NOT_FOUND
 
 
-def test_a_cluster_stops_in_order_and_leaves_nothing_but_its_log(cluster: Cluster) -> None:
+def test_cluster_stops_in_order_and_leaves_only_its_log(cluster: Cluster) -> None:
     cluster.watch()
     stopped = cluster.ok("cluster", "stop")
     assert "SIG" not in stopped.stderr, stopped.stderr
-    assert [each for each in cluster.seen if alive(*each)] == []
+    assert [pair for pair in cluster.seen if alive(*pair)] == []
     assert cluster.run("list").returncode == ExitCode.UNREACHABLE
     cluster.ok("cluster", "start", "--taskexecutors", "0")
     cluster.watch()
     assert len(cluster.ok("list", "-o", "json").stdout.splitlines()) == 5
     cluster.ok("cluster", "stop")
-    assert [each for each in cluster.seen if alive(*each)] == []
+    assert [item for item in cluster.seen if alive(*item)] == []

@@ -1,4 +1,4 @@
-"""A StreamTask from files to files on real Kafka, killed again and again: each line is in one file."""
+"""A StreamTask from files to files on real Kafka is killed repeatedly: each line is in one file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def visible(directory: Path) -> list[Path]:
     return [file for file in directory.glob("*") if not file.name.startswith(".")]
 
 
-def test_lines_are_in_one_file_each_whatever_is_killed(
+def test_each_line_is_in_one_file_with_any_kill(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, source: Path
 ) -> None:
     out = tmp_path / "out"
@@ -97,10 +97,10 @@ def test_lines_are_in_one_file_each_whatever_is_killed(
                 if files is not None:
                     process.send_signal(signal.SIGKILL)
                 assert process.stdout is not None
-                said = process.stdout.read().decode()
+                output = process.stdout.read().decode()
             finally:
                 process.kill()
-        assert files is not None or "Finished" in said, said
+        assert files is not None or "Finished" in output, output
         now = {file: file.read_bytes() for file in visible(out)}
         assert seen.items() <= now.items()
         seen = now

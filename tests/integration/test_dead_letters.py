@@ -1,4 +1,4 @@
-"""A record that can't be read has one letter, whoever meets it, and however often."""
+"""An unreadable record has one dead letter, whoever reads it, and however often."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_refused(letters: DeadLetters) -> bool:
     return False
 
 
-def test_a_letter_says_where_why_and_what(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_letter_has_position_reason_and_content(kafka: EmbeddedKafka, cluster_id: str) -> None:
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     DeadLetters(kafka.bootstrap_servers, cluster_id).write(unreadable(7), 1_000)
     (letter,) = read_dead_letters(kafka.bootstrap_servers, cluster_id)
@@ -48,7 +48,7 @@ def test_a_letter_says_where_why_and_what(kafka: EmbeddedKafka, cluster_id: str)
     )
 
 
-def test_a_record_that_is_met_again_gets_no_second_letter(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_record_read_again_gets_no_second_letter(kafka: EmbeddedKafka, cluster_id: str) -> None:
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     for _ in range(2):
         letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
@@ -60,7 +60,7 @@ def test_a_record_that_is_met_again_gets_no_second_letter(kafka: EmbeddedKafka, 
     ]
 
 
-def test_only_the_last_letters_are_read_and_a_replay_of_the_log_writes_no_letter_again(
+def test_only_last_letters_are_read_and_replay_writes_none_again(
     kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "_MOST_READ", 4)
@@ -69,17 +69,17 @@ def test_only_the_last_letters_are_read_and_a_replay_of_the_log_writes_no_letter
     met = [*(replace(unreadable(offset), topic=log) for offset in range(6)), unreadable(1), unreadable(2)]
     for _ in range(2):
         letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
-        for each in met:
-            letters.write(each, 1_000)
-    found = list(read_dead_letters(kafka.bootstrap_servers, cluster_id))
-    assert [each.source.offset for each in found] == [*range(6), 1, 2]
+        for entry in met:
+            letters.write(entry, 1_000)
+    results = list(read_dead_letters(kafka.bootstrap_servers, cluster_id))
+    assert [letter.source.offset for letter in results] == [*range(6), 1, 2]
     letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
     letters.write(replace(unreadable(6), topic=log), 1_000)
     last = read_dead_letters(kafka.bootstrap_servers, cluster_id, last=2)
-    assert [each.source.offset for each in last] == [2, 6]
+    assert [letter.source.offset for letter in last] == [2, 6]
 
 
-def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_writer_of_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str) -> None:
     letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
     with letters._writing:
         for offset in range(3):
@@ -88,42 +88,42 @@ def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str)
     wait_until(lambda: len(list(read_dead_letters(kafka.bootstrap_servers, cluster_id))) == 3)
 
 
-def test_letters_wait_for_a_kafka_that_is_away_and_many_are_dropped(
+def test_letters_wait_for_unreachable_kafka_and_excess_ones_are_dropped(
     cluster_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "_MOST_WAITING", 2)
-    letters = DeadLetters("127.0.0.1:1", cluster_id, timeout=60.0)
-    told: list[int] = []
-    monkeypatch.setattr(dead_letters, "_warn", lambda unreadable, _: told.append(unreadable.offset))
+    letters = DeadLetters("127.0.0.1:1", cluster_id, timeout_s=60.0)
+    reports: list[int] = []
+    monkeypatch.setattr(dead_letters, "_warn", lambda unreadable, _: reports.append(unreadable.offset))
     for offset in range(9):
         letters.post(unreadable(offset), 1_000)
     # The thread may have taken one.
-    assert told[-1] == 8
-    assert len(told) in (6, 7)
+    assert reports[-1] == 8
+    assert len(reports) in (6, 7)
 
 
 @pytest.mark.parametrize("had_letters", [False, True])
-def test_a_topic_of_letters_that_was_deleted_keeps_nobody_waiting(
+def test_deleted_topic_of_letters_blocks_nobody(
     kafka: EmbeddedKafka, cluster_id: str, had_letters: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    letters = DeadLetters(kafka.bootstrap_servers, cluster_id, timeout=2.0)
+    letters = DeadLetters(kafka.bootstrap_servers, cluster_id, timeout_s=2.0)
     if had_letters:
         ensure_cluster_topics(admin, cluster_id)
         letters.write(unreadable(1), 1_000)
         delete_topics(admin, [dead_letters_topic(cluster_id)])
         # Kafka may take a letter or two until the deletion is done.
         wait_until(lambda: is_refused(letters))
-    told: list[str] = []
-    monkeypatch.setattr(dead_letters, "_warn", lambda _, why: told.append(why))
+    reports: list[str] = []
+    monkeypatch.setattr(dead_letters, "_warn", lambda _, why: reports.append(why))
     letters.write(unreadable(3), 1_000)
-    assert told == [f"{dead_letters_topic(cluster_id)} was deleted: `tailrace cluster start` creates it"]
+    assert reports == [f"{dead_letters_topic(cluster_id)} was deleted: `tailrace cluster start` creates it"]
     ensure_cluster_topics(admin, cluster_id)
     letters.write(unreadable(4), 1_000)
-    assert [each.source.offset for each in read_dead_letters(kafka.bootstrap_servers, cluster_id)] == [4]
+    assert [letter.source.offset for letter in read_dead_letters(kafka.bootstrap_servers, cluster_id)] == [4]
 
 
-def test_letters_of_another_release_are_passed_over(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_letters_of_other_release_are_skipped(kafka: EmbeddedKafka, cluster_id: str) -> None:
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     DeadLetters(kafka.bootstrap_servers, cluster_id).write(unreadable(1), 1_000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})

@@ -1,8 +1,8 @@
-"""Nothing twice, nothing missing, at each point where an attempt can die, stop, or lose the broker's answer.
+"""No result is duplicated or lost, at each point where an attempt can die, stop, or lose the broker's response.
 
 The attempts are real StreamTasks with real transactions on a real Kafka, each in a process of its own, that stop
-themselves between any two steps of their transactions (tests/fault_injection/standalone_attempt.py). What a reader of
-committed messages finds afterwards is held against what the job's definition says.
+themselves between any two steps of their transactions (tests/fault_injection/standalone_attempt.py). Then the committed
+messages are compared with the definition of the job.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ def at_each_step(
     then: Callable[[int, StandaloneJob, RunningAttempt], None],
     stride: int = 1,
 ) -> None:
-    """`then` is given a job for each step n of a vertex's first attempt, which has halted before it; n counts from 1.
+    """Calls `then` with a job for each step n of a vertex's first attempt, which has halted before it; n counts from
+    1.
 
-    Steps are taken some at a time: attempts wait for Kafka more than they work.
+    Several steps run at a time: attempts wait for Kafka more than they compute.
     """
 
     # A program is written by one thread: its functions are pickled by what is registered for the whole process.
     writing = threading.Lock()
 
     def halted(step: int) -> int:
-        """How many steps there were, of an attempt that has come to its end before this one; else 0."""
+        """Returns the number of steps of an attempt that has ended before this one; otherwise 0."""
         with writing:
             job = StandaloneJob(lone, kafka.bootstrap_servers, SHAPE)
         if vertex == COUNT:
@@ -92,7 +93,7 @@ def at_each_step(
 
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
-def test_a_task_that_is_killed_between_any_two_steps_of_its_transactions(
+def test_results_are_exact_if_task_is_killed_between_any_two_transaction_steps(
     kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int
 ) -> None:
     def then(_step: int, job: StandaloneJob, _killed: RunningAttempt) -> None:
@@ -104,7 +105,7 @@ def test_a_task_that_is_killed_between_any_two_steps_of_its_transactions(
 
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
-def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_run(
+def test_results_are_exact_if_zombie_resumes_between_any_two_transaction_steps_after_its_successor(
     kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int
 ) -> None:
     def then(step: int, job: StandaloneJob, zombie: RunningAttempt) -> None:
@@ -122,10 +123,11 @@ def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_ru
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
 @pytest.mark.parametrize("then", ["its connection ends", "its successor runs"])
-def test_a_commit_whose_answer_never_arrives(
+def test_results_are_exact_if_response_to_commit_is_lost(
     kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int, then: str
 ) -> None:
-    """The broker has committed; the task learns nothing, until its connection ends, before or after others go on."""
+    """The broker has committed; the task learns nothing until its connection closes, before or after others
+    continue."""
     job = StandaloneJob(lone, kafka.bootstrap_servers, SHAPE)
     if vertex == COUNT:
         job.finish(SOURCE)
@@ -146,7 +148,7 @@ def test_a_commit_whose_answer_never_arrives(
     assert not job.wrong(), f"{job.wrong()}: {first.messages}"
 
 
-def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
+def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spark(
     kafka: EmbeddedKafka,
     runtime: TaskRuntime,
     reports: Reports,
@@ -154,7 +156,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     scratch: Path,
     tmp_path: Path,
 ) -> None:
-    """Spark has handed a batch over and not noted it; the task has committed what came of it, and dies."""
+    """Spark has handed over a batch and not committed it; the task has committed its results, and dies."""
     servers = kafka.bootstrap_servers
     shape = Shape(records=200, keys=3, parallelism=1, rate=100)
     counts = result_topics.make(servers, "counts", 1)
@@ -179,12 +181,12 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
 
 
 def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
-    """The last batch that Spark has planned, if the progress in a changelog covers all that is in it."""
-    planned = [each for each in query.glob("offsets/*") if each.name.isdecimal()]
+    """Returns the last batch that Spark has planned, if the progress in a changelog covers all of it."""
+    planned = [path for path in query.glob("offsets/*") if path.name.isdecimal()]
     if not planned:
         return None
     # The first ones may have been empty: those no gate holds.
-    batch = max(planned, key=lambda each: int(each.name))
+    batch = max(planned, key=lambda path: int(path.name))
     ((topic, ends),) = json.loads(batch.read_text().splitlines()[-1]).items()
     # It ends behind the marker of the transaction that its last record came in.
     consumer = group_consumer(servers, "anybody")

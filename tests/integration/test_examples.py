@@ -1,5 +1,5 @@
-"""The commands of the examples' README, and some random programs, on one real cluster: Kafka, Spark, a TaskExecutor of
-four slots."""
+"""The commands of the examples' README, and some random programs, on one real cluster: Kafka, Spark, a TaskExecutor
+of four slots."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from polling import TIMEOUT_S
 
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
+from tailrace.services.cli.app import load_command
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.command_registry import LazyCommands
-from tailrace.services.cli.demo import TextServer
+from tailrace.services.cli.demo.text_server import TextServer
 from tailrace.services.cli.execution.cluster_executor import ClusterExecutor
 from tailrace.services.cli.execution.submitted_job import JobOutcome, SubmittedJob
 from tailrace.services.client import Client, Incident, OutputRecord, read_output
@@ -48,7 +48,7 @@ Logs = Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]
 
 
 class Listener:
-    """Remembers what went wrong."""
+    """Records errors."""
 
     def __init__(self) -> None:
         self.incidents: list[Incident] = []
@@ -78,7 +78,7 @@ class RealCluster:
         self._client.close()
 
     def write(self, logs: Logs) -> None:
-        """New topics with these messages: topic -> partition -> (timestamp, value)."""
+        """Creates topics with these messages: topic -> partition -> (timestamp, value)."""
         create_topics(
             AdminClient({"bootstrap.servers": self._servers}),
             [NewTopic(topic, len(partitions)) for topic, partitions in logs.items()],
@@ -94,7 +94,7 @@ class RealCluster:
         assert producer.flush(30) == 0
 
     def read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic, partition by partition."""
+        """Returns all committed messages of a topic, partition by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -128,7 +128,7 @@ class RealCluster:
         assert job.result().status is JobStatus.FINISHED, (job.outcome, self._listener.incidents)
 
     def wait(self, job: SubmittedJob, there: Callable[[], bool]) -> None:
-        """Until what a job without end is to give is there."""
+        """Waits for the expected output of an unbounded job."""
         deadline = time.monotonic() + TIMEOUT_S
         while not there():
             assert not job.outcome.over, (job.outcome, self._listener.incidents)
@@ -150,7 +150,7 @@ def cluster(four_slots: Cluster) -> Iterator[RealCluster]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, in which the paths of the README lead to the examples and their data."""
+    """Returns the working directory, in which the paths of the README lead to the examples and their data."""
     monkeypatch.chdir(tmp_path)
     for name in ("pipelines", "tests"):
         (tmp_path / name).symlink_to(Path(__file__).parents[2] / name)
@@ -158,21 +158,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(cluster: RealCluster, name: str, parallelism: int, folder: Path) -> SubmittedJob:
-    """The README's command for an example, with its input in place."""
+    """Starts the README's command for an example, with its input."""
     write_sales(folder / "sales")
     cluster.write({topic: [_messages(messages)] for topic, messages in CASES[name].topics.items()})
     return cluster.start(graph_of(readme_commands()[name], parallelism))
 
 
 def graph_of(command: Sequence[str], parallelism: int = 1) -> JobGraph:
-    """What `tailrace run` submits for a command line."""
-    parsed = LazyCommands()["run"].make_context("run", list(command)).params
+    """Returns the graph that `tailrace run` submits for a command line."""
+    parsed = load_command("run").make_context("run", list(command)).params
     assert (parsed["output"], parsed["parallelism"]) == (Format.TEXT, None)
     return build_file(parsed["program"], list(parsed["arguments"]), parallelism)
 
 
 def _messages(messages: Sequence[In]) -> list[tuple[int, bytes]]:
-    return [(each.timestamp_ms, each.value) for each in messages]
+    return [(message.timestamp_ms, message.value) for message in messages]
 
 
 def texts(cluster: RealCluster, job: SubmittedJob) -> Counter[str]:
@@ -184,9 +184,7 @@ def values(cluster: RealCluster, case: Case, topic: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "late_data"])
-def test_a_command_of_the_readme_gives_what_is_expected(
-    cluster: RealCluster, name: str, folder: Path
-) -> None:
+def test_readme_command_gives_expected_output(cluster: RealCluster, name: str, folder: Path) -> None:
     case = CASES[name]
     job = start(cluster, name, 2 if name in ("word_count", "enrichment") else 1, folder)
     if case.bounded:
@@ -214,7 +212,7 @@ def test_a_command_of_the_readme_gives_what_is_expected(
         assert rows_of(folder / "report") == case.files
 
 
-def test_a_reading_that_comes_when_its_minute_is_over_is_late(cluster: RealCluster, folder: Path) -> None:
+def test_reading_after_end_of_its_minute_is_late(cluster: RealCluster, folder: Path) -> None:
     case = CASES["late_data"]
     job = start(cluster, "late_data", 1, folder)
     cluster.wait(job, lambda: values(cluster, case, "highest").total() >= 3)
@@ -226,7 +224,7 @@ def test_a_reading_that_comes_when_its_minute_is_over_is_late(cluster: RealClust
     assert values(cluster, case, "late") == Counter([shown(case.decode(LATE_READING.value))])
 
 
-def test_the_readmes_command_with_a_socket_counts_words(cluster: RealCluster, folder: Path) -> None:
+def test_readme_command_with_socket_counts_words(cluster: RealCluster, folder: Path) -> None:
     server = TextServer(words_per_s=1000)
     try:
         *command, port = readme_commands()["window_word_count"]
@@ -239,7 +237,9 @@ def test_the_readmes_command_with_a_socket_counts_words(cluster: RealCluster, fo
 
 
 @pytest.mark.parametrize("number", MODEL_SEEDS)
-def test_a_random_program_gives_what_it_means(cluster: RealCluster, number: int, tmp_path: Path) -> None:
+def test_random_program_gives_results_of_interpreter(
+    cluster: RealCluster, number: int, tmp_path: Path
+) -> None:
     drawn = _drawn(number)
     prefix = f"model{number}."
     env = write(drawn, tmp_path, prefix)
@@ -252,8 +252,8 @@ def test_a_random_program_gives_what_it_means(cluster: RealCluster, number: int,
 
 
 def _drawn(number: int) -> Program:
-    """The largest of some programs that a seed gives: always the same one."""
-    found: list[Program] = []
+    """Returns the largest of some programs of a seed: always the same one."""
+    results: list[Program] = []
 
     @seed(number)
     @settings(
@@ -261,7 +261,7 @@ def _drawn(number: int) -> Program:
     )
     @given(programs(steps=3, most_parallel=2))
     def draw(drawn: Program) -> None:
-        found.append(drawn)
+        results.append(drawn)
 
     draw()
-    return max(found, key=lambda each: (len({step.name for step in each.steps}), -len(each.steps)))
+    return max(results, key=lambda program: (len({step.name for step in program.steps}), -len(program.steps)))

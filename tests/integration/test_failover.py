@@ -1,7 +1,8 @@
-"""Failover is continuation: what was lost starts again from its last commit, alone; what comes back goes on at once.
+"""Failover continues a job: lost tasks restart alone from their last commit; a TaskExecutor that returns resumes its
+tasks.
 
-One cluster of two TaskExecutors over which jobs are spread evenly. A TaskExecutor that dies has as long to come back
-under its own id as heartbeats may be missing; one that leaves in order is not waited for.
+One cluster of two TaskExecutors, over which jobs are spread evenly. A TaskExecutor that dies may return with its own id
+within the heartbeat timeout; one that leaves in order is not waited for.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 import pytest
+from submitted_tasks import SubmittedTask
 
 from tailrace.pipelines.graph.physical_plan import consumer_group
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.job_master import UpdateTaskExecutionState
-from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState
 
 from ..fault_injection.consumer_group_lag import describe
@@ -40,22 +41,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjection
         yield cluster
 
 
-def a_job(cluster: FaultInjectionCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
-    """One whose tasks all run, on both TaskExecutors."""
+def running_job(cluster: FaultInjectionCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
+    """Yields a job whose tasks all run, on both TaskExecutors."""
     job = RunningJob(cluster, shape)
     job.until(job.are_all_running, "job that runs")
     assert len(set(job.places().values())) == 2
     return contextlib.closing(job)
 
 
-def current(job: RunningJob) -> dict[str, SubmitTask]:
-    """The last attempt of every subtask."""
+def current(job: RunningJob) -> dict[str, SubmittedTask]:
+    """Returns the last attempt of every subtask."""
     last = {(body.vertex_id, body.subtask_index): body for body in job.attempts().values()}
     return {body.execution_attempt_id: body for body in last.values()}
 
 
 def failures(job: RunningJob) -> dict[str, str | None]:
-    """Attempt that has failed -> why."""
+    """Returns the reason of each failed attempt."""
     return {
         body.execution_attempt_id: body.failure
         for body in job.read_events(UpdateTaskExecutionState)
@@ -64,15 +65,15 @@ def failures(job: RunningJob) -> dict[str, str | None]:
 
 
 def ended(cluster: FaultInjectionCluster, job: RunningJob) -> None:
-    """The job finishes, with each result once."""
+    """Waits for the end of the job, and checks that each result is there once."""
     job.wait_for_its_end()
     job.check()
 
 
-def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_without_a_failover(
+def test_restarted_task_executor_resumes_its_tasks_without_failover(
     cluster: FaultInjectionCluster,
 ) -> None:
-    with a_job(cluster) as job:
+    with running_job(cluster) as job:
         job.wait_for_progress()
         before = set(job.attempts())
         victim = cluster.process("taskexecutor-1")
@@ -84,25 +85,25 @@ def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_w
         assert not job.read_events(TaskExecutorLost)
 
 
-def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: FaultInjectionCluster) -> None:
-    with a_job(cluster) as job:
+def test_failed_task_restarts_alone_and_its_reason_is_kept(cluster: FaultInjectionCluster) -> None:
+    with running_job(cluster) as job:
         job.wait_for_progress()
         before, earlier = current(job), failures(job)
         cluster.kill(cluster.stream_tasks("taskexecutor-2")[0])
         job.until(lambda: current(job).keys() != before.keys(), "new attempt")
         ended(cluster, job)
-        since = {each: why for each, why in failures(job).items() if each not in earlier}
+        since = {item: why for item, why in failures(job).items() if item not in earlier}
         assert list(since.values()) == ["the process of its StreamTask died"]
-        (failed,) = (before[each] for each in since)
-        (again,) = (body for each, body in current(job).items() if each not in before)
+        (failed,) = (before[element] for element in since)
+        (again,) = (body for value, body in current(job).items() if value not in before)
         assert (again.vertex_id, again.subtask_index) == (failed.vertex_id, failed.subtask_index)
         assert again.attempt_number == failed.attempt_number + 1
 
 
-def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
+def test_only_tasks_of_lost_task_executor_restart_elsewhere(
     cluster: FaultInjectionCluster,
 ) -> None:
-    with a_job(cluster) as job:
+    with running_job(cluster) as job:
         job.wait_for_progress()
         before, places = current(job), job.places()
         victim = cluster.process("taskexecutor-2")
@@ -110,30 +111,30 @@ def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
         victim.terminate()
         job.until(lambda: bool(job.read_events(TaskExecutorLost)), "TaskExecutorLost")
         ended(cluster, job)
-        lost = [body for each, body in before.items() if places[each] == "taskexecutor-2"]
-        again = [body for each, body in current(job).items() if each not in before]
+        lost = [body for item, body in before.items() if places[item] == "taskexecutor-2"]
+        again = [body for element, body in current(job).items() if element not in before]
         assert subtasks(again) == subtasks(lost)
-        new_places = {job.places()[each.execution_attempt_id] for each in again}
+        new_places = {job.places()[task.execution_attempt_id] for task in again}
         assert new_places == {"taskexecutor-1"}
     cluster.start()
 
 
-def subtasks(attempts: Iterable[SubmitTask]) -> list[tuple[str, int]]:
-    return sorted((each.vertex_id, each.subtask_index) for each in attempts)
+def subtasks(attempts: Iterable[SubmittedTask]) -> list[tuple[str, int]]:
+    return sorted((attempt.vertex_id, attempt.subtask_index) for attempt in attempts)
 
 
 def lags(cluster: FaultInjectionCluster, job: RunningJob) -> dict[str, int]:
-    """Group of this job -> messages that it has yet to read."""
-    found: dict[str, int] = {}
+    """Returns for each group of this job how many messages it has yet to read."""
+    result: dict[str, int] = {}
     for lag in describe(cluster.bootstrap_servers):
         if f".{job.id}." in lag.group and lag.committed >= 0:
             assert 0 <= lag.lag == lag.end - lag.committed
-            found[lag.group] = found.get(lag.group, 0) + lag.lag
-    return found
+            result[lag.group] = result.get(lag.group, 0) + lag.lag
+    return result
 
 
-def test_the_lag_of_every_subtask_is_read_with_kafkas_own_tool(cluster: FaultInjectionCluster) -> None:
-    with a_job(cluster, Shape(records=200_000, rate=4_000)) as job:
+def test_kafka_tool_reads_lag_of_every_subtask(cluster: FaultInjectionCluster) -> None:
+    with running_job(cluster, Shape(records=200_000, rate=4_000)) as job:
         job.wait_for_progress()
         readers = {edge.target_vertex_id for edge in job.graph.edges}
         places = {
@@ -146,14 +147,14 @@ def test_the_lag_of_every_subtask_is_read_with_kafkas_own_tool(cluster: FaultInj
         job.until(lambda: set(lags(cluster, job)) == set(places), "lag of every subtask that reads a channel")
         behind = {group for group, place in places.items() if place == "taskexecutor-1"}
         stopped = cluster.stream_tasks("taskexecutor-1")
-        for each in stopped:
-            cluster.stop(each)
+        for process in stopped:
+            cluster.stop(process)
         try:
             # Half of what they would read comes from the other TaskExecutor, some tens of messages each second.
             job.until(lambda: _least(lags(cluster, job), behind) > 50, "subtask that is behind")
         finally:
-            for each in stopped:
-                cluster.resume(each)
+            for process in stopped:
+                cluster.resume(process)
         job.until(lambda: max(lags(cluster, job).values(), default=0) < 50, "job that has caught up")
         ended(cluster, job)
 

@@ -1,7 +1,7 @@
-"""Brokers that are killed under load, once their group coordinator has much to load: results are exact.
+"""Brokers are killed under load while their group coordinator has much to load: results are exact.
 
-A broker that starts again may answer old positions of a consumer group, or none, while its coordinator loads more than
-16,384 records of a partition of `__consumer_offsets` (seen with Kafka 4.2.1). Nobody may go on from those.
+A restarted broker may answer with old positions of a consumer group, or none, while its coordinator loads more than
+16,384 records of a partition of `__consumer_offsets` (seen with Kafka 4.2.1). Nobody may continue from those.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTITIONS = 4
 SHAPE = Shape(records=3_000, keys=4, parallelism=1, rate=200)
 
 
-def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(tmp_path: Path) -> None:
+def test_results_are_exact_for_any_answer_of_restarted_group_coordinator(tmp_path: Path) -> None:
     with EmbeddedKafka() as kafka, StandaloneAttempts(tmp_path) as lone:
         result_topics.make_exactly(kafka.bootstrap_servers, {"filled": 1})
         in_parallel([partial(fill, kafka.bootstrap_servers, n) for n in range(PARTITIONS)])
@@ -45,12 +45,12 @@ def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(t
                 for job in jobs
                 for vertex in (SOURCE, COUNT)
             ]
-            for each in running:
-                each.start()
-            while any(each.is_alive() for each in running):
-                for each in running:
-                    each.join(1.0)
-                if kills < KILLS and any(each.is_alive() for each in running):
+            for thread in running:
+                thread.start()
+            while any(thread.is_alive() for thread in running):
+                for thread in running:
+                    thread.join(1.0)
+                if kills < KILLS and any(item.is_alive() for item in running):
                     kafka.kill()
                     kafka.start()
                     kills += 1
@@ -58,18 +58,18 @@ def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(t
 
 
 def keep_running(job: StandaloneJob, vertex: int) -> None:
-    """Attempt after attempt, until one finishes."""
-    told = [""]
-    while told[-1:] != ["TaskFinished"]:
+    """Runs attempt after attempt until one finishes."""
+    reports = [""]
+    while reports[-1:] != ["TaskFinished"]:
         attempt = job.start(vertex)
         outcome = attempt.wait()
         while outcome.exit_code is None and outcome.killed_by is None:
             outcome = attempt.wait()
-        told = attempt.messages
+        reports = attempt.messages
 
 
 def fill(servers: str, partition: int) -> None:
-    """Many commits of a group whose offsets are kept in a partition of `__consumer_offsets`."""
+    """Commits many offsets of a group that is stored in one partition of `__consumer_offsets`."""
     group = next(name for name in map("fill-{}".format, itertools.count()) if partition_of(name) == partition)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
     for number in range(COMMITS):
@@ -79,7 +79,7 @@ def fill(servers: str, partition: int) -> None:
 
 
 def partition_of(group: str) -> int:
-    """As Kafka has it: Java's hash of the name."""
+    """Returns Kafka's partition of the group: Java's hash of the name."""
     value = 0
     for character in group:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
@@ -88,7 +88,7 @@ def partition_of(group: str) -> int:
 
 def in_parallel(works: Sequence[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=work) for work in works]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

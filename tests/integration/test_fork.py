@@ -1,4 +1,4 @@
-"""A fork of a history on a real Kafka: real masters go on from there, with simulated TaskExecutors."""
+"""A fork of a history on a real Kafka: real masters continue from there, with simulated TaskExecutors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def history() -> MemoryHistory:
-    """Two TaskExecutors; j1 has finished, j2 runs with checkpoints that are not ours to delete, j3 waits for a slot."""
+    """Returns a history of two TaskExecutors; j1 has finished, j2 runs with foreign checkpoints, j3 waits for a
+    slot."""
     studio = HistoryBuilder(
         {
             "execution.checkpointing.interval": "2 s",
@@ -48,8 +49,8 @@ def history() -> MemoryHistory:
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, MemoryHistory]]:
     root = tmp_path_factory.mktemp("fork")
-    begun = history()
-    file = write(begun, root / "history.avro")
+    memory_history = history()
+    file = write(memory_history, root / "history.avro")
     cluster = Cluster(
         root / "home",
         TAILRACE_HEARTBEAT_INTERVAL="500 ms",
@@ -57,16 +58,16 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
         TAILRACE_SLOT_REQUEST_TIMEOUT="10 min",
         TAILRACE_SLOT_REQUEST_UNFULFILLABLE_TIMEOUT="10 min",
     )
-    said = cluster.ok(
+    result = cluster.ok(
         "fork", "--file", str(file), "--to", "trial", "--to-home", str(cluster.home), "-o", "json"
     )
-    told = json.loads(said.stdout)
-    assert told["task_executors"] == ["te-1", "te-2"]
-    assert told["offset"] == len(begun.records) - 1
+    report = json.loads(result.stdout)
+    assert report["task_executors"] == ["te-1", "te-2"]
+    assert report["offset"] == len(memory_history.records) - 1
     try:
         cluster.ok("cluster", "start")
         cluster.watch()
-        yield cluster, begun
+        yield cluster, memory_history
     finally:
         cluster.run("cluster", "stop")
         for pid, created in cluster.seen:
@@ -75,85 +76,85 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
 
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """Its jobs by id."""
+    """Returns its jobs by id."""
     lines = cluster.ok("list", "-o", "json").stdout.splitlines()
-    return {each["job_id"]: each for each in map(json.loads, lines)}
+    return {line["job_id"]: line for line in map(json.loads, lines)}
 
 
-def test_what_ran_at_the_place_runs_on(forked: tuple[Cluster, MemoryHistory]) -> None:
-    cluster, begun = forked
+def test_running_jobs_continue_in_fork(forked: tuple[Cluster, MemoryHistory]) -> None:
+    cluster, memory_history = forked
     assert cluster.record.cluster_id == "trial"
     end, running = time.monotonic() + TIMEOUT_S, 0
     while running < 6 and time.monotonic() < end:
         _, entries = cluster.story()
         running = sum(
-            isinstance(each.record.body, UpdateTaskExecutionState)
-            and each.record.body.execution_state is ExecutionState.RUNNING
-            for each in entries[len(begun.records) :]
+            isinstance(entry.record.body, UpdateTaskExecutionState)
+            and entry.record.body.execution_state is ExecutionState.RUNNING
+            for entry in entries[len(memory_history.records) :]
         )
     assert running >= 6, "two vertices of parallelism three"
-    new = [each.record.body.AVRO_NAME for each in entries[len(begun.records) :]]
+    new = [entry.record.body.AVRO_NAME for entry in entries[len(memory_history.records) :]]
     assert "tailrace.task_executor.SubmitTask" not in new
     assert "tailrace.everyone.TaskExecutorLost" not in new
     status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
-    assert {each["resource_id"]: each["slots"] for each in status["taskexecutors"]} == {"te-1": 2, "te-2": 2}
+    assert {item["resource_id"]: item["slots"] for item in status["taskexecutors"]} == {"te-1": 2, "te-2": 2}
 
 
-def test_it_takes_requests_and_tells_more_than_the_history_did(forked: tuple[Cluster, MemoryHistory]) -> None:
+def test_fork_accepts_requests_and_adds_events(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
     with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(graph(1))
         conversation.follow(job_id)
         conversation.accepted_at(job_id, TIMEOUT_S)
     cluster.ok("cancel", "j2")
-    found = listed(cluster)
-    assert found["j2"]["status"] in ("CANCELLING", "CANCELED")
-    assert job_id in found
+    result = listed(cluster)
+    assert result["j2"]["status"] in ("CANCELLING", "CANCELED")
+    assert job_id in result
     # With the slots of j2 both others run.
     wait_until(
-        lambda: {listed(cluster)[each]["status"] for each in ("j3", job_id)} == {"RUNNING"}, "both RUNNING"
+        lambda: {listed(cluster)[item]["status"] for item in ("j3", job_id)} == {"RUNNING"}, "both RUNNING"
     )
 
 
-def test_nothing_of_what_the_history_tells_is_touched(forked: tuple[Cluster, MemoryHistory]) -> None:
+def test_fork_leaves_original_history_unchanged(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
     topics = create_admin_client(cluster.configuration).list_topics(timeout=TIMEOUT_S).topics
-    assert not [each for each in topics if ".job." in each]
+    assert not [topic for topic in topics if ".job." in topic]
     # memory:// would have failed in a real shell.
     log = "".join(path.read_text() for path in (cluster.home / "log").glob("*.log"))
     assert "memory://" not in log
 
 
-def test_a_jobmanager_that_is_killed_is_followed_by_another(forked: tuple[Cluster, MemoryHistory]) -> None:
+def test_killed_jobmanager_of_fork_is_replaced(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
     psutil.Process(cluster.pid("jobmanager")).kill()
     cluster.ok("cluster", "start")
     cluster.watch()
-    found = listed(cluster)
-    assert found["j3"]["status"] == "RUNNING"
+    result = listed(cluster)
+    assert result["j3"]["status"] == "RUNNING"
 
 
-def test_what_its_roles_have_decided_they_decide_again(forked: tuple[Cluster, MemoryHistory]) -> None:
-    cluster, begun = forked
+def test_decisions_of_fork_are_recomputed_without_difference(forked: tuple[Cluster, MemoryHistory]) -> None:
+    cluster, memory_history = forked
     _, entries = cluster.story()
     check = DecisionCheck(all_roles())
     differences = []
-    for each in entries:
-        differences += check.check_record(each.record)
+    for entry in entries:
+        differences += check.check_record(entry.record)
     check.finish()
     assert not differences, "\n".join(differences[0].format_lines())
-    assert check.counts.decided > len(begun.records) // 2
+    assert check.counts.decided > len(memory_history.records) // 2
 
 
-def test_what_if_goes_on_from_a_place_of_a_cluster_that_runs(forked: tuple[Cluster, MemoryHistory]) -> None:
-    cluster, begun = forked
-    place = len(begun.records) - 1
+def test_what_if_starts_from_position_of_running_cluster(forked: tuple[Cluster, MemoryHistory]) -> None:
+    cluster, memory_history = forked
+    place = len(memory_history.records) - 1
     scenario = cluster.home / "scenario.yaml"
     scenario.write_text("{until: 1 min, events: [{at: 1 s, join: {count: 1, slots: 4}}]}")
-    found = json.loads(cluster.ok("what-if", str(scenario), "--at", str(place), "-o", "json").stdout)
-    jobs = {each["job_id"]: each for each in found["what_if"]["jobs"]}
+    result = json.loads(cluster.ok("what-if", str(scenario), "--at", str(place), "-o", "json").stdout)
+    jobs = {item["job_id"]: item for item in result["what_if"]["jobs"]}
     # It waited for slots, and has them; what has happened in the fork since happens again.
     assert jobs["j3"]["status"] == "RUNNING"
     assert jobs["j2"]["status"] in ("RUNNING", "CANCELED")
-    assert {each["job_id"] for each in found["really"]["jobs"]} >= {"j2", "j3"}
-    assert max(step["total"] for step in found["what_if"]["slots"]) == 8
+    assert {element["job_id"] for element in result["really"]["jobs"]} >= {"j2", "j3"}
+    assert max(step["total"] for step in result["what_if"]["slots"]) == 8

@@ -1,4 +1,4 @@
-"""The contract of a heartbeats topic, which the one in memory and Kafka's keep alike; then what only Kafka can do."""
+"""The contract of a heartbeats topic, which the in-memory topic and Kafka's both fulfil; then what only Kafka does."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Wanted = Callable[[str], bool]
 
 
 class Ends(Protocol):
-    """Makes ends of one topic."""
+    """Creates ends of one topic."""
 
-    def __call__(self, reads: int, wanted: Wanted = ..., patience: float = ...) -> HeartbeatTopic: ...
+    def __call__(self, reads: int, wanted: Wanted = ..., patience_s: float = ...) -> HeartbeatTopic: ...
 
 
 @pytest.fixture(params=["memory", "kafka"])
@@ -40,24 +40,24 @@ def ends(request: pytest.FixtureRequest, cluster_id: str) -> Iterator[Ends]:
         servers = request.getfixturevalue("kafka").bootstrap_servers
         ensure_cluster_topics(AdminClient({"bootstrap.servers": servers}), cluster_id)
 
-    def end(reads: int, wanted: Wanted = lambda _: True, patience: float = 10.0) -> HeartbeatTopic:
+    def end(reads: int, wanted: Wanted = lambda _: True, patience_s: float = 10.0) -> HeartbeatTopic:
         if request.param == "memory":
             made.append(memory.end_of(reads, wanted))
         else:
-            made.append(on_kafka(servers, cluster_id, reads, wanted, patience))
+            made.append(on_kafka(servers, cluster_id, reads, wanted, patience_s))
         return made[-1]
 
     yield end
-    for each in made:
-        each.close()
+    for topic in made:
+        topic.close()
 
 
 def on_kafka(
-    servers: str, cluster: str, reads: int, wanted: Wanted = lambda _: True, patience: float = 10.0
+    servers: str, cluster: str, reads: int, wanted: Wanted = lambda _: True, patience_s: float = 10.0
 ) -> KafkaHeartbeats:
     topic = heartbeats_topic(cluster)
     return KafkaHeartbeats(
-        servers, topic, Codec(topic), reads=reads, wanted=wanted, patience=patience, timeout=5.0
+        servers, topic, Codec(topic), reads=reads, wanted=wanted, patience_s=patience_s, timeout_s=5.0
     )
 
 
@@ -75,14 +75,14 @@ def recipients(records: Sequence[Record]) -> list[str]:
 
 def read(topic: HeartbeatTopic, count: int) -> list[Record]:
     deadline = time.monotonic() + TIMEOUT_S
-    found: list[Record] = []
-    while len(found) < count:
-        assert time.monotonic() < deadline, found
-        found += topic.poll(0.1)
-    return found
+    records: list[Record] = []
+    while len(records) < count:
+        assert time.monotonic() < deadline, records
+        records += topic.poll(0.1)
+    return records
 
 
-def test_each_side_reads_what_the_other_wrote_since_it_came(ends: Ends) -> None:
+def test_each_side_reads_messages_of_other_side_since_its_start(ends: Ends) -> None:
     master = ends(MASTERS)
     master.send(beats("*"))
     assert not master.interrupted()
@@ -92,13 +92,13 @@ def test_each_side_reads_what_the_other_wrote_since_it_came(ends: Ends) -> None:
     master.send(beats("task_executor/a", "task_executor/b"))
     worker.send(beats("resource_manager", sender="task_executor/a"))
     assert recipients(read(worker, 2)) == ["task_executor/a", "task_executor/b"]
-    (heard,) = read(master, 1)
-    assert (heard.header.sender, heard.header.sender_epoch) == ("task_executor/a", 3)
-    assert heard.body == task_executor.HeartbeatFromResourceManager()
+    (record,) = read(master, 1)
+    assert (record.header.sender, record.header.sender_epoch) == ("task_executor/a", 3)
+    assert record.body == task_executor.HeartbeatFromResourceManager()
     assert worker.poll(0) == master.poll(0) == []
 
 
-def test_what_is_for_others_is_passed_over_and_counts_as_seen(ends: Ends) -> None:
+def test_messages_for_others_are_skipped_and_count_as_read(ends: Ends) -> None:
     master = ends(MASTERS)
     worker = ends(TASK_EXECUTORS, {"*", "task_executor/a"}.__contains__)
     master.send(beats("task_executor/b", "task_executor/a", "*", "task_executor/b"))
@@ -112,7 +112,7 @@ def test_what_is_for_others_is_passed_over_and_counts_as_seen(ends: Ends) -> Non
     assert worker.position == 4
 
 
-def test_what_is_no_heartbeat_is_passed_over(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_message_that_is_no_heartbeat_is_skipped(kafka: EmbeddedKafka, cluster_id: str) -> None:
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     master = on_kafka(kafka.bootstrap_servers, cluster_id, MASTERS)
     worker = on_kafka(kafka.bootstrap_servers, cluster_id, TASK_EXECUTORS)
@@ -126,18 +126,41 @@ def test_what_is_no_heartbeat_is_passed_over(kafka: EmbeddedKafka, cluster_id: s
     worker.close()
 
 
-def test_a_kafka_that_is_not_there_can_not_be_read() -> None:
+def test_missing_kafka_cannot_be_read() -> None:
     with pytest.raises(LogUnavailable):
         KafkaHeartbeats(
-            "127.0.0.1:1", "t", Codec("t"), reads=0, wanted=lambda _: True, patience=0.1, timeout=0.5
+            "127.0.0.1:1", "t", Codec("t"), reads=0, wanted=lambda _: True, patience_s=0.1, timeout_s=0.5
         )
 
 
-def test_a_kafka_that_goes_away_is_an_interruption_until_it_is_back(cluster_id: str) -> None:
+def test_batch_that_cannot_be_decompressed_does_not_stop_heartbeats(
+    kafka: EmbeddedKafka, cluster_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": servers}), cluster_id)
+    master, worker = on_kafka(servers, cluster_id, MASTERS), on_kafka(servers, cluster_id, TASK_EXECUTORS)
+    try:
+        bomb = Producer(
+            {"bootstrap.servers": servers, "compression.type": "zstd", "message.max.bytes": 1 << 28}
+        )
+        bomb.produce(heartbeats_topic(cluster_id), bytes(150 << 20), partition=TASK_EXECUTORS)
+        assert bomb.flush(30) == 0
+
+        def is_read() -> bool:
+            master.send(beats("*"))
+            return bool(worker.poll(0.2))
+
+        wait_until(is_read)
+    finally:
+        master.close()
+        worker.close()
+
+
+def test_outage_of_kafka_is_interruption_until_it_returns(cluster_id: str) -> None:
     with EmbeddedKafka() as kafka:
         ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
-        master = on_kafka(kafka.bootstrap_servers, cluster_id, MASTERS, patience=1.0)
-        worker = on_kafka(kafka.bootstrap_servers, cluster_id, TASK_EXECUTORS, patience=1.0)
+        master = on_kafka(kafka.bootstrap_servers, cluster_id, MASTERS, patience_s=1.0)
+        worker = on_kafka(kafka.bootstrap_servers, cluster_id, TASK_EXECUTORS, patience_s=1.0)
         try:
             master.send(beats("*"))
             read(worker, 1)
@@ -149,11 +172,11 @@ def test_a_kafka_that_goes_away_is_an_interruption_until_it_is_back(cluster_id: 
                 worker.end()
             kafka.start()
 
-            def heard() -> bool:
+            def is_received() -> bool:
                 master.send(beats("*"))
                 return bool(worker.poll(0.2))
 
-            wait_until(heard)
+            wait_until(is_received)
             assert worker.end() >= worker.position
             wait_until(lambda: not master.interrupted())
         finally:

@@ -1,4 +1,4 @@
-"""What `services/test_host.py` says of a host holds on real Kafka too, each host with connections of its own."""
+"""The tests of `services/host/test_host.py` on real Kafka, each host with connections of its own."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 from ..services.host.test_host import (
     NewLog,
     start,
-    test_a_deadline_wakes_it_up,
-    test_a_successor_says_what_its_predecessor_still_owed,
-    test_a_successor_takes_the_next_epoch_and_deposes_the_one_before,
-    test_it_answers_once_and_stops_when_it_is_told_to,
-    test_it_takes_the_lead_of_all_its_roles_then_decides,
-    test_of_hosts_that_race_exactly_one_leads_in_the_end,
+    test_deadline_wakes_host,
+    test_exactly_one_of_racing_hosts_leads,
+    test_host_answers_once_and_stops_on_request,
+    test_host_claims_all_its_roles_then_decides,
+    test_successor_sends_events_that_predecessor_owed,
+    test_successor_takes_next_epoch_and_deposes_predecessor,
 )
 
 __all__ = [
     "start",
-    "test_a_deadline_wakes_it_up",
-    "test_a_successor_says_what_its_predecessor_still_owed",
-    "test_a_successor_takes_the_next_epoch_and_deposes_the_one_before",
-    "test_it_answers_once_and_stops_when_it_is_told_to",
-    "test_it_takes_the_lead_of_all_its_roles_then_decides",
-    "test_of_hosts_that_race_exactly_one_leads_in_the_end",
+    "test_deadline_wakes_host",
+    "test_successor_sends_events_that_predecessor_owed",
+    "test_successor_takes_next_epoch_and_deposes_predecessor",
+    "test_host_answers_once_and_stops_on_request",
+    "test_host_claims_all_its_roles_then_decides",
+    "test_exactly_one_of_racing_hosts_leads",
 ]
 
 

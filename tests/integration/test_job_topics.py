@@ -1,4 +1,4 @@
-"""Topics of jobs that have ended are deleted, and no others: output after its retention, the rest after a minute."""
+"""Topics of ended jobs are deleted, and no others: output after its retention, the rest after a minute."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOBS = (
 )
 
 
-def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_only_topics_of_ended_jobs_are_deleted(kafka: EmbeddedKafka, cluster_id: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     state = DispatcherState()
     for job in JOBS:
@@ -45,7 +45,7 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
         name: {channel_topic(cluster_id, name, "v1-v2"), changelog_topic(cluster_id, name, "v1")}
         for name in names
     }
-    there = {*outputs.values(), *(each for of_job in others.values() for each in of_job)}
+    there = {*outputs.values(), *(item for of_job in others.values() for item in of_job)}
     create_topics(admin, [NewTopic(name, 1, -1) for name in there])
 
     known: list[DispatcherState | None] = [None]
@@ -55,11 +55,11 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
     gone = {outputs["ended-long-ago"]}
     for name in ("ended-long-ago", "printed-nothing", "ended-lately"):
         gone |= others[name]
-    found: set[str] = set()
+    results: set[str] = set()
 
     def has_seen_all() -> bool:
-        found.update(cleaner.clean_up())
-        return found == gone
+        results.update(cleaner.clean_up())
+        return results == gone
 
     wait_until(has_seen_all)
     wait_until(
@@ -71,39 +71,39 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
     assert cleaner.clean_up() == []
 
 
-def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
-    kafka: EmbeddedKafka, cluster_id: str
-) -> None:
+def test_recreated_topic_of_job_gets_its_partitions(kafka: EmbeddedKafka, cluster_id: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     graph = job_graph(source(parallelism=3), vertex("map", parallelism=2), edge("source", "map"))
     wanted = topics(cluster_id, "j", graph)
     few = next(name for name, count in wanted.items() if count == 3)
     many = next(name for name, count in wanted.items() if count == 2)
     create_topics(admin, [NewTopic(few, 1, -1), NewTopic(many, 5, -1)])
-    said: queue.Queue[OutgoingEvent] = queue.Queue()
-    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
+    events: queue.Queue[OutgoingEvent] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: events.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
-        assert said.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
+        assert events.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()
     expected = {**wanted, many: 5}
 
     def has_all_partitions() -> bool:
         described = describe_topics(admin, wanted)
-        return {name: each.partitions for name, each in described.items() if each is not None} == expected
+        return {
+            name: description.partitions for name, description in described.items() if description is not None
+        } == expected
 
     wait_until(has_all_partitions)
 
 
-def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_kafka_deletes_old_output_of_running_job(kafka: EmbeddedKafka, cluster_id: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     graph = job_graph(source(), vertex("print", operator("p", OperatorKind.PRINT)), edge("source", "print"))
-    said: queue.Queue[OutgoingEvent] = queue.Queue()
-    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
+    events: queue.Queue[OutgoingEvent] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: events.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
-        assert said.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
+        assert events.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()
     wanted = topics(cluster_id, "j", graph)

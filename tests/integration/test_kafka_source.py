@@ -1,4 +1,4 @@
-"""Topics in, topics out, on real Kafka and real Spark: every record once, wherever a job begins, ends or is killed."""
+"""Topics in, topics out, on real Kafka and real Spark: every record once, wherever a job starts, ends or is killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Reading(NamedTuple):
-    """A record with a schema that follows from it."""
+    """A record whose schema is derived from the class."""
 
     sensor: str
     degrees: float
@@ -52,7 +52,7 @@ Start = Callable[[JobGraph], Job]
 
 
 def copying(source: KafkaSource, sink: KafkaSink, parallelism: int = 1) -> JobGraph:
-    """A topic to a topic, by way of a function that runs in Spark's workers."""
+    """Copies a topic to a topic with a function that runs in Spark's workers."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     env.from_source(source).map(lambda value: value, output_type=source.output_type or str).sink_to(sink)
@@ -69,7 +69,7 @@ def run_to_its_end(job: Job) -> list[str]:
     return attempts
 
 
-def test_avro_to_avro_with_schemas_that_follow_from_the_records(start: Start, on_kafka: Topics) -> None:
+def test_avro_records_are_copied_with_derived_schemas(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(2), on_kafka.new()
     schema = fastavro.parse_schema(
         {
@@ -85,8 +85,8 @@ def test_avro_to_avro_with_schemas_that_follow_from_the_records(start: Start, on
         return stream.getvalue()
 
     sent = [{"sensor": f"s{i}", "degrees": i / 2} for i in range(500)]
-    on_kafka.write(source, [encode(each) for each in sent[::2]], 0)
-    on_kafka.write(source, [encode(each) for each in sent[1::2]], 1)
+    on_kafka.write(source, [encode(row) for row in sent[::2]], 0)
+    on_kafka.write(source, [encode(entry) for entry in sent[1::2]], 1)
     env = StreamExecutionEnvironment()
     readings = env.from_source(
         KafkaSource(source, Formats.avro(framing="none"), bounded=True, output_type=Reading)
@@ -94,14 +94,14 @@ def test_avro_to_avro_with_schemas_that_follow_from_the_records(start: Start, on
     warmer = readings.map(lambda r: Reading(r.sensor, r.degrees + 1), output_type=Reading)
     warmer.sink_to(KafkaSink(sink, Formats.avro(), key="sensor"))
     run_to_its_end(start(env.get_job_graph("warmer")))
-    found = on_kafka.read(sink, len(sent))
-    assert all(value.startswith(b"\xc3\x01") for value in found)
-    read = [fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None) for value in found]
-    expected = [{"sensor": each["sensor"], "degrees": each["degrees"] + 1} for each in sent]
+    results = on_kafka.read(sink, len(sent))
+    assert all(value.startswith(b"\xc3\x01") for value in results)
+    read = [fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None) for value in results]
+    expected = [{"sensor": item["sensor"], "degrees": item["degrees"] + 1} for item in sent]
     assert sorted(read, key=str) == sorted(expected, key=str)
 
 
-def test_a_bounded_source_ends_where_the_topic_ended_when_it_began(start: Start, on_kafka: Topics) -> None:
+def test_bounded_source_ends_at_end_of_topic_at_its_start(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
     on_kafka.write_transaction(source, texts(3), commit=True)
     on_kafka.write_transaction(source, texts(5, 3), commit=False)
@@ -123,7 +123,7 @@ def test_a_bounded_source_ends_where_the_topic_ended_when_it_began(start: Start,
     assert on_kafka.committed(group, source) == settled
 
 
-def test_an_empty_topic_and_more_subtasks_than_partitions_end_at_once(start: Start, on_kafka: Topics) -> None:
+def test_empty_topic_and_more_subtasks_than_partitions_end_at_once(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
     run_to_its_end(start(copying(KafkaSource(source, bounded=True), KafkaSink(sink, Formats.text()), 2)))
     assert on_kafka.read(sink, 0, beyond_s=0.2) == []
@@ -138,7 +138,7 @@ def test_an_empty_topic_and_more_subtasks_than_partitions_end_at_once(start: Sta
         (StartingOffsets.latest(), 10),
     ],
 )
-def test_a_job_begins_where_it_is_told_to(
+def test_job_starts_at_configured_position(
     start: Start, on_kafka: Topics, starting: StartingOffsets, first: int
 ) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
@@ -155,7 +155,7 @@ def test_a_job_begins_where_it_is_told_to(
     wait_until(lambda: on_kafka.committed(group, source) == 15)
 
 
-def test_a_backlog_then_live_records_through_a_killed_stream_task(
+def test_backlog_and_live_records_are_exact_with_killed_stream_task(
     start: Start, on_kafka: Topics, runtime: TaskRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -188,7 +188,7 @@ def test_a_backlog_then_live_records_through_a_killed_stream_task(
     writer.start()
     try:
         on_kafka.read(sink, 3 * backlog + 500)
-        wait_until(lambda: "is read on in real-time mode" in caplog.text)
+        wait_until(lambda: "continues in real-time mode" in caplog.text)
         os.kill(runtime.process_ids()[again[0]], signal.SIGKILL)
         job.reports.wait(again, ExecutionState.FAILED)
         job.reports.wait(job.deploy(0, [1], 2), ExecutionState.RUNNING)
@@ -196,14 +196,14 @@ def test_a_backlog_then_live_records_through_a_killed_stream_task(
     finally:
         stop.set()
         writer.join()
-    assert "is read on in real-time mode" in caplog.text
+    assert "continues in real-time mode" in caplog.text
     expected = 3 * backlog + len(live)
-    found = on_kafka.read(sink, expected, beyond_s=1.0)
-    assert len(found) == expected
-    assert sorted(map(int, found)) == list(range(expected))
+    results = on_kafka.read(sink, expected, beyond_s=1.0)
+    assert len(results) == expected
+    assert sorted(map(int, results)) == list(range(expected))
 
 
-def test_a_message_that_is_no_record_fails_the_job_and_is_named(start: Start, on_kafka: Topics) -> None:
+def test_undecodable_message_fails_job_and_is_named(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
     on_kafka.write(source, [b'{"a": 1}', b"{", b'{"a": 2}'])
     reading = KafkaSource(source, Formats.json(), output_type=dict)
@@ -215,9 +215,7 @@ def test_a_message_that_is_no_record_fails_the_job_and_is_named(start: Start, on
     assert failure.startswith(f"the message at offset 1 of {source}, partition 0, cannot be read: ")
 
 
-def test_messages_that_are_no_records_are_skipped_and_counted_if_that_is_wanted(
-    start: Start, on_kafka: Topics
-) -> None:
+def test_undecodable_messages_are_skipped_and_counted_if_configured(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
     on_kafka.write(source, [b"{", b'{"a": 1}', b"\xff", b'{"a": 2}'])
     reading = KafkaSource(source, Formats.json(), bounded=True, output_type=dict, on_bad_record="skip")
@@ -227,7 +225,7 @@ def test_messages_that_are_no_records_are_skipped_and_counted_if_that_is_wanted(
     assert job.reports.accumulators_of(attempt)["numRecordsInErrors"] == 2
 
 
-def test_a_topic_that_is_not_there_is_named(start: Start, on_kafka: Topics) -> None:
+def test_missing_topic_is_named(start: Start, on_kafka: Topics) -> None:
     there = on_kafka.new()
     for source, sink, missing in ((("no-such-topic"), there, "no-such-topic"), (there, "no-sink", "no-sink")):
         job = start(copying(KafkaSource(source), KafkaSink(sink, Formats.text())))
@@ -239,7 +237,7 @@ def test_a_topic_that_is_not_there_is_named(start: Start, on_kafka: Topics) -> N
         assert "does not exist" in failure
 
 
-def test_what_functions_log_says_of_which_task_it_is_and_an_error_at_which_record(
+def test_log_lines_of_functions_name_task_and_error_names_record(
     start: Start, on_kafka: Topics, tmp_path: Path
 ) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
@@ -263,7 +261,7 @@ def test_what_functions_log_says_of_which_task_it_is_and_an_error_at_which_recor
     job.reports.wait(attempts, ExecutionState.RUNNING)
 
     def logged() -> str:
-        return "".join(each.read_text() for each in tmp_path.glob("*.log"))
+        return "".join(path.read_text() for path in tmp_path.glob("*.log"))
 
     # What comes with the record that fails is not committed, and reaches no other task.
     wait_until(lambda: "has 0.14" in logged(), "a line of the keyed function")

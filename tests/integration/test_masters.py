@@ -1,4 +1,5 @@
-"""Several jobmanagers on one machine, as a user starts them: one leads, the others stand by, and none is missed."""
+"""Several jobmanagers on one machine, as a user starts them: one leads, the others stand by, and no leader is
+missing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.local import ClusterRecord, read_record
+from tailrace.services.cli.local.cluster_record import ClusterRecord, read_record
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,7 +46,7 @@ class Home:
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A process that is killed where the test fails, so that the failure shows at once."""
+        """Runs a command; kills it if the test fails, so that the failure shows at once."""
         with self.popen(*arguments) as process:
             try:
                 yield process
@@ -59,21 +60,21 @@ class Home:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def start(self, *arguments: str) -> str:
-        done = self.run("cluster", "start", "--taskexecutors", "0", *arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+        result = self.run("cluster", "start", "--taskexecutors", "0", *arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stderr
 
     def status(self) -> dict[str, Any]:
-        done = self.run("cluster", "status", "-o", "json")
-        assert done.returncode in (ExitCode.OK, ExitCode.UNREACHABLE), done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
+        result = self.run("cluster", "status", "-o", "json")
+        assert result.returncode in (ExitCode.OK, ExitCode.UNREACHABLE), result.stderr
+        found: dict[str, Any] = json.loads(result.stdout)
         return found
 
     def leader(self) -> str | None:
-        """The name of the master that leads the Dispatcher and stands for election."""
-        for each in self.status()["masters"]:
-            if "dispatcher" in each["leads"] and each["stands_for_election"] is not False and each["running"]:
-                return str(each["name"])
+        """Returns the name of the master that leads the Dispatcher and is a candidate."""
+        for item in self.status()["masters"]:
+            if "dispatcher" in item["leads"] and item["stands_for_election"] is not False and item["running"]:
+                return str(item["name"])
         return None
 
     @property
@@ -83,15 +84,15 @@ class Home:
         return record
 
     def pid(self, name: str) -> int:
-        return next(each.pid for each in self.record.processes if each.name == name)
+        return next(process.pid for process in self.record.processes if process.name == name)
 
     def everything(self) -> list[psutil.Process]:
-        found = [each.process() for each in self.record.processes]
+        processes = [process.process() for process in self.record.processes]
         for name in ("kafka/kafka.json", "zookeeper/zookeeper.json"):
             if (self.path / name).exists():
                 record = json.loads((self.path / name).read_text())
-                found.append(psutil.Process(record.get("pid") or record["process"]["pid"]))
-        return [each for each in found if each is not None]
+                processes.append(psutil.Process(record.get("pid") or record["process"]["pid"]))
+        return [process for process in processes if process is not None]
 
 
 @pytest.fixture
@@ -102,11 +103,15 @@ def home(tmp_path: Path) -> Iterator[Home]:
         assert made.run("cluster", "stop").returncode == 0
 
 
-def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) -> None:
-    told = home.start("--masters", "3", *ELECTIONS, *SESSION)
-    assert told.count("stands by") == 2
-    assert "ZooKeeper at 127.0.0.1:" in told
-    assert [each.name for each in home.record.processes] == ["jobmanager-1", "jobmanager-2", "jobmanager-3"]
+def test_one_of_three_masters_leads_and_another_after_kill(home: Home) -> None:
+    report = home.start("--masters", "3", *ELECTIONS, *SESSION)
+    assert report.count("stands by") == 2
+    assert "ZooKeeper at 127.0.0.1:" in report
+    assert [process.name for process in home.record.processes] == [
+        "jobmanager-1",
+        "jobmanager-2",
+        "jobmanager-3",
+    ]
 
     first = home.leader()
     assert first is not None
@@ -116,7 +121,7 @@ def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) ->
 
     with home.running("jobmanager") as joined:
         address = f":{joined.pid}"
-        wait_until(lambda: any(each["address"].endswith(address) for each in home.status()["masters"]))
+        wait_until(lambda: any(item["address"].endswith(address) for item in home.status()["masters"]))
         assert home.leader() == second, "who joins stands by"
 
         assert f"{first} stands by" in home.start()
@@ -127,34 +132,34 @@ def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) ->
         assert len(everything) == 5
         stopped = home.run("cluster", "stop")
         assert stopped.returncode == 0
-        said = stopped.stderr
+        output = stopped.stderr
         assert (
-            said.index("the cluster has ended")
-            < said.index("ZooKeeper has stopped")
-            < said.index("Kafka has stopped")
+            output.index("the cluster has ended")
+            < output.index("ZooKeeper has stopped")
+            < output.index("Kafka has stopped")
         )
-        assert "SIGTERM" not in said
+        assert "SIGTERM" not in output
         # It belongs to the cluster, wherever it was started.
         joined.communicate(timeout=TIMEOUT_S)
         assert joined.returncode == 0
-    assert not any(each.is_running() for each in everything)
+    assert not any(process.is_running() for process in everything)
 
 
-def test_a_zookeeper_that_was_killed_is_started_again_where_it_was_and_the_leader_leads_on(
+def test_killed_zookeeper_restarts_at_same_address_and_leader_stays(
     home: Home,
 ) -> None:
     home.start("--masters", "2", *ELECTIONS, "-D", "high-availability.zookeeper.client.session-timeout=60 s")
     leaders = home.status()["leaders"]
     server = EmbeddedZooKeeper.attach(home.path / "zookeeper")
     server.kill()
-    done = home.run("cluster", "status")
-    assert done.returncode == ExitCode.UNREACHABLE
-    assert "does not run" in next(line for line in done.stdout.splitlines() if line.startswith("zookeeper"))
+    result = home.run("cluster", "status")
+    assert result.returncode == ExitCode.UNREACHABLE
+    assert "does not run" in next(line for line in result.stdout.splitlines() if line.startswith("zookeeper"))
     assert "ZooKeeper answers at " + server.address in home.start()
     assert home.status()["leaders"] == leaders
 
 
-def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_that_they_are_gone(
+def test_master_without_election_is_rejected_until_elections_are_abandoned(
     home: Home,
 ) -> None:
     home.start("--masters", "2", *ELECTIONS, *SESSION)
@@ -162,12 +167,12 @@ def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_
     unelected = ("jobmanager", "-D", "high-availability.type=none")
     refused = home.run(*unelected)
     assert refused.returncode == ExitCode.USAGE
-    (line,) = [each for each in refused.stderr.splitlines() if "elected by zookeeper" in each]
+    (line,) = [line for line in refused.stderr.splitlines() if "elected by zookeeper" in line]
     assert "set high-availability.type to zookeeper" in line
     assert home.leader() == leader
 
-    for each in home.record.processes:
-        os.kill(each.pid, signal.SIGKILL)
+    for process in home.record.processes:
+        os.kill(process.pid, signal.SIGKILL)
     assert home.run(*unelected).returncode == ExitCode.USAGE
     with home.running(*unelected, "-D", "high-availability.abandon-election=true") as alone:
         try:
@@ -178,7 +183,7 @@ def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_
         assert alone.returncode == 0
 
 
-def test_elections_begin_over_a_log_that_was_led_without_them(home: Home) -> None:
+def test_election_takes_over_log_that_was_led_without_election(home: Home) -> None:
     for _ in range(2):
         home.start()
         assert home.run("cluster", "stop").returncode == 0

@@ -1,4 +1,4 @@
-"""A transaction that stays open on the topic of submissions is found, and the command that people are told ends it."""
+"""An open transaction on the topic of submissions is detected, and the command in the error message ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.services.dispatcher.open_transactions import OpenTransactions, abo
 from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
 
 
-def test_a_transaction_that_hangs_is_found_and_can_be_ended(
+def test_hanging_transaction_is_detected_and_can_be_ended(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers, topic, now = kafka.bootstrap_servers, submissions_topic(cluster_id), [0.0]
@@ -47,7 +47,9 @@ def test_a_transaction_that_hangs_is_found_and_can_be_ended(
     wait_until(lambda: transactions.check(1) == [], "the transaction is aborted")
 
 
-def test_a_producer_that_commits_again_and_again_is_none(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_producer_with_repeated_commits_is_no_hanging_transaction(
+    kafka: EmbeddedKafka, cluster_id: str
+) -> None:
     servers, topic, now = kafka.bootstrap_servers, submissions_topic(cluster_id), [0.0]
     admin = AdminClient({"bootstrap.servers": servers})
     ensure_cluster_topics(admin, cluster_id)

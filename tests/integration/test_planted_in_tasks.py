@@ -1,7 +1,7 @@
-"""Whichever thread of a TaskExecutor or StreamTask fails, its process ends and names it, and no result is wrong.
+"""If any thread of a TaskExecutor or StreamTask fails, its process ends and names it, and no result is wrong.
 
 One cluster and one job serve all tests: the ResourceManager starts another TaskExecutor for one that has ended, and the
-results of the job are held against what was sent.
+results of the job are compared with what was sent.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from kafka_topics import Topics
 from polling import wait_until
+from process_status import has_ended
 
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 
@@ -65,27 +65,27 @@ OTHERS = {
 
 
 class Plants:
-    """The failures that the processes of the cluster are asked for."""
+    """The failures requested from the processes of the cluster."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def plant(self, kind: str, thread: str, *, starts: bool) -> None:
-        """Asks for a failure."""
+        """Requests a failure."""
         fresh = self.directory / "fresh"
         fresh.write_text("starts" if starts else "")
         fresh.rename(self.directory / f"{kind}.{thread}")
 
     def wait(self, thread: str) -> int:
-        """The process that has the failure."""
-        (found,) = wait_until(
+        """Returns the process that has the failure."""
+        (path,) = wait_until(
             lambda: list(self.directory.glob(f"planted.{thread}.*")), f"the end of {thread!r}"
         )
-        found.unlink()
-        return int(found.suffix[1:])
+        path.unlink()
+        return int(path.suffix[1:])
 
-    def seen(self, kind: str) -> set[str]:
-        """The names of all threads that processes of this kind have had."""
+    def thread_names(self, kind: str) -> set[str]:
+        """Returns the names of all threads that processes of this kind have had."""
         return {path.name.split(".", 2)[2] for path in self.directory.glob(f"seen.{kind}.*")}
 
 
@@ -96,22 +96,22 @@ def plants(tmp_path_factory: pytest.TempPathFactory) -> Plants:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, plants: Plants) -> Iterator[Cluster]:
-    """It has no TaskExecutor but those that the ResourceManager starts."""
+    """Yields a cluster whose TaskExecutors are all started by the ResourceManager."""
     home = tmp_path_factory.mktemp("planted") / "home"
     patient = dict.fromkeys(("SLOT_REQUEST_TIMEOUT", "SLOT_REQUEST_UNFULFILLABLE_TIMEOUT"), "10 min")
     cluster = Cluster(
         home,
         PYTHONPATH=str(PLANTING),
         PLANTS=str(plants.directory),
-        **{f"TAILRACE_{name}": each for name, each in patient.items()},
+        **{f"TAILRACE_{name}": item for name, item in patient.items()},
     )
     try:
-        options = [each for option in OPTIONS for each in ("-D", option)]
+        options = [element for option in OPTIONS for element in ("-D", option)]
         cluster.ok("cluster", "start", *options)
         cluster.watch()
         yield cluster
     finally:
-        workers = [(each.pid, each.created) for each in worker_records(home, "tailrace")]
+        workers = [(record.pid, record.created) for record in worker_records(home, "tailrace")]
         cluster.run("cluster", "stop")
         for pid, created in [*workers, *cluster.seen]:
             if alive(pid, created):
@@ -120,7 +120,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, plants: Plants) -> Iterato
 
 @pytest.fixture(scope="module")
 def feed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
-    """What is sent to the job and comes out of it; in the end it is exact."""
+    """Sends input to the job and reads its output; at the end the output is exact."""
     servers = cluster.record.bootstrap_servers
     names = Topics(servers)
     source, sink = names.new(), names.new()
@@ -129,7 +129,7 @@ def feed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     cluster.ok("run", "-d", str(program), source, sink)
     feed = Feed(servers, source, sink)
     try:
-        goes_on(feed)
+        wait_for_output(feed)
         yield feed
         feed.end()
         wait_until(lambda: len(feed.counts) >= feed.sent, "the rest of the output")
@@ -138,8 +138,8 @@ def feed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         feed.end()
 
 
-def goes_on(feed: Feed) -> None:
-    """Waits until the job has given more than what it can have given before."""
+def wait_for_output(feed: Feed) -> None:
+    """Waits until the job has new output."""
     before = feed.sent
     wait_until(lambda: len(feed.counts) > before, "output")
 
@@ -149,54 +149,54 @@ def logs(cluster: Cluster) -> str:
 
 
 def fails(cluster: Cluster, plants: Plants, thread: str) -> None:
-    """Waits for the failure that was asked for, and for the end of the process that has it."""
+    """Waits for the requested failure, and for the end of the process that has it."""
     pid = plants.wait(thread)
-    named = f"of process {pid} has ended by Planted: by a test"
-    wait_until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
-    (line, *_) = [each for each in logs(cluster).splitlines() if named in each]
+    named = f"of process {pid} failed: Planted: by a test"
+    wait_until(lambda: has_ended(pid), f"the end of process {pid}")
+    (line, *_) = [line for line in logs(cluster).splitlines() if named in line]
     assert f"the thread '{thread}" in line
     assert "the process ends" in line
 
 
 def soak(*names: str) -> list[object]:
-    return [pytest.param(each, marks=pytest.mark.soak) for each in names]
+    return [pytest.param(name, marks=pytest.mark.soak) for name in names]
 
 
-@pytest.mark.parametrize("thread", ["watchdog", *soak(*(each for each in STREAM_TASK if each != "watchdog"))])
-def test_a_stream_task_whose_thread_fails_is_replaced(
+@pytest.mark.parametrize("thread", ["watchdog", *soak(*(item for item in STREAM_TASK if item != "watchdog"))])
+def test_stream_task_with_failed_thread_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
     plants.plant("stream_task", thread, starts=False)
     fails(cluster, plants, thread)
-    goes_on(feed)
+    wait_for_output(feed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("thread", STREAM_TASK_STARTS)
-def test_a_stream_task_whose_thread_fails_when_it_starts_is_replaced(
+def test_stream_task_with_thread_that_fails_at_start_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
     plants.plant("stream_task", thread, starts=True)
     plants.plant("stream_task", "watchdog", starts=False)
     fails(cluster, plants, "watchdog")
     fails(cluster, plants, thread)
-    goes_on(feed)
+    wait_for_output(feed)
 
 
 @pytest.mark.parametrize(
-    "thread", ["task-runtime", *soak(*(each for each in TASK_EXECUTOR if each != "task-runtime"))]
+    "thread", ["task-runtime", *soak(*(item for item in TASK_EXECUTOR if item != "task-runtime"))]
 )
-def test_a_taskexecutor_whose_thread_fails_is_replaced(
+def test_taskexecutor_with_failed_thread_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
     plants.plant("taskexecutor", thread, starts=False)
     fails(cluster, plants, thread)
-    goes_on(feed)
+    wait_for_output(feed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("thread", TASK_EXECUTOR_STARTS)
-def test_a_taskexecutor_whose_thread_fails_when_it_starts_is_replaced(
+def test_taskexecutor_with_thread_that_fails_at_start_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
     plants.plant("taskexecutor", thread, starts=True)
@@ -208,7 +208,7 @@ def test_a_taskexecutor_whose_thread_fails_when_it_starts_is_replaced(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
     fails(cluster, plants, thread)
-    goes_on(feed)
+    wait_for_output(feed)
 
 
 @pytest.mark.soak
@@ -220,5 +220,5 @@ def test_a_taskexecutor_whose_thread_fails_when_it_starts_is_replaced(
     ],
 )
 @pytest.mark.usefixtures("feed")
-def test_no_thread_is_left_out(plants: Plants, kind: str, planted: set[str]) -> None:
-    assert plants.seen(kind) <= planted | OTHERS[kind]
+def test_every_thread_is_tested(plants: Plants, kind: str, planted: set[str]) -> None:
+    assert plants.thread_names(kind) <= planted | OTHERS[kind]

@@ -1,4 +1,4 @@
-"""Programs on a real cluster: what they ship and count, the jobs that they watch and cancel, application mode."""
+"""Programs on a real cluster: shipped files, accumulators, jobs that they follow and cancel, application mode."""
 
 from __future__ import annotations
 
@@ -207,61 +207,62 @@ def lines(out: str) -> list[dict[str, Any]]:
 
 
 def files_left(cluster: Cluster) -> list[str]:
-    return [str(each) for each in cluster.home.rglob("python-files/*")]
+    return [str(path) for path in cluster.home.rglob("python-files/*")]
 
 
-def test_a_program_runs_several_jobs_watches_them_and_cancels_one(cluster: Cluster, folder: Path) -> None:
+def test_program_runs_several_jobs_follows_them_and_cancels_one(cluster: Cluster, folder: Path) -> None:
     (folder / "several.py").write_text(SEVERAL_JOBS)
-    done = cluster.ok("run", "-o", "json", str(folder / "several.py"))
-    told = lines(done.stdout)
-    (program,) = [each for each in told if "rises" in each]
+    result = cluster.ok("run", "-o", "json", str(folder / "several.py"))
+    reports = lines(result.stdout)
+    (program,) = [report for report in reports if "rises" in report]
     assert program["rises"]
     assert (program["running"], program["ended"], program["same"]) == ("RUNNING", "CANCELED", True)
     assert program["counted"]["seen"] >= program["at least"] >= 50
     assert program["counted"]["none of these"] == 0
     job_id, *bounded = program["bounded"]
     assert bounded == ["FINISHED", {"none of these": 0.0, "seen": 250.0}, True]
-    assert Counter(each["record"] for each in told if "record" in each) == Counter(range(250))
-    ends = {each["job"]["name"]: each["job"] for each in told if "job" in each}
+    assert Counter(row["record"] for row in reports if "record" in row) == Counter(range(250))
+    ends = {entry["job"]["name"]: entry["job"] for entry in reports if "job" in entry}
     assert ends["bounded"]["job_id"] == job_id
     assert ends["bounded"]["accumulators"]["seen"] == 250
     assert (ends["endless"]["status"], ends["endless"]["accumulators"]) == ("CANCELED", program["counted"])
-    listed = {each["job_id"]: each for each in lines(cluster.ok("list", "-o", "json").stdout)}
+    listed = {line["job_id"]: line for line in lines(cluster.ok("list", "-o", "json").stdout)}
     assert listed[job_id]["accumulators"]["seen"] == 250
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_a_job_that_is_over_has_no_connections(cluster: Cluster, folder: Path, detached: bool) -> None:
+def test_ended_job_has_no_connections(cluster: Cluster, folder: Path, detached: bool) -> None:
     (folder / "many.py").write_text(MANY_JOBS)
-    done = cluster.ok("run", "-o", "json", *(["-d"] if detached else []), str(folder / "many.py"))
-    (told,) = [json.loads(line)["seen"] for line in done.stdout.splitlines() if "seen" in line]
-    (threads, descriptors), (threads_at_end, descriptors_at_end) = told[1], told[-1]
+    result = cluster.ok("run", "-o", "json", *(["-d"] if detached else []), str(folder / "many.py"))
+    (report,) = [json.loads(line)["seen"] for line in result.stdout.splitlines() if "seen" in line]
+    (threads, descriptors), (threads_at_end, descriptors_at_end) = report[1], report[-1]
     assert threads_at_end <= threads + 2
     assert descriptors_at_end <= descriptors + 4
 
 
-def test_show_tells_where_a_job_runs_and_what_its_functions_count(cluster: Cluster, folder: Path) -> None:
+def test_show_has_places_of_tasks_and_accumulators(cluster: Cluster, folder: Path) -> None:
     (folder / "counts.py").write_text(COUNTS)
     job_id = cluster.ok("run", "-d", str(folder / "counts.py")).stdout.strip()
 
     def counted() -> dict[str, Any]:
         shown: dict[str, Any] = json.loads(cluster.ok("show", "counts", "-o", "json").stdout)
-        measured = any(name.endswith(".seen") for each in shown["subtasks"] for name in each["metrics"])
+        measured = any(name.endswith(".seen") for item in shown["subtasks"] for name in item["metrics"])
         return shown if measured and shown["accumulators"].get("all") else {}
 
     shown = wait_until(counted, "counters of a job that runs")
     assert shown["job_id"] == job_id
-    assert {each["resource_id"] for each in shown["subtasks"]} <= {"taskexecutor-1", "taskexecutor-2"}
-    assert any(each["metrics"].get("numRecordsIn", 0) > 0 for each in shown["subtasks"])
+    assert {item["resource_id"] for item in shown["subtasks"]} <= {"taskexecutor-1", "taskexecutor-2"}
+    assert any(element["metrics"].get("numRecordsIn", 0) > 0 for element in shown["subtasks"])
     text = cluster.ok("show", job_id).stdout
     assert "seen " in text
     assert "RECORDS IN" in text
-    assert job_id in cluster.ok("list", "--status", "running", "--name", "counts").stdout
-    assert job_id not in cluster.ok("list", "--status", "FINISHED").stdout
+    shown_id = job_id[:-24]
+    assert shown_id in cluster.ok("list", "--status", "running", "--name", "counts").stdout
+    assert shown_id not in cluster.ok("list", "--status", "FINISHED").stdout
     cluster.ok("cancel", "counts")
 
 
-def test_sigterm_says_what_becomes_of_the_job(cluster: Cluster, folder: Path) -> None:
+def test_sigterm_prints_what_happens_to_job(cluster: Cluster, folder: Path) -> None:
     (folder / "counts.py").write_text(COUNTS)
     with cluster.popen("run", str(folder / "counts.py")) as attached:
         read(attached.stdout, "readline")
@@ -273,36 +274,36 @@ def test_sigterm_says_what_becomes_of_the_job(cluster: Cluster, folder: Path) ->
     cluster.ok("cancel", "counts")
 
 
-def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:
+def test_committed_values_count_once_with_killed_task(cluster: Cluster, folder: Path) -> None:
     (folder / "dies.py").write_text(DIES)
-    done = cluster.ok("run", "-o", "json", str(folder / "dies.py"))
-    told = lines(done.stdout)
-    assert Counter(each["record"] for each in told if "record" in each) == Counter(range(600))
-    assert told[-1]["job"]["accumulators"]["seen"] == 600
-    assert "attempt 2" in done.stderr
+    result = cluster.ok("run", "-o", "json", str(folder / "dies.py"))
+    reports = lines(result.stdout)
+    assert Counter(report["record"] for report in reports if "record" in report) == Counter(range(600))
+    assert reports[-1]["job"]["accumulators"]["seen"] == 600
+    assert "attempt 2" in result.stderr
     text = cluster.ok("run", str(folder / "dies.py"))
     assert "seen" in text.stderr
     assert "600" in text.stderr
     assert "seen" not in text.stdout
 
 
-def test_detached_nobody_waits(cluster: Cluster, folder: Path) -> None:
+def test_detached_run_does_not_wait(cluster: Cluster, folder: Path) -> None:
     (folder / "dies.py").write_text(DIES)
-    done = cluster.ok("run", "-d", str(folder / "dies.py"))
-    job_id = done.stdout.strip()
+    result = cluster.ok("run", "-d", str(folder / "dies.py"))
+    job_id = result.stdout.strip()
     assert "\n" not in job_id
     assert cluster.ok("output", "-f", job_id).stdout.count("\n") == 600
 
 
 def read(stream: IO[str] | None, how: str) -> str:
     assert stream is not None
-    found = getattr(stream, how)()
-    assert isinstance(found, str)
-    return found
+    result = getattr(stream, how)()
+    assert isinstance(result, str)
+    return result
 
 
 def version(folder: Path, name: str, rate: int) -> Path:
-    """A program that ships modules, packages and a data file of this version."""
+    """Returns a program that ships modules, packages and a data file of this version."""
     written = {
         "helpers.py": f"VERSION = {name!r}",
         "pipelines/__init__.py": "",
@@ -318,7 +319,7 @@ def version(folder: Path, name: str, rate: int) -> Path:
     return folder / name / "program.py"
 
 
-def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
+def test_two_jobs_in_one_task_executor_use_their_own_modules_and_packages(
     cluster: Cluster, folder: Path
 ) -> None:
     rates = {"one": 7, "two": 19}
@@ -328,25 +329,25 @@ def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
             name: stack.enter_context(cluster.popen("run", "-o", "json", str(path)))
             for name, path in programs.items()
         }
-        told: dict[str, list[str]] = {name: [] for name in running}
+        report: dict[str, list[str]] = {name: [] for name in running}
         try:
             for name in (*running, *running):
                 # Both have printed, and the first one goes on: they run side by side.
-                told[name].append(read(running[name].stdout, "readline"))
+                report[name].append(read(running[name].stdout, "readline"))
             assert len(files_left(cluster)) == 2
         finally:
             for process in running.values():
                 process.send_signal(signal.SIGINT)
         for name, process in running.items():
-            told[name] += read(process.stdout, "read").splitlines()
+            report[name] += read(process.stdout, "read").splitlines()
             assert process.wait(TIMEOUT_S) == ExitCode.INTERRUPTED, read(process.stderr, "read")
     for name, rate in rates.items():
-        *records, last = map(json.loads, told[name])
+        *records, last = map(json.loads, report[name])
         expected = [name, rate, f"services of {name}", f"schemas of {name}", f"words of {name}", []]
-        for each in records:
+        for record in records:
             pids = set()
             for where in ("spark", "opened", "task"):
-                pid, *seen = each["record"][where]
+                pid, *seen = record["record"][where]
                 assert seen == expected, where
                 pids.add(pid)
             assert len(pids) == 2, "one function runs in Spark's worker, the other in the StreamTask"
@@ -356,7 +357,7 @@ def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
 
 @pytest.fixture
 def shop(folder: Path) -> list[str]:
-    """The options that ship an application: a package, its entry point, a data file."""
+    """Returns the options that ship an application: a package, its entry point, a data file."""
     (folder / "shop").mkdir()
     (folder / "shop" / "prices.py").write_text(PRICES)
     (folder / "shop" / "__init__.py").touch()
@@ -366,22 +367,20 @@ def shop(folder: Path) -> list[str]:
     return [part for name in names for part in ("--py-file", str(folder / name))]
 
 
-def test_an_application_runs_at_the_master_from_the_files_that_came_with_it(
-    cluster: Cluster, shop: list[str]
-) -> None:
+def test_application_runs_at_master_from_its_shipped_files(cluster: Cluster, shop: list[str]) -> None:
     options = ["-p", "2", "-D", "execution.commit-interval-ms=5", "-o", "json", "--job-id", "the-shop"]
-    done = cluster.ok("run", *shop, *options, "entry:main", "100", "tea", "milk")
-    told = lines(done.stdout)
-    records = [each for each in told if "record" in each]
-    assert Counter(each["record"] for each in records) == {"tea 2.5": 50, "milk 2.5": 50}
-    assert {each["subtask"] for each in records} == {1, 2}
-    end = told[-1]["job"]
+    result = cluster.ok("run", *shop, *options, "entry:main", "100", "tea", "milk")
+    reports = lines(result.stdout)
+    records = [report for report in reports if "record" in report]
+    assert Counter(record["record"] for record in records) == {"tea 2.5": 50, "milk 2.5": 50}
+    assert {record["subtask"] for record in records} == {1, 2}
+    end = reports[-1]["job"]
     assert (end["job_id"], end["name"], end["status"]) == ("the-shop", "shop of tea and milk", "FINISHED")
     assert end["accumulators"] == {"sold": 250.0}
     started = cluster.ok("log", "--job", "the-shop", "--type", "StartJob", "-o", "json").stdout
     graph = json.loads(started)["body"]["job_graph"]
     assert graph["configuration"]["execution.commit-interval-ms"] == "5"
-    assert [each["path"] for each in graph["python_files"]] == [
+    assert [item["path"] for item in graph["python_files"]] == [
         "entry.py",
         "rates.csv",
         "shop/__init__.py",
@@ -390,16 +389,14 @@ def test_an_application_runs_at_the_master_from_the_files_that_came_with_it(
     assert files_left(cluster) == []
 
 
-def test_an_application_is_cut_off_at_its_first_execute(cluster: Cluster, shop: list[str]) -> None:
-    done = cluster.ok("run", *shop, "-o", "json", "entry:twice")
-    told = lines(done.stdout)
-    assert [each["record"] for each in told if "record" in each] == ["first"]
-    assert [each["job"]["name"] for each in told if "job" in each] == ["first"]
+def test_application_stops_at_its_first_execute(cluster: Cluster, shop: list[str]) -> None:
+    result = cluster.ok("run", *shop, "-o", "json", "entry:twice")
+    reports = lines(result.stdout)
+    assert [report["record"] for report in reports if "record" in report] == ["first"]
+    assert [row["job"]["name"] for row in reports if "job" in row] == ["first"]
 
 
-def test_an_application_that_is_no_good_is_rejected_with_the_reason(
-    cluster: Cluster, shop: list[str]
-) -> None:
+def test_invalid_application_is_rejected_with_reason(cluster: Cluster, shop: list[str]) -> None:
     never = cluster.run("run", *shop, "entry:never")
     assert never.returncode == ExitCode.JOB
     assert "entry:never ended without executing a job" in never.stderr

@@ -1,4 +1,4 @@
-"""The runtime with real Spark, real Kafka and real sockets: what was sent is counted, once."""
+"""The runtime with real Spark, real Kafka and real sockets: input is counted exactly once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_every_word_is_counted_once_and_windows_close_without_more_input(
         assert job.reports.of(attempt)[:2] == [ExecutionState.INITIALIZING, ExecutionState.RUNNING]
 
 
-def test_the_end_of_the_text_fires_what_is_open_and_finishes_every_task(
+def test_end_of_text_fires_open_windows_and_finishes_every_task(
     start: Callable[[JobGraph], Job], server: TextServer
 ) -> None:
     job = start(word_count(server.port, 2, 3, seconds=3600))
@@ -99,7 +99,7 @@ def test_the_end_of_the_text_fires_what_is_open_and_finishes_every_task(
         assert job.reports.of(attempt)[-1] is ExecutionState.FINISHED
 
 
-def test_a_killed_stream_task_is_continued_by_its_next_attempt_without_loss_or_repetition(
+def test_next_attempt_continues_killed_stream_task_exactly(
     start: Callable[[JobGraph], Job], server: TextServer, runtime: TaskRuntime
 ) -> None:
     job = start(word_count(server.port, 4, 3))
@@ -125,9 +125,7 @@ def test_a_killed_stream_task_is_continued_by_its_next_attempt_without_loss_or_r
     assert ExecutionState.FAILED not in job.reports.of(untouched)
 
 
-def test_a_cancellation_is_reported_once_however_often_it_is_asked_for(
-    start: Callable[[JobGraph], Job], server: TextServer
-) -> None:
+def test_repeated_cancellation_is_reported_once(start: Callable[[JobGraph], Job], server: TextServer) -> None:
     job = start(word_count(server.port))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
@@ -138,29 +136,31 @@ def test_a_cancellation_is_reported_once_however_often_it_is_asked_for(
         assert job.reports.of(attempt).count(ExecutionState.CANCELED) == 1
 
 
-def test_garbage_in_a_channel_is_named_and_has_the_job_go_back(
+def test_garbage_in_channel_is_named_and_job_rolls_back(
     start: Callable[[JobGraph], Job], kafka: EmbeddedKafka, server: TextServer
 ) -> None:
-    """Spark's workers read it, and run a function on what the channel holds."""
+    """Spark's workers read it, and run a function on the content of the channel."""
     job = start(word_count(server.port))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     edge = job.graph.edges[0]
     channel = channel_topic(job.cluster, job.id, edge.data_set_id)
     Topics(kafka.bootstrap_servers).write(channel, [b"\x03 garbage"])
-    target = next(i for i, each in enumerate(job.graph.vertices) if each.vertex_id == edge.target_vertex_id)
+    target = next(
+        i for i, vertex in enumerate(job.graph.vertices) if vertex.vertex_id == edge.target_vertex_id
+    )
     attempt = job.attempt(target, 0)
     job.reports.wait([attempt], ExecutionState.FAILED)
     assert f"{channel} [0] at offset " in (job.reports.failure_of(attempt) or "")
     assert attempt in job.reports.lost
 
 
-def test_an_unknown_attempt_is_reported_as_canceled(runtime: TaskRuntime, reports: Reports) -> None:
+def test_unknown_attempt_is_reported_as_canceled(runtime: TaskRuntime, reports: Reports) -> None:
     runtime.cancel("never-heard-of")
     reports.wait(["never-heard-of"], ExecutionState.CANCELED)
 
 
-def test_a_text_server_that_is_not_there_fails_the_source_and_says_so(
+def test_missing_text_server_fails_source_with_reason(
     start: Callable[[JobGraph], Job], server: TextServer
 ) -> None:
     job = start(word_count(server.port))
@@ -174,7 +174,7 @@ def test_a_text_server_that_is_not_there_fails_the_source_and_says_so(
 
 
 def _program(port: int, broken: str) -> JobGraph:
-    """Word count whose functions raise on the word "bad", in the operator that is named."""
+    """Returns a word count whose functions raise on the word "bad", in the named operator."""
 
     def check(where: str, word: str) -> str:
         if where == broken and word == "bad":
@@ -196,7 +196,7 @@ def _program(port: int, broken: str) -> JobGraph:
 
 
 @pytest.mark.parametrize("broken", ["source", "map", "reduce"])
-def test_an_error_in_user_code_fails_the_task_with_its_type_message_and_line(
+def test_error_in_user_code_fails_task_with_type_message_and_line(
     start: Callable[[JobGraph], Job], server: TextServer, broken: str
 ) -> None:
     job = start(_program(server.port, broken))
@@ -212,8 +212,8 @@ def test_an_error_in_user_code_fails_the_task_with_its_type_message_and_line(
     assert first.startswith(f"ValueError: {broken} does not like it at ")
     assert f"{Path(__file__).name}:" in first
     assert rest[0].startswith("Traceback")
-    others = [each for each in attempts if each != failed]
-    assert not any(job.reports.failure_of(each) for each in others), "a failure takes no other task with it"
+    others = [attempt for attempt in attempts if attempt != failed]
+    assert not any(job.reports.failure_of(other) for other in others), "a failure takes no other task with it"
 
 
 def _first_failure(job: Job, attempts: list[str]) -> str:
@@ -226,14 +226,14 @@ def _first_failure(job: Job, attempts: list[str]) -> str:
     raise AssertionError(f"nothing failed: {job.reports.all}")
 
 
-def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
+def test_results_are_exact_when_spark_ends_real_time_batch(
     start: Callable[[JobGraph], Job], server: TextServer, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.spark.query._REAL_TIME_BATCH", "5 seconds")
     before = set(scratch.glob("query-*"))
 
     def ended() -> list[int]:
-        """How many batches each of the job's two queries has ended."""
+        """Returns how many batches each of the job's two queries has ended."""
         queries = set(scratch.glob("query-*")) - before
         return [sum(file.name.isdecimal() for file in query.glob("commits/*")) for query in queries]
 
@@ -254,14 +254,14 @@ def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
 
 @dataclass(frozen=True)
 class Length:
-    """How often a record of that many bytes came."""
+    """Counts the records of each number of bytes."""
 
     word: str
     count: int
 
 
-def test_records_larger_than_a_message_cross_channels(start: Callable[[JobGraph], Job]) -> None:
-    """One with a stateless prefix behind it, which is Spark's for other records, and one with state."""
+def test_records_larger_than_message_cross_channels(start: Callable[[JobGraph], Job]) -> None:
+    """One channel with a stateless prefix after it, which runs in Spark for other records, and one with state."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
     sizes = [1, 899_000, 900_000, 901_000, 2_500_000, 7]
@@ -275,7 +275,7 @@ def test_records_larger_than_a_message_cross_channels(start: Callable[[JobGraph]
     assert job.printed_in_all(2 * len(sizes)) == Counter(2 * list(map(str, sizes)))
 
 
-def test_micro_batches_count_the_same(start: Callable[[JobGraph], Job], server: TextServer) -> None:
+def test_micro_batches_give_same_counts(start: Callable[[JobGraph], Job], server: TextServer) -> None:
     graph = word_count(server.port, 2, 2)
     job = start(msgspec.structs.replace(graph, configuration={"execution.mode": "micro-batch"}))
     attempts = job.deploy_all()
@@ -298,7 +298,7 @@ threading.Event().wait()
 """
 
 
-def test_nothing_outlives_a_task_executor_that_is_killed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_killed_task_executor_leaves_no_process(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _TASK_EXECUTOR, kafka.bootstrap_servers, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as executor:
         try:

@@ -1,5 +1,5 @@
-"""Savepoints as a user handles them, by the command line, on a real cluster: a job is stopped with one and goes on from
-it at another parallelism, and what both have printed is what one job that was never stopped would have."""
+"""Savepoints from the command line, on a real cluster: a job is stopped with one and restarted from it at another
+parallelism; the output of both together equals that of one job that never stopped."""
 
 from __future__ import annotations
 
@@ -20,9 +20,26 @@ RECORDS, KEYS = 12_000, 40
 SLOWLY, QUICKLY = "40", "10000"
 """Records per second: a job that is to be stopped has work for five minutes, one that is to finish for seconds."""
 PROGRAM = f"""
+import enum
 import sys
+from dataclasses import dataclass
 
 from tailrace import StreamExecutionEnvironment
+
+
+class Parity(enum.Enum):
+    EVEN = 0
+    ODD = 1
+
+
+@dataclass(frozen=True)
+class Key:  # of the program's own: each run of it has another class, and the state is found all the same
+    word: str
+    parity: Parity
+
+
+def key_of(record: tuple[str, int]) -> Key:
+    return Key(record[0], Parity(len(record[0]) % 2))
 
 
 def numbered(number: int) -> tuple[str, int]:
@@ -31,7 +48,7 @@ def numbered(number: int) -> tuple[str, int]:
 
 env = StreamExecutionEnvironment.get_execution_environment()
 numbers = env.generate(numbered, count={RECORDS}, rate_per_second=float(sys.argv[1])).uid("numbers")
-numbers.key_by(0).sum(1).uid("counts").print()
+numbers.key_by(key_of).sum(1).uid("counts").print()
 env.execute("Count")
 """
 
@@ -92,24 +109,24 @@ def printed(cluster: Cluster, job_id: str) -> Counter[str]:
 
 
 def last_of(cluster: Cluster, job_id: str) -> dict[str, object]:
-    """What `checkpoints` says of the newest that is complete, once there is one."""
+    """Waits for a complete checkpoint, and returns what `checkpoints` prints about the newest one."""
 
     def complete() -> list[dict[str, object]]:
-        told = cluster.ok("checkpoints", job_id, "-o", "json").stdout.splitlines()
-        return [each for each in map(json.loads, told) if each["status"] == "COMPLETED"]
+        reports = cluster.ok("checkpoints", job_id, "-o", "json").stdout.splitlines()
+        return [report for report in map(json.loads, reports) if report["status"] == "COMPLETED"]
 
     return wait_until(complete, "completed checkpoint")[-1]
 
 
 @pytest.fixture(scope="module")
 def stopped(cluster: Cluster) -> tuple[str, str]:
-    """A job that was stopped with a savepoint in the middle of its work, and where that is."""
+    """Returns a job that was stopped with a savepoint in the middle of its work, and the location of that."""
     job_id = started(cluster, "count.py", "-p", "2")
-    found = last_of(cluster, job_id)
-    assert found["acknowledged"] == len(found["subtasks"]) == 4  # type: ignore[arg-type]
-    taken = cluster.ok("checkpoint", job_id)
-    assert "4 subtasks to acknowledge" in taken.stderr
-    assert Path(taken.stdout.strip()).name.startswith("chk-")
+    result = last_of(cluster, job_id)
+    assert result["acknowledged"] == len(result["subtasks"]) == 4  # type: ignore[arg-type]
+    completed_process = cluster.ok("checkpoint", job_id)
+    assert "4 subtasks to acknowledge" in completed_process.stderr
+    assert Path(completed_process.stdout.strip()).name.startswith("chk-")
     kept = cluster.ok("savepoint", "trigger", job_id, "--target", "here", "-o", "json")
     savepoint = json.loads(kept.stdout)
     assert (savepoint["snapshot_type"], savepoint["subtasks"]) == ("SAVEPOINT", 4)
@@ -119,19 +136,19 @@ def stopped(cluster: Cluster) -> tuple[str, str]:
     return job_id, done.stdout.strip()
 
 
-def test_a_savepoint_shows_what_is_inside_and_is_whole(cluster: Cluster, stopped: tuple[str, str]) -> None:
+def test_savepoint_inspect_shows_content_and_verifies_files(
+    cluster: Cluster, stopped: tuple[str, str]
+) -> None:
     job_id, path = stopped
     shown = json.loads(cluster.ok("savepoint", "inspect", path, "--verify", "-o", "json").stdout)
     assert (shown["job_id"], shown["faults"]) == (job_id, [])
     source, count = shown["vertices"]
-    assert [each["in_flight"] for each in [*source["subtasks"], *count["subtasks"]]] == [0] * 4
-    assert all(each["size"] > 0 for each in source["subtasks"])
-    assert sum(each["size"] for each in count["operators"]) > 0
+    assert [item["in_flight"] for item in [*source["subtasks"], *count["subtasks"]]] == [0] * 4
+    assert all(element["size"] > 0 for element in source["subtasks"])
+    assert sum(value["size"] for value in count["operators"]) > 0
 
 
-def test_what_two_jobs_have_printed_is_what_one_would_have(
-    cluster: Cluster, stopped: tuple[str, str]
-) -> None:
+def test_output_of_two_jobs_equals_that_of_one(cluster: Cluster, stopped: tuple[str, str]) -> None:
     job_id, path = stopped
     before = printed(cluster, job_id)
     assert 0 < before.total() < RECORDS
@@ -146,9 +163,7 @@ def test_what_two_jobs_have_printed_is_what_one_would_have(
     assert shown["checkpoints"]["restored"]["uri"] == path
 
 
-def test_state_that_no_operator_takes_is_refused_unless_it_may_be_left_out(
-    cluster: Cluster, stopped: tuple[str, str]
-) -> None:
+def test_unassigned_state_is_rejected_unless_allowed(cluster: Cluster, stopped: tuple[str, str]) -> None:
     _, path = stopped
     refused = cluster.run("run", "-s", path, "changed.py", QUICKLY)
     assert refused.returncode == ExitCode.JOB
@@ -158,12 +173,12 @@ def test_state_that_no_operator_takes_is_refused_unless_it_may_be_left_out(
     busy = cluster.run("savepoint", "dispose", path)
     assert (busy.returncode, busy.stderr) == (
         ExitCode.SAVEPOINT,
-        f"tailrace: job {job_id} began with it and may need it again: end the job first\n",
+        f"tailrace: job {job_id} started from it and may need it again: end the job first\n",
     )
     cluster.ok("cancel", job_id)
 
 
-def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopped: tuple[str, str]) -> None:
+def test_unused_savepoint_is_disposed_of(cluster: Cluster, stopped: tuple[str, str]) -> None:
     job_id, path = stopped
     ended = cluster.run("savepoint", "trigger", job_id)
     assert (ended.returncode, ended.stderr) == (
@@ -173,14 +188,12 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
     cluster.ok("savepoint", "dispose", path)
     assert not Path(path).exists()
     for command in (("savepoint", "inspect", path), ("run", "-s", path, "count.py", QUICKLY)):
-        gone = cluster.run(*command)
-        assert gone.returncode == ExitCode.NOT_FOUND
-        assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
+        result = cluster.run(*command)
+        assert result.returncode == ExitCode.NOT_FOUND
+        assert result.stderr == f"tailrace: {path} is not a checkpoint or savepoint: it does not exist\n"
 
 
-def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoint(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_hung_job_is_killed_and_restarts_from_last_checkpoint(cluster: Cluster, tmp_path: Path) -> None:
     (cluster.home.parent / "hangs.py").write_text(HANGS)
     options = ("-d", "-D", "execution.checkpointing.interval=1s")
     job_id = cluster.ok("run", *options, "hangs.py", str(tmp_path)).stdout.strip()
@@ -191,17 +204,17 @@ def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoi
         assert stopping.stderr is not None
         wait_until(lambda: "stop --force" in stopping.stderr.readline(), "offer of --force")
         stopping.kill()
-    done = cluster.ok("stop", "--force", job_id)
-    assert f"job {job_id} is CANCELED" in done.stderr
-    kept = done.stdout.strip()
+    result = cluster.ok("stop", "--force", job_id)
+    assert f"job {job_id} is CANCELED" in result.stderr
+    kept = result.stdout.strip()
     assert Path(kept).name.startswith("chk-")
     cluster.ok("savepoint", "inspect", kept, "--verify")
 
 
-def test_a_program_takes_savepoints_of_its_own_job_and_stops_it(cluster: Cluster) -> None:
-    done = cluster.ok("run", "-p", "2", "itself.py", SLOWLY)
-    said = [line for line in done.stdout.splitlines() if "> (" not in line]
-    taken, kept, last, status, refused = said
+def test_program_takes_savepoints_of_its_job_and_stops_it(cluster: Cluster) -> None:
+    result = cluster.ok("run", "-p", "2", "itself.py", SLOWLY)
+    events = [line for line in result.stdout.splitlines() if "> (" not in line]
+    taken, kept, last, status, refused = events
     assert Path(taken).name.startswith("chk-")
     for path in (kept, last):
         assert Path(path).parent == cluster.home.parent / "mine"

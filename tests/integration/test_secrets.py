@@ -1,4 +1,4 @@
-"""A secret that a user configures is in nothing that a cluster leaves behind, and in no output of its commands."""
+"""A configured secret appears in nothing that a cluster leaves, and in no output of its commands."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ env.execute("raises")
 
 
 class Registry:
-    """A schema registry that knows one schema, and answers nobody but who has the right password."""
+    """A schema registry with one schema, which requires a password."""
 
     def __init__(self, user: str, password: str) -> None:
         right = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
@@ -66,13 +66,13 @@ class Registry:
 
             def _answer(self, found: dict[str, object]) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                said = self.headers.get("Authorization")
-                if said != right:
+                output = self.headers.get("Authorization")
+                if output != right:
                     outer.refused += 1
                     # As careless as a server may be: it repeats what it was told.
-                    found = {"error_code": 40101, "message": f"Authorization: {said}"}
+                    found = {"error_code": 40101, "message": f"Authorization: {output}"}
                 body = json.dumps(found).encode()
-                self.send_response(200 if said == right else 401)
+                self.send_response(200 if output == right else 401)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -94,7 +94,7 @@ class Registry:
 
 @pytest.fixture
 def registries(credentials: Path) -> Iterator[tuple[Registry, Registry]]:
-    """One that takes the credentials of the cluster's file, and one that does not."""
+    """Yields one registry that accepts the credentials of the cluster's file, and one that does not."""
     user, _, password = credentials.read_text().strip().partition(":")
     takes, refuses = Registry(user, password), Registry(user, "another")
     yield takes, refuses
@@ -102,7 +102,7 @@ def registries(credentials: Path) -> Iterator[tuple[Registry, Registry]]:
     refuses.close()
 
 
-def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
+def test_password_appears_in_nothing_that_cluster_leaves(
     four_slots: Cluster, credentials: Path, registries: tuple[Registry, Registry], tmp_path: Path
 ) -> None:
     takes, refuses = registries
@@ -110,9 +110,9 @@ def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
     printed: list[str] = []
 
     def run(code: ExitCode, *arguments: str) -> str:
-        done = four_slots.run(*arguments)
-        printed.append(done.stdout + done.stderr)
-        assert done.returncode == code, f"{arguments}: {printed[-1]}"
+        result = four_slots.run(*arguments)
+        printed.append(result.stdout + result.stderr)
+        assert result.returncode == code, f"{arguments}: {printed[-1]}"
         return printed[-1]
 
     create_topics(create_admin_client(four_slots.configuration), [NewTopic("secrets", 1)])
@@ -121,13 +121,13 @@ def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
     raises.write_text(RAISES)
     run(ExitCode.OK, "run", str(program), "write", f"http://{takes.address}")
     assert "1> 3" in run(ExitCode.OK, "run", str(program), "read", f"http://{takes.address}")
-    assert "does not take secrets-value" in run(
+    assert "does not accept secrets-value" in run(
         ExitCode.JOB, "run", str(program), "write", f"http://{refuses.address}"
     )
     assert refuses.refused
     assert "http://***@host refused password=***" in run(ExitCode.JOB, "run", str(raises), str(credentials))
     in_url = f"http://me:{secret}@{takes.address}"
-    assert "the registry's URL holds a user or password" in run(
+    assert "the registry's URL contains a user or password" in run(
         ExitCode.JOB, "run", str(program), "write", in_url
     )
     run(ExitCode.USAGE, "run", "program:main", in_url)
@@ -141,17 +141,17 @@ def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
         run(ExitCode.OK, *command.split())
     assert "host refused" in run(ExitCode.OK, "show", raised)
 
-    left = dict(files([log, *four_slots.home.rglob("*")]))
-    assert any(path.name.startswith("taskexecutor") for path in left)
-    assert any("snapshots" in str(path) for path in left)
-    assert [path for path, content in left.items() if secret.encode() in content] == []
+    rest = dict(files([log, *four_slots.home.rglob("*")]))
+    assert any(path.name.startswith("taskexecutor") for path in rest)
+    assert any("snapshots" in str(path) for path in rest)
+    assert [path for path, content in rest.items() if secret.encode() in content] == []
     encoded = base64.b64encode(credentials.read_bytes().strip())
-    assert [path for path, content in left.items() if encoded in content] == []
+    assert [path for path, content in rest.items() if encoded in content] == []
     assert [text for text in printed if secret in text] == []
 
 
 def files(paths: Iterable[Path]) -> Iterator[tuple[Path, bytes]]:
-    """The files among the paths, with their contents; Kafka deletes those of ended jobs meanwhile."""
+    """Yields the files among the paths, with their contents; Kafka deletes those of ended jobs meanwhile."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             yield path, path.read_bytes()

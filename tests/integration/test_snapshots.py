@@ -1,6 +1,5 @@
-"""Snapshots on real Kafka: start-up from snapshot and tail, with the log's head deleted, with the newest one damaged;
-taken by the child process of a real jobmanager, which is then killed, and by the command line.
-"""
+"""Snapshots on real Kafka: recovery from snapshot and tail, with the log's head deleted, with the newest one
+damaged; taken by the child process of a real jobmanager, which is then killed, and by the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ jobmanager.run(load_configuration(), process_lifecycle.stop_on_signals())
 
 
 class Cluster:
-    """A log on Kafka, and where its snapshots are."""
+    """A log on Kafka, and the directory of its snapshots."""
 
     def __init__(self, servers: str, cluster: str, home: Path) -> None:
         self.configuration = Configuration(
@@ -74,24 +73,24 @@ class Cluster:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def talk(self) -> None:
-        """A simulated conversation."""
-        self.log.append([Event(each.header, each.body) for each in history(LONG)])
+        """Appends the events of a simulated cluster."""
+        self.log.append([Event(record.header, record.body) for record in history(LONG)])
 
     def started(self) -> tuple[str, int, list[str]]:
-        """The hash of what a process comes to; the offset that it began with; what it warned of."""
+        """Returns the state hash of a recovered process, the offset at which it started, and its warnings."""
         replica = all_roles()
-        with capture_logs() as said:
+        with capture_logs() as events:
             header = restore_newest(replica, self.log, self.store)
         for batch in read_to_end(self.log, replica.offset + 1):
             for record in batch:
                 replica.apply(record)
-        begun = -1 if header is None else header.offset
-        return hash_all(StateHasher(replica).hashes()), begun, [str(each.get("reason")) for each in said]
+        start = -1 if header is None else header.offset
+        return hash_all(StateHasher(replica).hashes()), start, [str(event.get("reason")) for event in events]
 
     def truncate(self, first: int) -> None:
         partition = TopicPartition(self.log.topic, 0, first)
-        for done in self.admin.delete_records([partition]).values():
-            done.result()
+        for future in self.admin.delete_records([partition]).values():
+            future.result()
 
     def tear(self, offset: int) -> None:
         path = Path(self.store.uri_of(offset))
@@ -105,7 +104,7 @@ class Cluster:
         return process
 
     def ask(self, count: int) -> None:
-        """Requests that are refused: each is an event, and its answer another."""
+        """Appends requests that are rejected: each is an event, and its answer another."""
         topic = submissions_topic(self.configuration.cluster_id)
         producer = Producer({"bootstrap.servers": self.configuration.bootstrap_servers})
         for number in range(count):
@@ -114,13 +113,16 @@ class Cluster:
             producer.produce(topic, Codec(topic).encode(Event(header, body)))
         assert producer.flush(30) == 0
 
-    def said(self, kind: type[Body], start: int = 0) -> list[Record]:
+    def events_of(self, kind: type[Body], start: int = 0) -> list[Record]:
         return [
-            each for batch in read_to_end(self.log, start) for each in batch if isinstance(each.body, kind)
+            record
+            for batch in read_to_end(self.log, start)
+            for record in batch
+            if isinstance(record.body, kind)
         ]
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Raises AssertionError with the jobmanager's log."""
+        """Waits for a condition. Raises AssertionError with the jobmanager's log."""
         deadline = time.monotonic() + TIMEOUT_S
         pause = threading.Event()
         while not condition():
@@ -142,30 +144,30 @@ def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[C
     cluster.close()
 
 
-def test_a_start_from_snapshot_and_tail_comes_to_the_same_as_one_from_the_start(cluster: Cluster) -> None:
+def test_recovery_from_snapshot_equals_recovery_from_start(cluster: Cluster) -> None:
     cluster.talk()
     end = cluster.log.end()
-    from_start, begun, _ = cluster.started()
-    assert begun == -1
+    from_start, start, _ = cluster.started()
+    assert start == -1
     for until in (end // 3, end - 7):
         create_snapshot(cluster.log, cluster.store, until)
     assert cluster.started() == (from_start, end - 8, [])
     cluster.tear(end - 8)
-    found, begun, told = cluster.started()
-    assert (found, begun) == (from_start, end // 3 - 1)
-    assert told == ["it is torn or damaged: its SHA-256 is not that of its bytes"]
+    result, start, reports = cluster.started()
+    assert (result, start) == (from_start, end // 3 - 1)
+    assert reports == ["it is truncated or damaged: its SHA-256 does not match its bytes"]
 
 
-def test_the_head_of_the_log_may_be_deleted_up_to_a_snapshot_and_no_further(cluster: Cluster) -> None:
+def test_head_of_log_may_be_deleted_up_to_snapshot_only(cluster: Cluster) -> None:
     cluster.talk()
     end = cluster.log.end()
     from_start, _, _ = cluster.started()
     create_snapshot(cluster.log, cluster.store, end - 20)
     cluster.truncate(end - 20)
     assert cluster.started() == (from_start, end - 21, [])
-    taken = create_snapshot(cluster.log, cluster.store)
-    assert taken is not None
-    assert (taken.offset, taken.state_hash) == (end - 1, from_start)
+    snapshot = create_snapshot(cluster.log, cluster.store)
+    assert snapshot is not None
+    assert (snapshot.offset, snapshot.state_hash) == (end - 1, from_start)
     cluster.tear(end - 1)
     assert cluster.started()[:2] == (from_start, end - 21)
     cluster.tear(end - 21)
@@ -173,43 +175,43 @@ def test_the_head_of_the_log_may_be_deleted_up_to_a_snapshot_and_no_further(clus
         cluster.started()
 
 
-def test_a_child_process_takes_it_up_to_the_end_that_it_was_told(cluster: Cluster) -> None:
+def test_child_process_takes_snapshot_up_to_given_end(cluster: Cluster) -> None:
     cluster.talk()
     end = cluster.log.end() - 5
-    taken = SubprocessSnapshotBuilder(cluster.configuration, threading.Event())(end)
-    assert isinstance(taken, SnapshotInfo)
-    assert taken.offset == end - 1
-    assert taken.state_hash == state_at(cluster.log, end - 1).state_hash
-    assert Path(taken.uri).stat().st_size == taken.size
+    snapshot = SubprocessSnapshotBuilder(cluster.configuration, threading.Event())(end)
+    assert isinstance(snapshot, SnapshotInfo)
+    assert snapshot.offset == end - 1
+    assert snapshot.state_hash == state_at(cluster.log, end - 1).state_hash
+    assert Path(snapshot.uri).stat().st_size == snapshot.size
 
 
-def test_a_jobmanager_takes_snapshots_says_so_and_its_successor_begins_with_them(cluster: Cluster) -> None:
+def test_jobmanager_takes_snapshots_and_successor_uses_them(cluster: Cluster) -> None:
     first = cluster.start_jobmanager()
-    cluster.wait(lambda: len(cluster.said(LeaderElected)) >= 3, "nobody leads")
+    cluster.wait(lambda: len(cluster.events_of(LeaderElected)) >= 3, "nobody leads")
     cluster.ask(60)
-    cluster.wait(lambda: bool(cluster.said(SnapshotTaken)), "no snapshot was taken")
-    cluster.wait(lambda: len(cluster.said(client.CancelJobRejected)) == 60, "not all were answered")
+    cluster.wait(lambda: bool(cluster.events_of(SnapshotTaken)), "no snapshot was taken")
+    cluster.wait(lambda: len(cluster.events_of(client.CancelJobRejected)) == 60, "not all were answered")
     first.kill()
     first.wait()
-    told = [each.body for each in cluster.said(SnapshotTaken)]
-    newest = max(each.offset for each in told if isinstance(each, SnapshotTaken))
+    events = [record.body for record in cluster.events_of(SnapshotTaken)]
+    newest = max(event.offset for event in events if isinstance(event, SnapshotTaken))
     assert cluster.store.offsets()[0] >= newest
-    hashes = [each.body for each in cluster.said(StateHash)]
+    hashes = [event.body for event in cluster.events_of(StateHash)]
     assert len(hashes) >= 10
-    for said in hashes:
-        assert isinstance(said, StateHash)
-        expected = state_at(cluster.log, said.offset).hashes
-        assert said.hashes == {kind: value for kind, value in expected.items() if kind in said.hashes}
+    for body in hashes:
+        assert isinstance(body, StateHash)
+        expected = state_at(cluster.log, body.offset).hashes
+        assert body.hashes == {kind: value for kind, value in expected.items() if kind in body.hashes}
     cluster.truncate(newest + 1)
     behind = cluster.log.end()
     cluster.start_jobmanager()
     cluster.ask(3)
     cluster.wait(
-        lambda: len(cluster.said(client.CancelJobRejected, behind)) == 3, "the successor answers nobody"
+        lambda: len(cluster.events_of(client.CancelJobRejected, behind)) == 3, "the successor answers nobody"
     )
 
 
-def test_the_command_line_takes_one_and_looks_back_from_it(
+def test_command_line_takes_snapshot_and_reads_from_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.talk()
@@ -217,9 +219,9 @@ def test_the_command_line_takes_one_and_looks_back_from_it(
     for name, value in cluster.configuration.environment().items():
         monkeypatch.setenv(name, value)
     run = CliRunner()
-    taken = run.invoke(app, ["cluster", "snapshot", "--output", "json"])
-    assert taken.exit_code == 0, taken.output
-    assert json.loads(taken.stdout)["offset"] == end - 1
+    result = run.invoke(app, ["cluster", "snapshot", "--output", "json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["offset"] == end - 1
     expected = state_at(cluster.log)
     cluster.truncate(end - 1)
     found = run.invoke(app, ["state", "--output", "json"])

@@ -1,4 +1,4 @@
-"""The log asked with SQL: the same rows from Kafka and from files of every format, and mistakes, by a real Spark."""
+"""SQL queries over the log with a real Spark: Kafka, Avro and Parquet give the same rows, and the same errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ from terminal_prompt import TerminalPrompt
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.configuration import Configuration
 from tailrace.services.history.archive.exporter import EventSelection
+from tailrace.services.history.log_position import first_offset
+from tailrace.services.history.retention.archiver import archive_log, archive_of
+from tailrace.services.history.retention.log_archive import ClusterArchive
 from tailrace.services.history.sql.scan import rows
 from tailrace.services.history.sql.tables import LOG, UNREADABLE, table
 from tailrace.services.log import EventLog
+from tailrace.services.log.factory import create_admin_client
 from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.log.truncation import delete_before
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
 from ..services.history.archive.archive_files import create_log, export_files, with_foreign
@@ -40,28 +46,26 @@ SPECIAL = "all [of] it {a,b} ü%20*?.parquet"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SqlQueries]:
-    with sql_queries() as found:
-        yield found
+    with sql_queries() as queries:
+        yield queries
 
 
 @pytest.fixture(scope="module")
-def said() -> MemoryEventLog:
+def memory_log() -> MemoryEventLog:
     return with_foreign(history(LONG))
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory, said: MemoryEventLog) -> dict[str, Path]:
-    found = tmp_path_factory.mktemp("files")
-    paths = {
-        kind: found / name for kind, name in (("avro", "h.avro"), ("jsonl", "h.jsonl"), ("parquet", SPECIAL))
-    }
+def files(tmp_path_factory: pytest.TempPathFactory, memory_log: MemoryEventLog) -> dict[str, Path]:
+    result = tmp_path_factory.mktemp("files")
+    paths = {kind: result / name for kind, name in (("avro", "h.avro"), ("parquet", SPECIAL))}
     for path in paths.values():
-        export_files(said, path)
+        export_files(memory_log, path)
     return paths
 
 
 def held(log: EventLog, name: str) -> list[dict[str, Any]]:
-    """The rows of a table, read without Spark."""
+    """Returns the rows of a table, read without Spark."""
     return [row for batch in rows(log, table(name), 0, log.end()) for row in batch.to_pylist()]
 
 
@@ -69,31 +73,45 @@ NESTED = ["dispatcher_SubmitJob", "job_master_OfferSlots", "resource_manager_Reg
 """With structs, arrays, maps and bytes."""
 
 
-@pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
-def test_spark_reads_what_a_file_holds(
-    kind: str, files: dict[str, Path], said: MemoryEventLog, spark: SqlQueries
+@pytest.mark.parametrize("kind", ["avro", "parquet"])
+def test_spark_reads_rows_of_file(
+    kind: str, files: dict[str, Path], memory_log: MemoryEventLog, spark: SqlQueries
 ) -> None:
     log = QueriedLog(files[kind], offsets_a_task=200)
     for name in (LOG, UNREADABLE, "dispatcher_ShutDownCluster", *NESTED):
-        found = spark.table(log, name)
-        assert found.column_names == table(name).columns.names
-        assert sorted(found.to_pylist(), key=lambda row: row["offset"]) == held(said, name), name
+        result = spark.table(log, name)
+        assert result.column_names == table(name).columns.names
+        assert sorted(result.to_pylist(), key=lambda row: row["offset"]) == held(memory_log, name), name
 
 
-def test_spark_reads_what_kafka_holds(kafka: EmbeddedKafka, cluster_id: str, spark: SqlQueries) -> None:
+def test_spark_reads_rows_of_kafka_and_of_archive(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, spark: SqlQueries
+) -> None:
     live = kafka_log_of(kafka.bootstrap_servers, cluster_id)
     try:
-        live.append([Event(each.header, each.body) for each in history(LONG)])
+        live.append([Event(record.header, record.body) for record in history(LONG)])
         live.append_all([b"no event", None])
-        where = (("bootstrap.servers", kafka.bootstrap_servers), ("cluster.id", cluster_id))
+        where = (
+            ("bootstrap.servers", kafka.bootstrap_servers),
+            ("cluster.id", cluster_id),
+            ("high-availability.storageDir", str(tmp_path)),
+        )
         log = QueriedLog(settings=where, offsets_a_task=100)
         for name in (LOG, UNREADABLE, "job_master_StartJob", "task_executor_SubmitTask"):
-            found = spark.table(log, name).to_pylist()
-            assert sorted(found, key=lambda row: row["offset"]) == held(live, name), name
+            result = spark.table(log, name).to_pylist()
+            assert sorted(result, key=lambda row: row["offset"]) == held(live, name), name
         some = QueriedLog(settings=where, first=100, last=149)
         assert spark.ask(some, "SELECT min(offset) a, max(offset) b, count(*) n FROM log") == [
             {"a": 100, "b": 149, "n": 50}
         ]
+        whole = spark.table(log, LOG).to_pylist()
+        archive = archive_of(live, ClusterArchive.from_configuration(Configuration(dict(where))))
+        assert archive is not None
+        archive_log(live, archive, 331)
+        delete_before(create_admin_client(Configuration(dict(where))), live.topic, {0: 330})
+        assert first_offset(live) == 330
+        cut = QueriedLog(settings=where, offsets_a_task=100)
+        assert spark.table(cut, LOG).to_pylist() == whole
     finally:
         live.close()
 
@@ -125,7 +143,7 @@ ANSWERS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("tasks_lost", "one_task_fails_and_is_restarted_alone"): [
         {"resource_id": "te-1", "tasks": 6, "failed": 1, "lost_with_it": 0},
     ],
-    ("who_cancelled_what", "a_job_is_cancelled_during_its_deployment"): [
+    ("who_cancelled_what", "a_slot_is_offered_while_its_request_is_cancelled"): [
         {
             "time": datetime.fromtimestamp(1000, UTC),
             "who": "client/test",
@@ -151,7 +169,7 @@ ANSWERS: dict[tuple[str, str], list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("example", "scenario"), ANSWERS)
-def test_an_example_answers_of_avro_and_parquet_alike(
+def test_example_gives_same_answer_for_avro_and_parquet(
     example: str, scenario: str, tmp_path: Path, spark: SqlQueries
 ) -> None:
     query = (EXAMPLES / f"{example}.sql").read_text("utf-8")
@@ -160,28 +178,28 @@ def test_an_example_answers_of_avro_and_parquet_alike(
     assert spark.ask(parquet, query) == ANSWERS[example, scenario]
 
 
-def test_slots_are_used_as_the_resource_manager_knows(tmp_path: Path, spark: SqlQueries) -> None:
+def test_slot_usage_equals_that_of_resource_manager(tmp_path: Path, spark: SqlQueries) -> None:
     query = (EXAMPLES / "slot_utilisation.sql").read_text("utf-8")
     export_files(create_log(LONG), path := tmp_path / "h.parquet")
-    told = spark.ask(path, query)
+    reports = spark.ask(path, query)
     replica, known = create_quiet_replica(), {}
     for record in history(LONG):
         replica.apply(record)
         manager = replica.states.get("resource_manager")
         workers = () if manager is None else manager.slot_manager.slots.workers.values()
-        slots = [slot for each in workers for slot in each.slots.values()]
+        slots = [slot for worker in workers for slot in worker.slots.values()]
         known[record.offset] = (len(slots), sum(slot.state is SlotState.ALLOCATED for slot in slots))
-    assert {each["offset"]: (each["slots"], each["used"]) for each in told} == {
-        each["offset"]: known[each["offset"]] for each in told
+    assert {report["offset"]: (report["slots"], report["used"]) for report in reports} == {
+        row["offset"]: known[row["offset"]] for row in reports
     }
 
 
 def test_every_example_is_tested() -> None:
     asked = {example for example, _ in ANSWERS} | {"slot_utilisation"}
-    assert asked == {each.stem for each in EXAMPLES.glob("*.sql")}
+    assert asked == {path.stem for path in EXAMPLES.glob("*.sql")}
 
 
-def test_what_an_older_export_lacks_is_null(
+def test_column_missing_in_older_export_is_null(
     files: dict[str, Path], tmp_path: Path, spark: SqlQueries
 ) -> None:
     older = rewritten(files["parquet"], tmp_path / "older.parquet", _without)
@@ -191,8 +209,8 @@ def test_what_an_older_export_lacks_is_null(
     both = "SELECT offset, job_id, execution_state FROM job_master_UpdateTaskExecutionState ORDER BY offset"
     assert spark.ask(older, both) == spark.ask(files["parquet"], both)
     lacking = "SELECT count(*) n, count(execution_attempt_id) a FROM job_master_UpdateTaskExecutionState"
-    found, whole = spark.ask(older, lacking)[0], spark.ask(files["parquet"], lacking)[0]
-    assert (found["n"], found["a"]) == (whole["n"], 0)
+    result, whole = spark.ask(older, lacking)[0], spark.ask(files["parquet"], lacking)[0]
+    assert (result["n"], result["a"]) == (whole["n"], 0)
     assert spark.ask(older, "SELECT count(*) n, count(job_id) j FROM task_executor_SubmitTask")[0]["j"] == 0
 
 
@@ -207,7 +225,7 @@ def _without(table: pa.Table) -> pa.Table:
     return table.drop_columns(["traceparent", "task_executor_SubmitTask"])
 
 
-def test_what_a_later_release_said_can_be_asked(
+def test_events_of_later_release_can_be_queried(
     files: dict[str, Path], tmp_path: Path, spark: SqlQueries
 ) -> None:
     later = rewritten(files["parquet"], tmp_path / "later.parquet", _with_more)
@@ -220,14 +238,14 @@ def test_what_a_later_release_said_can_be_asked(
 def _with_more(table: pa.Table) -> pa.Table:
     size = table.num_rows
     kind = pa.struct([("target", pa.string()), ("time", pa.int64())])
-    said = pa.array([{"target": "te-9", "time": 1}, *[None] * (size - 1)], kind)
+    memory_log = pa.array([{"target": "te-9", "time": 1}, *[None] * (size - 1)], kind)
     types = pa.array(["task_executor.Teleport", *table.column("type").to_pylist()[1:]])
     table = table.set_column(table.column_names.index("type"), "type", types)
-    return table.append_column("task_executor_Teleport", said)
+    return table.append_column("task_executor_Teleport", memory_log)
 
 
 def rewritten(path: Path, into: Path, change: Any) -> Path:
-    """A Parquet file as another release might have written it."""
+    """Returns a Parquet file as another release may have written it."""
     metadata = pq.ParquetFile(path).metadata.metadata
     kept = {
         key: value
@@ -240,15 +258,15 @@ def rewritten(path: Path, into: Path, change: Any) -> Path:
 
 
 def middle_of_column(file: Path, name: str) -> int:
-    """The place of a byte of the first row group's values."""
+    """Returns the position of a byte of the first row group's values."""
     group = pq.ParquetFile(file).metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
-    (column,) = [each for each in columns if each.path_in_schema == name]
+    (column,) = [column for column in columns if column.path_in_schema == name]
     return int(column.data_page_offset + column.total_compressed_size // 2)
 
 
-@pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
-def test_damage_is_told_with_its_place(
+@pytest.mark.parametrize("kind", ["avro", "parquet"])
+def test_damage_is_reported_with_position(
     kind: str, files: dict[str, Path], tmp_path: Path, spark: SqlQueries
 ) -> None:
     data = bytearray(files[kind].read_bytes())
@@ -264,7 +282,7 @@ def test_damage_is_told_with_its_place(
     assert "\n" not in str(failure.value)
 
 
-def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], spark: SqlQueries) -> None:
+def test_invalid_query_is_one_error_line(files: dict[str, Path], spark: SqlQueries) -> None:
     with pytest.raises(QueryRejected, match="did you mean task_executor_SubmitTask"):
         spark.ask(files["avro"], "SELECT * FROM task_executor_SubmitTaks")
     for query, why in {
@@ -279,7 +297,7 @@ def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], sp
         assert "\n" not in str(failure.value)
 
 
-def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: SqlQueries) -> None:
+def test_views_over_tables_are_supported(files: dict[str, Path], spark: SqlQueries) -> None:
     query = """
         CREATE TEMPORARY VIEW mine AS SELECT job_id, status FROM client_JobFinished;
         SHOW VIEWS LIKE 'mine|log';
@@ -289,7 +307,7 @@ def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: SqlQuer
         assert spark.ask(path, query.replace("mine", f"of_{path.suffix[1:]}"))[0]["n"] > 0
 
 
-def test_an_empty_log_has_empty_tables(tmp_path: Path, spark: SqlQueries) -> None:
+def test_empty_log_has_empty_tables(tmp_path: Path, spark: SqlQueries) -> None:
     for name in ("empty.avro", "empty.parquet"):
         export_files(log_of_nothing(), path := tmp_path / name, EventSelection(0, 0))
         assert spark.ask(path, "SELECT count(*) AS n FROM log") == [{"n": 0}]
@@ -300,18 +318,18 @@ def log_of_nothing() -> MemoryEventLog:
     return with_foreign([])
 
 
-def test_the_command_answers_what_it_is_asked(files: dict[str, Path], said: MemoryEventLog) -> None:
+def test_command_prints_answer(files: dict[str, Path], memory_log: MemoryEventLog) -> None:
     script = "SELECT count(*) AS n, min(time) AS began FROM log; SELECT * FROM unreadable LIMIT 1; SELECT x"
-    done = command("--file", files["parquet"], "-o", "json", stdin=script)
-    assert "starting Spark" in done.stderr
-    assert "WARN" not in done.stderr
-    first, second = map(json.loads, done.stdout.splitlines())
-    assert first == {"n": len(held(said, LOG)), "began": "1970-01-01T00:16:40Z"}
+    result = command("--file", files["parquet"], "-o", "json", stdin=script)
+    assert "starting Spark" in result.stderr
+    assert "WARN" not in result.stderr
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first == {"n": len(held(memory_log, LOG)), "began": "1970-01-01T00:16:40Z"}
     assert second == {"offset": 7, "value": "bm8gZXZlbnQ="}
-    assert done.returncode == ExitCode.USAGE
-    *_, last = told = done.stderr.splitlines()
+    assert result.returncode == ExitCode.USAGE
+    *_, last = reports = result.stderr.splitlines()
     assert last.startswith("tailrace: A column")
-    assert not [line for line in told if "SQLQueryContextLogger" in line or line.startswith("{")]
+    assert not [line for line in reports if "SQLQueryContextLogger" in line or line.startswith("{")]
 
 
 def command(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -325,7 +343,7 @@ def command(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[
     )
 
 
-def test_a_prompt_takes_statements_over_lines_and_goes_on_after_mistakes(files: dict[str, Path]) -> None:
+def test_prompt_accepts_multi_line_statements_and_continues_after_errors(files: dict[str, Path]) -> None:
     with TerminalPrompt("sql", "--file", str(files["avro"])) as prompt:
         assert "h.avro, offsets 0 to " in prompt.until("sql> ", silence_s=300)
         prompt.type("SELECT count(*) AS events\n")

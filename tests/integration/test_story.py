@@ -1,4 +1,5 @@
-"""`tailrace story` on real Kafka: of the topic as of its file, with values that are no events, and as more is said."""
+"""`tailrace story` on real Kafka: the topic and its file give the same output, with undecodable values, and as the
+log grows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tailrace.services.log.topics import ensure_cluster_topics
 from ..services.snapshots.simulated_logs import history
 
 FAILING = "a_task_fails"
-FAILED = 39
+FAILED = 37
 """The offset at which the task fails."""
 Run = Callable[..., tuple[int, str, str]]
 
@@ -40,28 +41,28 @@ def log(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[KafkaEventLog]:
     ]
     configuration = load_configuration(settings, ())
     ensure_cluster_topics(create_admin_client(configuration), cluster_id)
-    found = open_event_log(configuration)
-    yield found
-    found.close()
+    result = open_event_log(configuration)
+    yield result
+    result.close()
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """(exit code, stdout, stderr) of a command."""
+    """Returns (exit code, stdout, stderr) of a command."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = main([str(each) for each in arguments])
+        code = main([str(argument) for argument in arguments])
         return code, *capsys.readouterr()
 
     return run
 
 
 def events(name: str) -> list[Event]:
-    return [Event(each.header, each.body) for each in history(name)]
+    return [Event(record.header, record.body) for record in history(name)]
 
 
-def test_the_topic_and_its_file_tell_the_same_stories(
+def test_topic_and_its_file_give_same_histories(
     log: KafkaEventLog, options: tuple[str, ...], tmp_path: Path, run: Run
 ) -> None:
     log.append(events(FAILING))
@@ -73,7 +74,7 @@ def test_the_topic_and_its_file_tell_the_same_stories(
         ["te-1/0", "--all"],
         ["Source: Socket Stream (1/1)", "-o", "json"],
         ["j1", "--from", 20, "--to", 50],
-        ["--why", 55],
+        ["--why", 53],
         ["--effects", FAILED],
         [],
     )
@@ -81,11 +82,11 @@ def test_the_topic_and_its_file_tell_the_same_stories(
         code, live, _ = run("story", *question, *options)
         assert code == 0
         assert run("story", *question, "--file", path)[:2] == (0, live)
-    code, told, _ = run("story", "j1", "-o", "json", *options)
-    assert json.loads(told)["root_cause"]["offset"] == FAILED
+    code, report, _ = run("story", "j1", "-o", "json", *options)
+    assert json.loads(report)["root_cause"]["offset"] == FAILED
 
 
-def test_what_is_no_event_has_no_why(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
+def test_undecodable_record_has_no_causes(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
     some = events(FAILING)
     log.append(some[:6])
     log.append_all([b"no event"])
@@ -99,16 +100,16 @@ def test_what_is_no_event_has_no_why(log: KafkaEventLog, options: tuple[str, ...
     assert "its last 6" in err
 
 
-def test_a_log_without_events_tells_nothing(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
+def test_empty_log_has_no_histories(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
     assert log.end() == 0
     code, out, _ = run("story", *options)
     assert (code, len(out.splitlines())) == (0, 1)
     code, _, err = run("story", "j1", *options)
     assert (code, err.count("\n")) == (4, 1)
-    assert "the log tells nothing of 'j1'; it tells of nothing" in err
+    assert "the log has no 'j1'; it has nothing" in err
 
 
-def test_a_story_goes_on_with_what_is_said(log: KafkaEventLog, options: tuple[str, ...]) -> None:
+def test_follow_prints_new_events(log: KafkaEventLog, options: tuple[str, ...]) -> None:
     some = events(FAILING)
     log.append(some[:30])
     command = [sys.executable, "-m", "tailrace.services.cli", "story", "j1", "--follow", *options]
@@ -118,11 +119,11 @@ def test_a_story_goes_on_with_what_is_said(log: KafkaEventLog, options: tuple[st
             lines = iter(process.stdout.readline, "")
             assert next(lines) == 'job j1 "WindowWordCount"\n'
             log.append(some[30:])
-            heard = []
+            printed_lines = []
             for line in lines:
-                heard.append(line)
+                printed_lines.append(line)
                 if "Dispatcher -> client test" in line and "FAILED" in line:
                     break
-            assert any(line.startswith("!!") and f" {FAILED} " in line for line in heard)
+            assert any(line.startswith("!!") and f" {FAILED} " in line for line in printed_lines)
         finally:
             process.terminate()

@@ -1,6 +1,6 @@
-"""What clients may write into `<c>.submissions`, and the answer that each gets from a real jobmanager on real Kafka.
+"""What clients may write into `<c>.submissions`, and the answer of a real jobmanager on real Kafka to each.
 
-There is no TaskExecutor: jobs that are accepted wait for slots until they fail for want of them.
+There is no TaskExecutor: accepted jobs wait for slots until they fail.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from msgspec.structs import replace
 from polling import TIMEOUT_S
+from structlog.testing import capture_logs
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build
@@ -77,7 +78,7 @@ def big():
 
 
 class Cluster:
-    """A jobmanager process over a cluster id of its own, and what is written to and read from its topics."""
+    """A jobmanager process over a cluster id of its own, and its topics."""
 
     def __init__(self, kafka: EmbeddedKafka, cluster: str, home: Path) -> None:
         self.servers, self.cluster, self.home = kafka.bootstrap_servers, cluster, home
@@ -87,7 +88,7 @@ class Cluster:
         self.log = KafkaEventLog(self.servers, topic, Codec(topic))
         self.codec = Codec(submissions_topic(cluster))
         self.process: subprocess.Popen[bytes] | None = None
-        self._heard: list[Record] = []
+        self._received: list[Record] = []
 
     def start(self) -> None:
         environment = {
@@ -111,7 +112,7 @@ class Cluster:
     def write(
         self, value: bytes | None, key: bytes | None = None, *, partition: int = 0, **settings: Any
     ) -> int:
-        """Any bytes; returns their offset in the submissions topic."""
+        """Writes any bytes; returns their offset in the submissions topic."""
         offsets: list[int] = []
         producer = Producer({"bootstrap.servers": self.servers, "message.max.bytes": 1 << 27, **settings})
         producer.produce(
@@ -126,9 +127,9 @@ class Cluster:
         return offsets[0]
 
     def ask(self, body: Body, partition: int = 0, **header: Any) -> int:
-        """An event, said by a client unless the header says otherwise."""
-        said = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
-        return self.write(self.codec.encode(Event(replace(said, **header), body)), partition=partition)
+        """Writes an event, as a client unless the header says otherwise."""
+        output = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
+        return self.write(self.codec.encode(Event(replace(output, **header), body)), partition=partition)
 
     def submit(
         self, job_id: str, target: str = WORD_COUNT, *arguments: str, parallelism: int | None = None
@@ -136,35 +137,39 @@ class Cluster:
         entry_point = EntryPoint(target=target, arguments=arguments)
         return self.ask(dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point, parallelism=parallelism))
 
-    def said(self, kind: type[Body]) -> list[Record]:
-        """Each event of a kind that the log has by now; what has been read once is kept."""
-        begin = self._heard[-1].offset + 1 if self._heard else 0
+    def events_of(self, kind: type[Body]) -> list[Record]:
+        """Returns each event of a kind in the log so far; events are read once."""
+        begin = self._received[-1].offset + 1 if self._received else 0
         for batch in read_to_end(self.log, begin):
-            self._heard += batch
-        return [record for record in self._heard if isinstance(record.body, kind)]
+            self._received += batch
+        return [record for record in self._received if isinstance(record.body, kind)]
 
     def answer(self, kind: type[Body], job_id: str, count: int = 1) -> Any:
-        """The body of the last of so many answers. Raises AssertionError when they don't come."""
+        """Returns the body of the last of so many answers. Raises AssertionError after a timeout."""
 
         def answers() -> list[Any]:
-            return [each.body for each in self.said(kind) if each.body.job_id == job_id]  # type: ignore[attr-defined]
+            return [record.body for record in self.events_of(kind) if record.body.job_id == job_id]  # type: ignore[attr-defined]
 
         return self._wait(lambda: answers()[count - 1 :], f"{kind.__name__} of {job_id}")[-1]
 
     def letter(self, offset: int) -> DeadLetter:
-        """The dead letter of a submission. Raises AssertionError when it does not come."""
+        """Returns the dead letter of a submission. Raises AssertionError after a timeout."""
 
         def letters() -> list[DeadLetter]:
-            return [each for each in read_letters(self.servers, self.cluster) if each.source.offset == offset]
+            return [
+                letter
+                for letter in read_letters(self.servers, self.cluster)
+                if letter.source.offset == offset
+            ]
 
         letter: DeadLetter
         (letter, *_) = self._wait(letters, f"the dead letter of submission {offset}")
         assert (letter.source.topic, letter.source.partition) == (submissions_topic(self.cluster), 0)
         self._wait(
             lambda: [
-                each
-                for each in self.said(dispatcher.SubmissionRefused)
-                if each.body.source == letter.source  # type: ignore[attr-defined]
+                record
+                for record in self.events_of(dispatcher.SubmissionRefused)
+                if record.body.source == letter.source  # type: ignore[attr-defined]
             ],
             "SubmissionRefused",
         )
@@ -172,19 +177,19 @@ class Cluster:
 
     def _wait(self, ask: Callable[[], list[Any]], what: str) -> list[Any]:
         until = time.monotonic() + TIMEOUT_S
-        while not (found := ask()):
+        while not (results := ask()):
             running = self.process is not None and self.process.poll() is None
             assert running and time.monotonic() < until, (  # noqa: PT018
                 f"{what} does not come; the jobmanager {'runs' if running else 'has ended'}:\n"
                 + (self.home / "jobmanager.log").read_text()[-2000:]
             )
             time.sleep(0.05)
-        return found
+        return results
 
 
 @pytest.fixture(scope="module")
 def cluster(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One for the module: what one client does wrong must not matter to the next."""
+    """Yields one cluster for the module: invalid requests of one client must not affect the next."""
     running = Cluster(kafka, f"s{os.getpid()}-{time.time_ns()}", tmp_path_factory.mktemp("jobmanager"))
     running.start()
     try:
@@ -215,7 +220,7 @@ UNREADABLE: dict[str, tuple[bytes | None, str]] = {
 
 
 @pytest.mark.parametrize(("value", "reason"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_becomes_a_dead_letter(
+def test_undecodable_submission_becomes_dead_letter(
     cluster: Cluster, value: bytes | None, reason: str
 ) -> None:
     letter = cluster.letter(cluster.write(value, b"its key"))
@@ -223,26 +228,26 @@ def test_what_cannot_be_read_becomes_a_dead_letter(
     assert (letter.key, letter.value) == (b"its key", value)
 
 
-def test_an_event_that_is_cut_off_becomes_a_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
+def test_truncated_event_becomes_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
     header = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
     whole = cluster.codec.encode(Event(header, dispatcher.SubmitJob(job_id="cut", job_graph=graph)))
     assert "broken tailrace.dispatcher.SubmitJob" in cluster.letter(cluster.write(whole[:-100])).reason
 
 
-def test_an_event_that_is_not_for_clients_becomes_a_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
+def test_event_that_clients_must_not_send_becomes_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
     letter = cluster.letter(cluster.ask(job_master.StartJob(job_id="mine", job_graph=graph)))
-    assert "tailrace.job_master.StartJob is not for clients to say" in letter.reason
+    assert "tailrace.job_master.StartJob may not be sent by clients" in letter.reason
     claim = everyone.LeaderElected(role="dispatcher", epoch=99, address="me", session="me")
-    assert "not for clients" in cluster.letter(cluster.ask(claim, recipient="*")).reason
+    assert "may not be sent by clients" in cluster.letter(cluster.ask(claim, recipient="*")).reason
 
 
 @pytest.mark.parametrize("sender", ["dispatcher", "job_master/j", "", "clients/me"])
-def test_a_forged_sender_becomes_a_dead_letter(cluster: Cluster, sender: str) -> None:
+def test_forged_sender_becomes_dead_letter(cluster: Cluster, sender: str) -> None:
     letter = cluster.letter(cluster.ask(dispatcher.CancelJob(job_id="j"), sender=sender))
-    assert "is no client" in letter.reason
+    assert "is not a client" in letter.reason
 
 
-def test_what_is_larger_than_it_was_allowed_to_be_becomes_a_dead_letter(cluster: Cluster) -> None:
+def test_oversized_submission_becomes_dead_letter(cluster: Cluster) -> None:
     # Compressed it is small enough for the topic.
     value = b"\xc3\x01" + bytes(3 * LARGEST_SUBMISSION)
     assert len(zlib.compress(value)) < LARGEST_SUBMISSION
@@ -252,7 +257,34 @@ def test_what_is_larger_than_it_was_allowed_to_be_becomes_a_dead_letter(cluster:
     assert value.startswith(letter.value)
 
 
-def test_a_forged_epoch_recipient_and_origin_do_not_count(cluster: Cluster) -> None:
+def test_batch_that_cannot_be_decompressed_is_rejected_and_blocks_nothing(cluster: Cluster) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.servers,
+            "compression.type": "zstd",
+            "linger.ms": 10_000,
+            "batch.size": 1 << 30,
+            "message.max.bytes": 1 << 28,
+        }
+    )
+    bombs: list[int] = []
+    for _ in range(3):
+        producer.produce(
+            submissions_topic(cluster.cluster),
+            bytes(50 << 20),
+            partition=0,
+            on_delivery=lambda _, message: bombs.append(message.offset() or 0),
+        )
+    assert producer.flush(30) == 0
+    cluster.submit("behind-the-bomb", "programs:never_executes")
+    rejected: client.JobRejected = cluster.answer(client.JobRejected, "behind-the-bomb")
+    assert "never_executes" in rejected.reason
+    letter = cluster.letter(bombs[-1])
+    assert f"the batch at offsets {bombs[0]} to {bombs[-1]} cannot be decompressed" in letter.reason
+    assert letter.value is None
+
+
+def test_forged_epoch_recipient_and_origin_are_ignored(cluster: Cluster) -> None:
     offset = cluster.ask(
         dispatcher.CancelJob(job_id="forged"),
         recipient="resource_manager",
@@ -261,7 +293,11 @@ def test_a_forged_epoch_recipient_and_origin_do_not_count(cluster: Cluster) -> N
         cause=1,
     )
     assert "is unknown" in cluster.answer(client.CancelJobRejected, "forged").reason
-    (admitted,) = [each for each in cluster.said(dispatcher.CancelJob) if each.body.job_id == "forged"]  # type: ignore[attr-defined]
+    (admitted,) = [
+        record
+        for record in cluster.events_of(dispatcher.CancelJob)
+        if record.body.job_id == "forged"  # type: ignore[attr-defined]
+    ]
     header = admitted.header
     assert (header.recipient, header.sender_epoch, header.decided_at, header.cause) == (
         "dispatcher",
@@ -276,7 +312,7 @@ def test_a_forged_epoch_recipient_and_origin_do_not_count(cluster: Cluster) -> N
 # What can be read but not be done is rejected, with the reason.
 
 
-def test_impossible_values_are_rejected(cluster: Cluster, graph: JobGraph) -> None:
+def test_invalid_values_are_rejected(cluster: Cluster, graph: JobGraph) -> None:
     entry_point = EntryPoint(target=WORD_COUNT, arguments=())
     wrong = {
         "p0": (dispatcher.SubmitJob(job_id="p0", entry_point=entry_point, parallelism=0), "parallelism 0"),
@@ -295,9 +331,7 @@ def test_impossible_values_are_rejected(cluster: Cluster, graph: JobGraph) -> No
         assert reason in cluster.answer(client.JobRejected, job_id).reason
 
 
-def test_a_graph_that_is_wrong_everywhere_is_rejected_in_a_few_words(
-    cluster: Cluster, graph: JobGraph
-) -> None:
+def test_graph_with_many_errors_is_rejected_in_few_words(cluster: Cluster, graph: JobGraph) -> None:
     broken = replace(graph.vertices[0], parallelism=0, max_parallelism=0, operators=(), slot_sharing_group="")
     cluster.ask(dispatcher.SubmitJob(job_id="broken", job_graph=replace(graph, vertices=(broken,) * 5_000)))
     reason = cluster.answer(client.JobRejected, "broken").reason
@@ -314,21 +348,21 @@ PROGRAM_FAULTS = {
 }
 
 
-def test_a_program_that_is_no_good_is_rejected_with_what_is_wrong(cluster: Cluster) -> None:
+def test_invalid_program_is_rejected_with_reason(cluster: Cluster) -> None:
     for number, target in enumerate(PROGRAM_FAULTS):
         cluster.submit(f"bad-{number}", target)
     for number, reason in enumerate(PROGRAM_FAULTS.values()):
         assert reason in cluster.answer(client.JobRejected, f"bad-{number}").reason
 
 
-def test_what_a_program_builds_may_be_larger_than_an_event(cluster: Cluster) -> None:
-    """Its function is a blob then (docs/blobs.md)."""
+def test_program_may_build_graph_larger_than_event(cluster: Cluster) -> None:
+    """Its function is then a blob (docs/blobs.md)."""
     cluster.submit("big", "programs:big")
     assert cluster.answer(client.JobAccepted, "big").name == "big"
     assert "no slot" in cluster.answer(client.JobFinished, "big").reason
 
 
-def test_a_job_that_wants_more_slots_than_there_are_fails_for_want_of_them(cluster: Cluster) -> None:
+def test_job_that_needs_more_slots_than_exist_fails_with_reason(cluster: Cluster) -> None:
     cluster.submit("wide", WORD_COUNT, "--port", "9", parallelism=4)
     assert cluster.answer(client.JobAccepted, "wide").name == "WindowWordCount"
     finished = cluster.answer(client.JobFinished, "wide")
@@ -336,16 +370,20 @@ def test_a_job_that_wants_more_slots_than_there_are_fails_for_want_of_them(clust
     assert "no slot within 1 s: the job wants 4, 0 are free" in finished.reason
 
 
-def test_a_second_submission_with_the_same_job_id_is_rejected(cluster: Cluster, graph: JobGraph) -> None:
+def test_second_submission_with_same_job_id_is_rejected(cluster: Cluster, graph: JobGraph) -> None:
     cluster.ask(dispatcher.SubmitJob(job_id="twice", job_graph=graph))
     cluster.ask(dispatcher.SubmitJob(job_id="twice", job_graph=graph), sender="client/second")
     assert "was submitted before" in cluster.answer(client.JobRejected, "twice").reason
-    (rejection,) = [each for each in cluster.said(client.JobRejected) if each.body.job_id == "twice"]  # type: ignore[attr-defined]
+    (rejection,) = [
+        record
+        for record in cluster.events_of(client.JobRejected)
+        if record.body.job_id == "twice"  # type: ignore[attr-defined]
+    ]
     assert rejection.header.recipient == "client/second"
     assert cluster.answer(client.JobFinished, "twice").status is JobStatus.FAILED
 
 
-def test_a_large_graph_is_taken(cluster: Cluster, graph: JobGraph) -> None:
+def test_large_graph_is_accepted(cluster: Cluster, graph: JobGraph) -> None:
     head = graph.vertices[-1]
     operator = replace(head.operators[0], code=head.operators[0].code + bytes(LARGEST_SUBMISSION - 100_000))
     large = replace(
@@ -356,7 +394,7 @@ def test_a_large_graph_is_taken(cluster: Cluster, graph: JobGraph) -> None:
     assert cluster.answer(client.JobFinished, "large").status is JobStatus.FAILED
 
 
-def test_a_job_that_is_too_large_is_not_even_sent(cluster: Cluster, graph: JobGraph) -> None:
+def test_oversized_job_is_not_sent(cluster: Cluster, graph: JobGraph) -> None:
     # What could be made a blob would be: the key selectors of edges are not.
     large = replace(graph, edges=(replace(graph.edges[0], code=bytes(LARGEST_SUBMISSION)), *graph.edges[1:]))
     where = Configuration({"bootstrap.servers": cluster.servers, "cluster.id": cluster.cluster})
@@ -365,13 +403,17 @@ def test_a_job_that_is_too_large_is_not_even_sent(cluster: Cluster, graph: JobGr
         pytest.raises(JobRejectedError, match=f"at most {LARGEST_SUBMISSION:,} can be submitted"),
     ):
         asking.submit(large, job_id="too-large")
-    assert not [each for each in cluster.said(dispatcher.SubmitJob) if each.body.job_id == "too-large"]  # type: ignore[attr-defined]
+    assert not [
+        record
+        for record in cluster.events_of(dispatcher.SubmitJob)
+        if record.body.job_id == "too-large"  # type: ignore[attr-defined]
+    ]
 
 
 # Whatever happens to the jobmanager, each submission is admitted once.
 
 
-def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
+def test_killed_jobmanager_admits_each_submission_exactly_once(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, graph: JobGraph
 ) -> None:
     cluster = Cluster(kafka, cluster_id, tmp_path)
@@ -390,12 +432,12 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
             assert cluster.answer(client.JobFinished, job_id).status is JobStatus.FAILED
         for offset in garbage:
             cluster.letter(offset)
-        assert [each.body.job_id for each in cluster.said(client.JobAccepted)] == submitted  # type: ignore[attr-defined]
-        assert [each.body.job_id for each in cluster.said(dispatcher.SubmitJob)] == submitted  # type: ignore[attr-defined]
-        assert cluster.said(client.JobRejected) == []
-        assert len(cluster.said(dispatcher.SubmissionRefused)) == len(garbage)
-        elected = [each.body for each in cluster.said(everyone.LeaderElected)]
-        epochs = [each.epoch for each in elected if each.role == "dispatcher"]  # type: ignore[attr-defined]
+        assert [record.body.job_id for record in cluster.events_of(client.JobAccepted)] == submitted  # type: ignore[attr-defined]
+        assert [event.body.job_id for event in cluster.events_of(dispatcher.SubmitJob)] == submitted  # type: ignore[attr-defined]
+        assert cluster.events_of(client.JobRejected) == []
+        assert len(cluster.events_of(dispatcher.SubmissionRefused)) == len(garbage)
+        elected = [record.body for record in cluster.events_of(everyone.LeaderElected)]
+        epochs = [event.epoch for event in elected if event.role == "dispatcher"]  # type: ignore[attr-defined]
         assert epochs == [1, 2, 3, 4]
         assert cluster.process is not None
         cluster.process.send_signal(signal.SIGTERM)
@@ -405,7 +447,7 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
         cluster.log.close()
 
 
-def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, cluster_id: str) -> None:
+def test_unreachable_topic_of_submissions_is_reported(kafka: EmbeddedKafka, cluster_id: str) -> None:
     topic = submissions_topic(cluster_id)
     consumer = Consumer(consumer_configuration(kafka.bootstrap_servers))
     try:
@@ -418,7 +460,7 @@ def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, 
 
 
 def delete(admin: AdminClient, topic: str) -> None:
-    """Returns when it is gone."""
+    """Deletes a topic, and returns when it is gone."""
     delete_topics(admin, [topic])
     until = time.monotonic() + TIMEOUT_S
     while describe_topics(admin, [topic])[topic] is not None:
@@ -426,7 +468,22 @@ def delete(admin: AdminClient, topic: str) -> None:
         time.sleep(0.05)
 
 
-def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
+def test_client_reports_deleted_topic_of_submissions(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    servers = kafka.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    create_cluster_topics(admin, servers, cluster_id)
+    delete(admin, submissions_topic(cluster_id))
+    configuration = Configuration({"cluster.id": cluster_id, "bootstrap.servers": servers})
+    with (
+        Client(configuration, timeout_s=2.0) as asker,
+        pytest.raises(
+            LogUnavailable, match=r"no such topic: was it deleted\? `tailrace cluster start` creates"
+        ),
+    ):
+        asker.raise_feature_level(1)
+
+
+def test_recreated_topics_lose_no_submission_and_repeat_none(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
 ) -> None:
     cluster = Cluster(kafka, cluster_id, tmp_path)
@@ -449,20 +506,25 @@ def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
         cluster.log.close()
 
         delete(admin, log)
-        cluster.log, cluster._heard = KafkaEventLog(cluster.servers, log, Codec(log)), []
+        cluster.log, cluster._received = KafkaEventLog(cluster.servers, log, Codec(log)), []
         cluster.start()
-        cluster._wait(lambda: [each for each in [describe_topics(admin, [log])[log]] if each], "the log")
-        cluster._wait(lambda: list(cluster.said(dispatcher.SubmissionsTopicChanged)), "its first event")
+        cluster._wait(
+            lambda: [description for description in [describe_topics(admin, [log])[log]] if description],
+            "the log",
+        )
+        cluster._wait(lambda: list(cluster.events_of(dispatcher.SubmissionsTopicChanged)), "its first event")
         cluster.ask(dispatcher.CancelJob(job_id="behind-a-lost-log"))
         cluster.answer(client.CancelJobRejected, "behind-a-lost-log")
-        assert [each.body.job_id for each in cluster.said(dispatcher.CancelJob)] == ["behind-a-lost-log"]  # type: ignore[attr-defined]
+        assert [record.body.job_id for record in cluster.events_of(dispatcher.CancelJob)] == [  # type: ignore[attr-defined]
+            "behind-a-lost-log"
+        ]
         assert "existed before: its submissions are not run" in (tmp_path / "jobmanager.log").read_text()
     finally:
         cluster.kill()
         cluster.log.close()
 
 
-def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_ends_its_processes(
+def test_unfit_log_and_second_home_are_rejected_and_deleted_log_ends_processes(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
 ) -> None:
     admin, log = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), log_topic(cluster_id)
@@ -475,6 +537,13 @@ def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_en
     ) as refused:
         check_topics(admin, cluster_id)
     assert "\n" not in str(refused.value)
+    names = str(refused.value).rpartition("topics.accepted-settings=")[2].split(",")
+    assert names == ["partitions", "cleanup.policy", "retention.ms"]
+    with pytest.raises(UnfitTopic, match=r"retention\.ms is 604800000 .*accepted-settings=retention\.ms$"):
+        check_topics(admin, cluster_id, names[:2])
+    with capture_logs() as lines:
+        check_topics(admin, cluster_id, names)
+    assert [line["event"] for line in lines] == ["accepted a setting of a topic"] * 3
     delete(admin, log)
     cluster = Cluster(kafka, cluster_id, tmp_path)
     check_topics(admin, cluster_id)
@@ -484,7 +553,7 @@ def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_en
         cluster.answer(client.CancelJobRejected, "nothing")
         given = {"cluster.id": cluster_id, "bootstrap.servers": kafka.bootstrap_servers}
         cluster._wait(
-            lambda: [each for each in [read_silence_s(Configuration(given))] if each is not None],
+            lambda: [value for value in [read_silence_s(Configuration(given))] if value is not None],
             "a heartbeat",
         )
         with pytest.raises(CommandFailure, match="started from another home"):

@@ -1,9 +1,7 @@
-"""A client in another language submits a job: what docs/submit-from-anywhere.md promises."""
+"""A client in another language submits a job as docs/submit-from-anywhere.md describes."""
 
 from __future__ import annotations
 
-import functools
-import os
 import shutil
 import subprocess
 import sys
@@ -13,10 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from java_programs import run_java
 
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.infra.prerequisites import find_java
 from tailrace.schemas.body import Body
 from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.dispatcher import SubmitJob
@@ -32,23 +30,16 @@ DOCUMENT = ROOT / "docs" / "submit-from-anywhere.md"
 PROGRAM = ROOT / "examples" / "submit-from-java" / "SubmitWordCount.java"
 
 
-@functools.cache
-def _java_compiles() -> bool:
-    """Whether there is a JDK: a JRE alone cannot launch a source file."""
-    modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, check=True)
-    return "jdk.compiler" in modules.stdout
-
-
 @pytest.fixture
 def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
-    """The submissions topic of a cluster that nobody runs."""
+    """Returns the submissions topic of a cluster that does not run."""
     servers = kafka.bootstrap_servers
     create_cluster_topics(AdminClient({"bootstrap.servers": servers}), servers, cluster_id)
     return submissions_topic(cluster_id)
 
 
 def answer_of_a_jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Body:
-    """What a jobmanager that starts only now says to the client first."""
+    """Returns the first answer to the client of a jobmanager that starts only now."""
     command = [sys.executable, "-m", "tailrace.services.cli", "jobmanager"]
     where = ["--bootstrap-servers", kafka.bootstrap_servers, "--cluster-id", cluster_id]
     topic = log_topic(cluster_id)
@@ -69,7 +60,7 @@ def answer_of_a_jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Body:
 
 
 def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
-    """The one event of a topic, decoded as the services decode it."""
+    """Returns the only event of a topic, decoded as the services decode it."""
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
     )
@@ -83,33 +74,15 @@ def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
         consumer.close()
 
 
-def test_a_java_program_submits_a_job(kafka: EmbeddedKafka, cluster_id: str, submissions: str) -> None:
-    if not _java_compiles():
-        pytest.skip("no JDK on this machine, only a JRE: the single-file Java program cannot be launched")
-    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]))
+def test_java_program_submits_job(kafka: EmbeddedKafka, cluster_id: str, submissions: str) -> None:
+    classpath = [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]
     before = time.time_ns() // 1000
-    done = subprocess.run(
-        [
-            find_java(),
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp",
-            classpath,
-            str(PROGRAM),
-            kafka.bootstrap_servers,
-            cluster_id,
-            "127.0.0.1",
-            "9999",
-            str(ROOT / "schemas"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    where = (kafka.bootstrap_servers, cluster_id, "127.0.0.1", "9999", str(ROOT / "schemas"))
+    printed = run_java(PROGRAM, classpath, *where)
     event = only_event(kafka, submissions)
     assert isinstance(event.body, SubmitJob)
     assert event.body == SubmitJob(
-        job_id=done.stdout.strip(),
+        job_id=printed.strip(),
         entry_point=EntryPoint(
             target="tailrace.pipelines.examples.window_word_count:main",
             arguments=("--hostname", "127.0.0.1", "--port", "9999"),
@@ -122,10 +95,10 @@ def test_a_java_program_submits_a_job(kafka: EmbeddedKafka, cluster_id: str, sub
     assert accepted == JobAccepted(job_id=event.body.job_id, name="WindowWordCount")
 
 
-def test_the_python_program_of_the_document_submits_the_same(
+def test_python_program_of_document_submits_same_job(
     kafka: EmbeddedKafka, cluster_id: str, submissions: str, tmp_path: Path
 ) -> None:
-    """The document's prepared file, sent as it is."""
+    """The document's prepared file, sent unchanged."""
     (script,) = [block for block in code_blocks("python") if "submit.avro" in block]
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
     prepared = tmp_path / "submit.avro"
@@ -146,6 +119,6 @@ def test_the_python_program_of_the_document_submits_the_same(
 
 
 def code_blocks(language: str) -> list[str]:
-    """The document's code in a language."""
+    """Returns the document's code in a language."""
     parts = DOCUMENT.read_text("utf-8").split(f"```{language}\n")[1:]
     return [part.split("```", 1)[0] for part in parts]

@@ -1,10 +1,10 @@
-"""A job whose every process is killed, or stopped past its timeouts, at random moments: each result is there once.
+"""Every process of a job is killed, or stopped past its timeouts, at random moments: each result is there once.
 
-There is one jobmanager, or several that ZooKeeper elects, whose network is taken from them, too. The job
-(tests/fault_injection/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes, a
-reader of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
-`FAULTS=20 pytest tests/integration/test_torture.py` does it with so many faults, millions of records and a seed of its
-own, which it prints; `SEED=n` has the faults of that seed again, though not the moments at which they strike.
+There is one jobmanager, or several that ZooKeeper elects, whose network is cut, too. The job
+(tests/fault_injection/jobs.py) counts and sums generated records into two topics; with any faults, a reader of
+committed messages finds exactly the right multisets at the end, and the checker no violation in the log. `FAULTS=20
+pytest tests/integration/test_torture.py` injects so many faults into millions of records, with a random seed, which it
+prints; `SEED=n` repeats the faults of that seed, though not their times.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def draw() -> random.Random:
 
 @pytest.fixture(scope="module")
 def masters(draw: random.Random) -> int:
-    """One takes the lead by itself; of several one is elected, by ZooKeeper."""
+    """One jobmanager leads without an election; of several, ZooKeeper elects one."""
     return draw.choice((1, 2, 3)) if FAULTS else 1
 
 
@@ -80,7 +80,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, masters: int) -> Iterator[
 
 
 def run(cluster: FaultInjectionCluster, shape: Shape, faults: list[Fault], draw: random.Random) -> None:
-    """One job after the other, until so many faults have struck while one ran; each has the right results."""
+    """Runs one job after the other until so many faults were injected; each has the right results."""
     injector = Injector(cluster, draw)
     while faults:
         injector.heal()
@@ -101,14 +101,14 @@ def run(cluster: FaultInjectionCluster, shape: Shape, faults: list[Fault], draw:
             job.check()
 
 
-def test_whatever_dies_each_result_is_there_once(
+def test_each_result_is_there_once_with_random_faults(
     cluster: FaultInjectionCluster, masters: int, draw: random.Random
 ) -> None:
     kinds = WITH_ELECTIONS if masters > 1 else ALL
     run(cluster, MANY if FAULTS else FEW, sequence(draw, FAULTS, kinds) if FAULTS else list(FEW_FAULTS), draw)
     configuration = cluster.configuration
     events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
-    assert [str(each) for each in check(events)] == []
-    found, counts = differences(configuration)
-    assert found == []
+    assert [str(violation) for violation in check(events)] == []
+    results, counts = differences(configuration)
+    assert results == []
     assert counts.decided > 0

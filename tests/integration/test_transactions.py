@@ -25,10 +25,8 @@ SLOW_S = 4.0
 """Longer than the timeout, and than the broker takes to look for transactions that are over it."""
 
 
-def test_a_function_that_is_slower_than_the_transaction_timeout(
-    kafka: EmbeddedKafka, cluster_id: str
-) -> None:
-    """Its sink comes before it, and has a message already. Readers of the sink's topic are not held up."""
+def test_function_slower_than_transaction_timeout_is_supported(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    """A sink before the function already has a message. Readers of the sink's topic are not blocked."""
     servers = kafka.bootstrap_servers
     names = Topics(servers)
     copies = names.new()
@@ -56,9 +54,7 @@ def test_a_function_that_is_slower_than_the_transaction_timeout(
     assert names.read(copies, 3) == [b"of somebody else", b"1", b"1"]
 
 
-def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
-    kafka: EmbeddedKafka, cluster_id: str
-) -> None:
+def test_error_says_whether_transaction_was_too_old_or_fenced(kafka: EmbeddedKafka, cluster_id: str) -> None:
     names = Topics(kafka.bootstrap_servers)
     topic = names.new()
     arguments = kafka.bootstrap_servers, cluster_id

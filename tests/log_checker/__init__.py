@@ -1,8 +1,8 @@
-"""What a log must never hold, checked by code that the roles do not share.
+"""Checks the invariants of a log, with code that the roles do not share.
 
-The checker reads events as plain data, applies fencing by a few lines of its own, and follows the conversation from
-outside: whose words made a slot held, which attempt had ended when the next was submitted, who still owes an answer.
-It knows nothing of the roles' states and imports nothing of them, so that a mistake that they all share shows.
+The checker reads events as plain data, applies fencing by a few lines of its own, and follows the events from outside:
+which TaskExecutor holds a slot, which attempt had ended when the next was submitted, which request has no answer yet.
+It imports nothing of the roles, so that it also finds a mistake that all roles share.
 
 `python -m tests.log_checker --help` checks a log on Kafka or a dump of one.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.log_checker`: checks a log on Kafka, or a dump of one, and prints what is wrong with it."""
+"""`python -m tests.log_checker`: checks a log on Kafka, or a dump of one, and prints the violations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .log_reader import read_topic
 
 
 def main() -> int:
-    """Exit code 0 if the log is right, 1 if not."""
+    """Returns exit code 0 if the log has no violations, otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.log_checker", description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("dump", nargs="?", type=Path, help="a dump, as --dump writes it")

@@ -1,4 +1,4 @@
-"""What a job is said to have counted is what its subtasks have counted, each in all its attempts, and no more."""
+"""The reported accumulators of a job equal the sum over its subtasks, of all their attempts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ Subtask = tuple[str, str, int]
 
 
 class Accumulators:
-    """Of every job. An attempt that ends speaks for its subtask: what the attempts before it committed is in it.
+    """The accumulators of every job. An attempt that ends reports for its subtask, including what earlier attempts
+    committed.
 
-    So does one that acknowledges a savepoint which stops its job, once that is complete: it may be lost before its end.
+    An attempt that acknowledges a savepoint which stops its job also reports, once the savepoint is complete: it may be
+    lost before its end.
     """
 
     def __init__(self) -> None:
         self._attempts: dict[str, tuple[Subtask, int]] = {}
-        self._said: dict[Subtask, tuple[int, Counts]] = {}
+        self._reported: dict[Subtask, tuple[int, Counts]] = {}
         self._where: dict[str, str] = {}
         """Attempt -> its TaskExecutor."""
         self._awaited: dict[tuple[str, int], set[str]] = {}
@@ -33,9 +35,10 @@ class Accumulators:
     def see(self, event: Event) -> Iterator[str]:
         counts: Counts = event.body.get("accumulators", {})
         if event.name == "task_executor.SubmitTask":
-            subtask = event["job_id"], event["vertex_id"], event["subtask_index"]
-            self._attempts[event["execution_attempt_id"]] = subtask, event["attempt_number"]
-            self._where[event["execution_attempt_id"]] = event.to
+            for item in event["subtasks"]:
+                subtask = event["job_id"], event["vertex_id"], item["subtask_index"]
+                self._attempts[item["execution_attempt_id"]] = subtask, item["attempt_number"]
+                self._where[item["execution_attempt_id"]] = event.to
         elif event.name == "job_master.CheckpointTriggered" and event["options"].get("stops"):
             self._awaited[event["job_id"], event["checkpoint_id"]] = set(event["to_acknowledge"])
         elif event.name == "job_master.AcknowledgeCheckpoint":
@@ -68,27 +71,35 @@ class Accumulators:
         self._counted(attempt_id, counts)
 
     def _has_part(self, event: Event) -> None:
-        key, attempt_id = (event["job_id"], event["checkpoint_id"]), event["execution_attempt_id"]
-        counts = event.body.get("subtask_state", {}).get("accumulators", {})
-        if attempt_id in self._awaited.get(key, ()) and event.by == self._where.get(attempt_id) and counts:
-            self._acknowledged.setdefault(key, {}).setdefault(attempt_id, counts)
+        key = event["job_id"], event["checkpoint_id"]
+        for part in event["acknowledgements"]:
+            attempt_id, counts = (
+                part["execution_attempt_id"],
+                part.get("subtask_state", {}).get("accumulators", {}),
+            )
+            if (
+                attempt_id in self._awaited.get(key, ())
+                and event.by == self._where.get(attempt_id)
+                and counts
+            ):
+                self._acknowledged.setdefault(key, {}).setdefault(attempt_id, counts)
 
     def _counted(self, attempt_id: str, counts: Counts) -> None:
         known = self._attempts.get(attempt_id)
         if known is None:
             return
         subtask, number = known
-        last, before = self._said.get(subtask, (-1, {}))
+        last, before = self._reported.get(subtask, (-1, {}))
         if number >= last:
-            self._said[subtask] = number, {**before, **counts}
+            self._reported[subtask] = number, {**before, **counts}
 
     def _finished(self, job_id: str, counts: Counts) -> Iterator[str]:
-        parts = [said for (job, _, _), (_, said) in self._said.items() if job == job_id]
-        names = {name for said in parts for name in said}
+        parts = [reported for (job, _, _), (_, reported) in self._reported.items() if job == job_id]
+        names = {name for reported in parts for name in reported}
         if names != set(counts):
             yield f"job {job_id} has counted {sorted(counts)}, its tasks {sorted(names)}"
             return
         for name in sorted(names):
-            expected = math.fsum(said.get(name, 0.0) for said in parts)
+            expected = math.fsum(reported.get(name, 0.0) for reported in parts)
             if not math.isclose(counts[name], expected, rel_tol=1e-9, abs_tol=1e-9):
                 yield f"job {job_id} has counted {counts[name]:g} of {name}, its tasks {expected:g}"

@@ -1,7 +1,7 @@
-"""At most one effective attempt per subtask, counted up by one, each in a slot that its job has.
+"""At most one live attempt per subtask; attempt numbers rise by one; each attempt runs in a slot of its job.
 
-An attempt is live from SubmitTask until its TaskExecutor reports its end, or its slot or TaskExecutor is lost to the
-job. One that was submitted while that happened, unread by its JobMaster, was never live.
+An attempt is live from SubmitTask until its TaskExecutor reports its end, or the job loses its slot or TaskExecutor. An
+attempt that was submitted after such a loss, before its JobMaster had read of it, is never live.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ Subtask = tuple[str, str, int]
 
 @dataclass(slots=True)
 class Attempt:
-    """One Execution. `reported` is what its TaskExecutor said last, `live` whether it counts for its JobMaster."""
+    """One Execution. `reported` is the last state that its TaskExecutor reported; `live`: whether it counts for its
+    JobMaster."""
 
     attempt_id: str
     subtask: Subtask
     number: int
     allocation_id: str
     resource_id: str
-    deployment_id: str
-    size: int
     offset: int
     generation: int = 0
     is_live: bool = True
@@ -50,21 +49,21 @@ class Attempt:
     """Where it ended, or was lost to its job."""
 
     def is_over(self, offset: int) -> None:
-        """It has ended, or counts for nothing from here on."""
+        """Returns whether it has ended, or does not count any more."""
         if self.is_live:
             self.is_live, self.over_at = False, offset
 
     def has_run(self, offset: int) -> bool:
-        """Whether it was RUNNING, for who had read the log up to `offset`."""
+        """Returns whether it was RUNNING for a reader at `offset`."""
         return self.running_at <= offset < self.over_at
 
     def had_finished(self, offset: int) -> bool:
-        """Whether it had FINISHED, for who had read the log up to `offset`."""
+        """Returns whether it had FINISHED for a reader at `offset`."""
         return self.is_finished and self.over_at <= offset
 
 
 class Attempts:
-    """Every Execution of every job, so far."""
+    """Every Execution of every job so far."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -72,28 +71,27 @@ class Attempts:
         self._last: dict[Subtask, Attempt] = {}
         self._at: dict[str, set[str]] = {}
         self._in: dict[str, set[str]] = {}
-        self._deployed: dict[str, int] = {}
         self._of_job: dict[str, list[Attempt]] = {}
         self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
 
     def find(self, attempt_id: str) -> Attempt | None:
-        """An Execution that was submitted."""
+        """Returns a submitted Execution."""
         return self._attempts.get(attempt_id)
 
     def attempts_of_job(self, job_id: str) -> list[Attempt]:
-        """All of a job, in the order in which they were submitted."""
+        """Returns the Executions of a job, in the order of their submission."""
         return self._of_job.get(job_id, [])
 
     def parallelism(self, job_id: str) -> dict[str, int]:
-        """Vertex -> how many subtasks it has; empty where the graph does not say."""
+        """Returns the number of subtasks per vertex; empty if the graph is unknown."""
         vertices = self._vertices.get(job_id, {})
-        return {each: vertex["parallelism"] for each, vertex in vertices.items() if "parallelism" in vertex}
+        return {item: vertex["parallelism"] for item, vertex in vertices.items() if "parallelism" in vertex}
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name == "job_master.StartJob":
             vertices = event["job_graph"]["vertices"]
-            self._vertices[event["job_id"]] = {each["vertex_id"]: each for each in vertices}
+            self._vertices[event["job_id"]] = {vertex["vertex_id"]: vertex for vertex in vertices}
         elif name == "task_executor.SubmitTask":
             yield from self._on_submit_task(event)
         elif name == "job_master.UpdateTaskExecutionState":
@@ -113,7 +111,7 @@ class Attempts:
             self._end_attempt(self._of_job_at(event.to, event["resource_id"]), event.offset)
         elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
             at = self._of_job_at(event["job_id"], event["resource_id"])
-            for attempt_id in sorted(each for each in at if self._attempts[each].is_live):
+            for attempt_id in sorted(item for item in at if self._attempts[item].is_live):
                 yield (
                     f"{event.sender} says that it has no more slots, but "
                     f"{format_attempt(self._attempts[attempt_id])} runs"
@@ -129,21 +127,19 @@ class Attempts:
             if attempt.subtask[0] in self._slots.ended:
                 yield f"{format_attempt(attempt)} has not ended, but its job has"
             elif attempt.reported != "RUNNING":
-                deployed = self._deployed[attempt.deployment_id]
-                yield (
-                    f"{format_attempt(attempt)} does not run but is {attempt.reported} "
-                    f"({deployed} of its deployment's {attempt.size} tasks were submitted)"
-                )
+                yield f"{format_attempt(attempt)} does not run but is {attempt.reported}"
 
     def _on_submit_task(self, event: Event) -> Iterator[str]:
+        for subtask in event["subtasks"]:
+            yield from self._on_submitted(event, subtask)
+
+    def _on_submitted(self, event: Event, subtask: dict[str, Any]) -> Iterator[str]:
         attempt = Attempt(
-            attempt_id=event["execution_attempt_id"],
-            subtask=(event["job_id"], event["vertex_id"], event["subtask_index"]),
-            number=event["attempt_number"],
-            allocation_id=event["allocation_id"],
+            attempt_id=subtask["execution_attempt_id"],
+            subtask=(event["job_id"], event["vertex_id"], subtask["subtask_index"]),
+            number=subtask["attempt_number"],
+            allocation_id=subtask["allocation_id"],
             resource_id=event.to,
-            deployment_id=event["deployment_id"],
-            size=event["deployment_size"],
             offset=event.offset,
             generation=event.body.get("generation", 0),
         )
@@ -151,21 +147,14 @@ class Attempts:
             yield f"{format_attempt(attempt)} is submitted again"
             return
         job_id = attempt.subtask[0]
-        self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
         self._attempts[attempt.attempt_id] = attempt
         self._of_job.setdefault(job_id, []).append(attempt)
-        if self._is_void(attempt):
-            attempt.is_over(event.offset)
-            return
         before = self._last.get(attempt.subtask)
         if before is not None and before.is_live:
             yield f"{format_attempt(attempt)} is submitted while {format_attempt(before)} has not ended"
             before.is_over(event.offset)
         expected = 0 if before is None else before.number + 1
-        # One that was not submitted before its slot was lost may have been counted.
-        lost = self._slots.lost_slot.get(event["job_id"], -1)
-        skips = attempt.number > expected and lost > (-1 if before is None else before.offset)
-        if attempt.number != expected and not skips:
+        if attempt.number != expected:
             yield f"{format_attempt(attempt)} is submitted where attempt {expected} would be next"
         self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
@@ -185,13 +174,8 @@ class Attempts:
             )
         yield from self._shares(attempt)
 
-    def _is_void(self, attempt: Attempt) -> bool:
-        """Whether it is submitted into a slot that is lost, because others of its deployment wait for it there."""
-        gone = attempt.allocation_id in self._slots.gone
-        return gone and attempt.allocation_id not in self._slots.taken and attempt.size > 1
-
     def _shares(self, attempt: Attempt) -> Iterator[str]:
-        """Slot sharing and co-location, among the attempts that are live."""
+        """Checks slot sharing and co-location among the live attempts."""
         job_id, vertex_id, index = attempt.subtask
         vertex = self._vertices.get(job_id, {}).get(vertex_id)
         if vertex is None:
@@ -243,7 +227,7 @@ class Attempts:
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())
-        return {each for each in at if self._attempts[each].subtask[0] == job_id}
+        return {item for item in at if self._attempts[item].subtask[0] == job_id}
 
     def _end_attempt(self, attempt_ids: set[str], offset: int) -> None:
         for attempt_id in attempt_ids:
@@ -252,6 +236,6 @@ class Attempts:
 
 
 def format_attempt(attempt: Attempt) -> str:
-    """For a person."""
+    """Formats an attempt for messages."""
     job_id, vertex_id, index = attempt.subtask
     return f"attempt {attempt.number} of {job_id}/{vertex_id[:8]}/{index} at {attempt.resource_id}"

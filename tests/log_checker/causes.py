@@ -1,4 +1,4 @@
-"""Every cause is an earlier event that the sender had read, that counted, and that concerned it."""
+"""Every cause is an earlier event that the sender had read, that was not fenced, and that concerned the sender."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from .events import Event
 
 
 class Causes:
-    """Remembers whom each event concerned."""
+    """Remembers the recipients and senders of each event."""
 
     def __init__(self) -> None:
         self._concerns: dict[int, tuple[str, str]] = {}
         self._ignored: set[int] = set()
 
     def ignored(self, event: Event) -> None:
-        """An event that readers take no notice of."""
+        """Handles an event that readers ignore."""
         self._ignored.add(event.offset)
 
-    def heard(self, event: Event) -> None:
-        """An event that may be the cause of others."""
+    def on_accepted(self, event: Event) -> None:
+        """Handles an event that may be the cause of others."""
         self._concerns[event.offset] = (event.sender, event.recipient)
 
     def see(self, event: Event) -> Iterator[str]:
@@ -39,7 +39,7 @@ class Causes:
             elif not self._is_concerned(cause, event.sender):
                 sender, recipient = self._concerns[cause]
                 yield f"{who} has the cause {cause}, which {sender} said to {recipient}"
-        self.heard(event)
+        self.on_accepted(event)
 
     def end(self) -> Iterator[str]:
         return iter(())

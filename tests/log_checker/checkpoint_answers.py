@@ -1,4 +1,4 @@
-"""Whoever asks for a checkpoint, a savepoint, or the end of one is answered, once."""
+"""Each request for a checkpoint or savepoint, or to delete one, is answered once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CheckpointQuestion = tuple[str, str]
 
 
 class CheckpointAnswers:
-    """Counts, as one client may ask for the same thing more than once."""
+    """Counts requests and answers, because one client may send the same request more than once."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots

@@ -1,4 +1,4 @@
-"""Logs of jobs that take checkpoints, made by hand: see `talk`."""
+"""Builds logs of jobs with checkpoints by hand; see `log_builder`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ JM, TE = "job_master/j", "task_executor/te-1"
 
 
 class CheckpointLogBuilder(LogBuilder):
-    """A log with job j, whose checkpoints lie in `chk`."""
+    """A log with job j, whose checkpoints are in `chk`."""
 
     def start_checkpointed(self, settings: dict[str, str], savepoint_path: str | None = None) -> None:
-        """Job j, of two vertices with one subtask each."""
-        asked = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id="j")
-        self.append("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id="j")
-        vertices = [{**vertex(each), "parallelism": 1} for each in ("v", "w")]
+        """Starts job j of two vertices with one subtask each."""
+        request = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id="j")
+        self.append("dispatcher", "client/me", "client.JobAccepted", cause=request, job_id="j")
+        vertices = [{**vertex(item), "parallelism": 1} for item in ("v", "w")]
         self.append(
             "dispatcher",
             JM,
             "job_master.StartJob",
-            cause=asked,
+            cause=request,
             job_id="j",
             job_graph={"name": "Job", "vertices": vertices, "configuration": {}},
             configuration=settings,
@@ -46,10 +46,10 @@ class CheckpointLogBuilder(LogBuilder):
         directory: str | None = None,
         at: int | None = None,
     ) -> None:
-        """CheckpointTriggered, and the first of the attempts is told."""
+        """Appends CheckpointTriggered, and sends TriggerCheckpoint to the first attempt."""
         kind = "SAVEPOINT" if savepoint else "CHECKPOINT"
         options = {"snapshot_type": kind, "directory": directory or uri(checkpoint_id), "stops": stops}
-        told = list(attempts[:1])
+        reports = list(attempts[:1])
         self.append(
             JM,
             JM,
@@ -58,15 +58,15 @@ class CheckpointLogBuilder(LogBuilder):
             job_id="j",
             checkpoint_id=checkpoint_id,
             options=options,
-            to_trigger=told,
+            to_trigger=reports,
             to_acknowledge=list(attempts),
             finished=list(finished),
             requests=list(requests),
         )
-        self.command_checkpoint("TriggerCheckpoint", checkpoint_id, told)
+        self.command_checkpoint("TriggerCheckpoint", checkpoint_id, reports)
 
     def command_checkpoint(self, name: str, checkpoint_id: int, attempts: Sequence[str]) -> None:
-        """TriggerCheckpoint, ConfirmCheckpoint or AbortCheckpoint."""
+        """Appends TriggerCheckpoint, ConfirmCheckpoint or AbortCheckpoint."""
         self.append(
             JM,
             TE,
@@ -79,20 +79,19 @@ class CheckpointLogBuilder(LogBuilder):
     def acknowledge(
         self, checkpoint_id: int, *attempts: str, resource_id: str = "te-1", at: int | None = None
     ) -> None:
-        """AcknowledgeCheckpoint of each."""
-        for attempt in attempts:
-            self.append(
-                f"task_executor/{resource_id}",
-                JM,
-                "job_master.AcknowledgeCheckpoint",
-                at=at,
-                job_id="j",
-                execution_attempt_id=attempt,
-                checkpoint_id=checkpoint_id,
-            )
+        """Appends an AcknowledgeCheckpoint for the attempts."""
+        self.append(
+            f"task_executor/{resource_id}",
+            JM,
+            "job_master.AcknowledgeCheckpoint",
+            at=at,
+            job_id="j",
+            checkpoint_id=checkpoint_id,
+            acknowledgements=[{"execution_attempt_id": attempt} for attempt in attempts],
+        )
 
     def complete(self, checkpoint_id: int, *, savepoint: bool = False, generation: int = 0) -> None:
-        """The metadata is written."""
+        """Appends CheckpointCompleted."""
         self.append(
             JM,
             JM,
@@ -102,7 +101,7 @@ class CheckpointLogBuilder(LogBuilder):
         )
 
     def abort(self, checkpoint_id: int, failure: str = "CHECKPOINT_DECLINED", at: int | None = None) -> None:
-        """CheckpointAborted."""
+        """Appends CheckpointAborted."""
         self.append(
             JM,
             JM,
@@ -115,11 +114,11 @@ class CheckpointLogBuilder(LogBuilder):
         )
 
     def discard(self, checkpoint_id: int) -> None:
-        """CheckpointDiscarded."""
+        """Appends CheckpointDiscarded."""
         self.append(JM, JM, "job_master.CheckpointDiscarded", job_id="j", checkpoint_id=checkpoint_id)
 
     def checkpoint(self, checkpoint_id: int, *attempts: str, generation: int = 0) -> None:
-        """A whole one, a second after the last."""
+        """Appends the events of a complete checkpoint, a second after the last one."""
         self.now += SECOND
         attempts = attempts or ("a0", "b0")
         self.trigger(checkpoint_id, attempts)
@@ -128,10 +127,15 @@ class CheckpointLogBuilder(LogBuilder):
         self.command_checkpoint("ConfirmCheckpoint", checkpoint_id, attempts)
 
     def restored(self, checkpoint_id: int | None, generation: int = 0, **passed_over: str) -> None:
-        """CheckpointRestored."""
-        said = None if checkpoint_id is None else restored_checkpoint(checkpoint_id, generation)
+        """Appends CheckpointRestored."""
+        reported = None if checkpoint_id is None else restored_checkpoint(checkpoint_id, generation)
         self.append(
-            JM, JM, "job_master.CheckpointRestored", job_id="j", checkpoint=said, passed_over=passed_over
+            JM,
+            JM,
+            "job_master.CheckpointRestored",
+            job_id="j",
+            checkpoint=reported,
+            passed_over=passed_over,
         )
 
     def run(
@@ -146,30 +150,33 @@ class CheckpointLogBuilder(LogBuilder):
         at: int | None = None,
         runs: bool = True,
     ) -> None:
-        """An attempt is submitted and, mostly, runs."""
-        asked = self.append(
+        """Submits an attempt, which runs by default."""
+        request = self.append(
             JM,
             TE,
             "task_executor.SubmitTask",
             at=at,
             job_id="j",
             vertex_id=vertex_id,
-            subtask_index=0,
-            attempt_number=number,
-            execution_attempt_id=name,
-            allocation_id="A",
             deployment_id=f"deployment {name}",
-            deployment_size=1,
+            subtasks=[
+                {
+                    "subtask_index": 0,
+                    "attempt_number": number,
+                    "execution_attempt_id": name,
+                    "allocation_id": "A",
+                    "finished": finished,
+                }
+            ],
             generation=generation,
             restore=restore,
-            finished=finished,
         )
-        self.append(TE, JM, "job_master.TaskAcknowledged", cause=asked, execution_attempt_id=name)
+        self.append(TE, JM, "job_master.TaskAcknowledged", cause=request, execution_attempt_id=name)
         if runs:
             self.report(name, "RUNNING", "te-1")
 
     def fail(self, name: str, *, progress_lost: bool = False) -> None:
-        """An attempt fails."""
+        """Appends the failure of an attempt."""
         self.append(
             TE,
             JM,
@@ -182,16 +189,16 @@ class CheckpointLogBuilder(LogBuilder):
         )
 
     def ask(self, what: str = "TriggerCheckpoint") -> int:
-        """A client's request."""
+        """Appends a client's request."""
         return self.append("client/me", "dispatcher", f"dispatcher.{what}", job_id="j")
 
     def answer(self, *, succeeded: bool = True) -> None:
-        """The answer to one."""
+        """Appends the answer to a request."""
         name = "client.CheckpointSucceeded" if succeeded else "client.CheckpointFailed"
         self.append(JM, "client/me", name, job_id="j")
 
     def roll_back(self, checkpoint_id: int, generation: int, number: int, taken_in: int = 0) -> None:
-        """All tasks begin again with a checkpoint; before that they have ended."""
+        """Ends all tasks, and restarts them from a checkpoint."""
         self.restored(checkpoint_id, taken_in)
         for letter, vertex_id in (("a", "v"), ("b", "w")):
             self.run(
@@ -204,12 +211,12 @@ class CheckpointLogBuilder(LogBuilder):
 
 
 def uri(checkpoint_id: int) -> str:
-    """The directory of a checkpoint."""
+    """Returns the directory of a checkpoint."""
     return f"file:///chk/j/chk-{checkpoint_id}"
 
 
 def completed_checkpoint(checkpoint_id: int, savepoint: bool = False, generation: int = 0) -> dict[str, Any]:
-    """A CompletedCheckpoint."""
+    """Returns a CompletedCheckpoint."""
     kind = "SAVEPOINT" if savepoint else "CHECKPOINT"
     return {
         "checkpoint_id": checkpoint_id,
@@ -222,22 +229,22 @@ def completed_checkpoint(checkpoint_id: int, savepoint: bool = False, generation
 
 
 def restored_checkpoint(checkpoint_id: int, generation: int = 0) -> dict[str, Any]:
-    """A RestoredCheckpoint."""
+    """Returns a RestoredCheckpoint."""
     return {"checkpoint_id": checkpoint_id, "uri": uri(checkpoint_id), "generation": generation}
 
 
 def checkpointed_job(savepoint_path: str | None = None, **settings: str) -> CheckpointLogBuilder:
-    """Job j runs a0 and b0 in one slot, and takes checkpoints."""
-    talk = CheckpointLogBuilder()
-    talk.cluster("te-1")
+    """Returns a log in which job j runs a0 and b0 in one slot, with checkpoints."""
+    builder = CheckpointLogBuilder()
+    builder.cluster("te-1")
     configuration = {"execution.checkpointing.interval": "1 s"}
     configuration |= {
-        f"execution.checkpointing.{each.replace('_', '-')}": value for each, value in settings.items()
+        f"execution.checkpointing.{item.replace('_', '-')}": value for item, value in settings.items()
     }
-    talk.start_checkpointed(configuration, savepoint_path)
-    talk.slot("A", "te-1")
+    builder.start_checkpointed(configuration, savepoint_path)
+    builder.slot("A", "te-1")
     if savepoint_path is None:
-        talk.task("a0", "A", "te-1")
-        talk.task("b0", "A", "te-1", vertex_id="w")
-        talk.status("RUNNING")
-    return talk
+        builder.task("a0", "A", "te-1")
+        builder.task("b0", "A", "te-1", vertex_id="w")
+        builder.status("RUNNING")
+    return builder

@@ -1,4 +1,4 @@
-"""A checkpoint as the log tells of it, and a job's settings of its checkpoints."""
+"""The state of a checkpoint according to the log, and a job's checkpoint settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT = "execution.checkpointing.timeout"
 
 @dataclass(slots=True)
 class Checkpoint:
-    """One checkpoint or savepoint. Offsets are NEVER where it has not come so far."""
+    """One checkpoint or savepoint. Offsets of steps that have not happened are NEVER."""
 
     checkpoint_id: int
     is_savepoint: bool
@@ -35,11 +35,11 @@ class Checkpoint:
 
     @property
     def pending(self) -> bool:
-        """Whether it is neither complete nor aborted."""
+        """Returns whether it is neither complete nor aborted."""
         return self.completed == self.aborted == NEVER
 
     def exists_at(self, offset: int) -> bool:
-        """Whether it is complete and kept, for who had read the log up to `offset`."""
+        """Returns whether it is complete and retained for a reader at `offset`."""
         return self.completed <= offset < self.discarded
 
 
@@ -50,11 +50,13 @@ class Job:
     settings: dict[str, str]
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
     pending: dict[int, Checkpoint] = field(default_factory=dict)
-    kept: dict[int, Checkpoint] = field(default_factory=dict)
+    retained: dict[int, Checkpoint] = field(default_factory=dict)
     """Complete ones that are not discarded; no savepoints."""
     unreadable: set[str] = field(default_factory=set)
     """Directories that were passed over when one was looked for."""
     removed: bool = False
+    failed_at: int = NEVER
+    """The offset at which its JobMaster failed."""
     last_end: tuple[int, int] = (-1, 0)
     """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
 
@@ -67,5 +69,5 @@ class Job:
 
 
 def place(uri: str) -> str:
-    """A directory, however it is written: on this machine with or without file://."""
+    """Normalises a directory: a local path with or without file:// is the same."""
     return uri.removeprefix("file://").rstrip("/")

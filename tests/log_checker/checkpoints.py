@@ -1,8 +1,8 @@
-"""A checkpoint is complete only with every acknowledgement of what was current when it was triggered.
+"""A checkpoint completes only with an acknowledgement of every task that was current when it was triggered.
 
-It is pending from CheckpointTriggered until all that is awaited has acknowledged or FINISHED and its metadata is
-written, or until it is aborted. Whoever speaks of one that is not pending speaks late, and changes nothing. What is
-complete stays until newer ones take its place: as many as the job retains.
+It is pending from CheckpointTriggered until every expected task has acknowledged or FINISHED and its metadata is
+written, or until it is aborted. A message about a checkpoint that is not pending is late and changes nothing. A
+complete checkpoint stays until newer ones subsume it; the job's configuration says how many are retained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .slots import Slots
 
 
 class Checkpoints:
-    """Every checkpoint of every job, so far. `Restores` asks it."""
+    """Every checkpoint of every job so far; `Restores` reads it."""
 
     def __init__(self, slots: Slots, attempts: Attempts) -> None:
         self.jobs: dict[str, Job] = {}
@@ -43,9 +43,9 @@ class Checkpoints:
             "job_master.CheckpointsRemoved": self._removed,
             "job_master.CheckpointRestored": self._restored,
             "job_master.JobMasterFailed": self._job_master_failed,
-            "task_executor.TriggerCheckpoint": self._told_to_trigger,
-            "task_executor.ConfirmCheckpoint": self._told_to_confirm,
-            "task_executor.AbortCheckpoint": self._told_to_abort,
+            "task_executor.TriggerCheckpoint": self._trigger_commanded,
+            "task_executor.ConfirmCheckpoint": self._confirm_commanded,
+            "task_executor.AbortCheckpoint": self._abort_commanded,
         }
 
     def see(self, event: Event) -> Iterator[str]:
@@ -59,9 +59,9 @@ class Checkpoints:
         for job_id, job in self.jobs.items():
             ended = job_id in self._slots.ended
             timeout = job.duration(TIMEOUT, 600_000_000)
-            for each in job.pending.values():
-                if ended or self._now - each.time > timeout:
-                    yield f"{_format_checkpoint(job_id, each)} is neither complete nor aborted"
+            for checkpoint in job.pending.values():
+                if ended or self._now - checkpoint.time > timeout:
+                    yield f"{_format_checkpoint(job_id, checkpoint)} is neither complete nor aborted"
 
     def _started(self, event: Event) -> Iterator[str]:
         settings = {**event["job_graph"].get("configuration", {}), **event.body.get("configuration", {})}
@@ -78,6 +78,9 @@ class Checkpoints:
         if event.by != job_id:
             yield f"{event.sender} triggers a checkpoint of {job_id}"
         decided_at = event.offset if event.decided_at is None else event.decided_at
+        if decided_at < job.failed_at < event.offset:
+            # Decided before its JobMaster failed: the job ignores it.
+            return
         awaited, ended, generation = {}, set(), 0
         for attempt_id in (*event["to_acknowledge"], *event["finished"]):
             attempt = self._attempts.find(attempt_id)
@@ -96,7 +99,7 @@ class Checkpoints:
                         f"{job_id} awaits {format_attempt(attempt)} for checkpoint {checkpoint_id}, which "
                         "does not run"
                     )
-        yield from self._covers(event, [each.subtask for each in awaited.values()] + sorted(ended))
+        yield from self._covers(event, [attempt.subtask for attempt in awaited.values()] + sorted(ended))
         if strange := set(event["to_trigger"]) - set(awaited):
             yield f"{job_id} triggers checkpoint {checkpoint_id} in {sorted(strange)}, which it does not await"
         options = event["options"]
@@ -116,12 +119,14 @@ class Checkpoints:
         job.checkpoints[checkpoint_id] = job.pending[checkpoint_id] = checkpoint
 
     def _covers(self, event: Event, subtasks: list[tuple[str, str, int]]) -> Iterator[str]:
-        """Each subtask of the job is awaited or has finished, once."""
+        """Checks that each subtask of the job is expected or has finished, exactly once."""
         parallelism = self._attempts.parallelism(event["job_id"])
         if not parallelism:
             return
         of_job = [
-            (event["job_id"], vertex, each) for vertex, count in parallelism.items() for each in range(count)
+            (event["job_id"], vertex, index)
+            for vertex, count in parallelism.items()
+            for index in range(count)
         ]
         if sorted(of_job) != sorted(subtasks):
             yield (
@@ -135,7 +140,7 @@ class Checkpoints:
         job_id = event["job_id"]
         if job.settings.get(INTERVAL, "off") == "off":
             yield f"{job_id} triggers checkpoint {new.checkpoint_id}, for which nobody asked"
-        pending = [each for each in job.pending.values() if not each.is_savepoint]
+        pending = [checkpoint for checkpoint in job.pending.values() if not checkpoint.is_savepoint]
         if len(pending) >= job.number(CONCURRENT):
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} while {len(pending)} are pending"
         pause = job.duration(MIN_PAUSE, 0)
@@ -150,19 +155,20 @@ class Checkpoints:
             yield f"{_format_checkpoint(job_id, new)} is written to {new.uri}, as {other} was"
 
     def _acknowledged(self, event: Event) -> Iterator[str]:
-        attempt = self._attempts.find(event["execution_attempt_id"])
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
-        if attempt is None or checkpoint is None or event.by != attempt.resource_id:
-            return iter(())
-        if checkpoint.pending and attempt.is_live and not self._slots.is_late(event):
-            checkpoint.acknowledged.add(attempt.attempt_id)
+        for part in event["acknowledgements"]:
+            attempt = self._attempts.find(part["execution_attempt_id"])
+            if attempt is None or checkpoint is None or event.by != attempt.resource_id:
+                continue
+            if checkpoint.pending and attempt.is_live and not self._slots.is_late(event):
+                checkpoint.acknowledged.add(attempt.attempt_id)
         return iter(())
 
     def _completed(self, event: Event) -> Iterator[str]:
-        job_id, said = event["job_id"], event["checkpoint"]
-        job, checkpoint = self.jobs.get(job_id), self._find(job_id, said["checkpoint_id"])
+        job_id, reported = event["job_id"], event["checkpoint"]
+        job, checkpoint = self.jobs.get(job_id), self._find(job_id, reported["checkpoint_id"])
         if job is None or checkpoint is None:
-            yield f"checkpoint {said['checkpoint_id']} of {job_id} is complete, but was never triggered"
+            yield f"checkpoint {reported['checkpoint_id']} of {job_id} is complete, but was never triggered"
             return
         if not checkpoint.pending:
             return
@@ -176,20 +182,20 @@ class Checkpoints:
                     f"{_format_checkpoint(job_id, checkpoint)} is complete, but {format_attempt(attempt)} has "
                     "not acknowledged it"
                 )
-        if (place(said["uri"]), said["snapshot_type"] == "SAVEPOINT") != (
+        if (place(reported["uri"]), reported["snapshot_type"] == "SAVEPOINT") != (
             checkpoint.uri,
             checkpoint.is_savepoint,
         ):
             yield (
-                f"{_format_checkpoint(job_id, checkpoint)} is complete as {said}, but was triggered to be in "
+                f"{_format_checkpoint(job_id, checkpoint)} is complete as {reported}, but was triggered to be in "
                 f"{checkpoint.uri}"
             )
-        if said["generation"] != checkpoint.generation:
-            yield f"{_format_checkpoint(job_id, checkpoint)} is said to be of generation {said['generation']}"
+        if reported["generation"] != checkpoint.generation:
+            yield f"{_format_checkpoint(job_id, checkpoint)} is said to be of generation {reported['generation']}"
         checkpoint.completed, job.last_end = event.offset, (event.offset, event.time)
         del job.pending[checkpoint.checkpoint_id]
         if not checkpoint.is_savepoint:
-            job.kept[checkpoint.checkpoint_id] = checkpoint
+            job.retained[checkpoint.checkpoint_id] = checkpoint
 
     def _aborted(self, event: Event) -> Iterator[str]:
         job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
@@ -208,7 +214,7 @@ class Checkpoints:
             and _has_lost_attempt(checkpoint)
         ):
             # It had failed before its completion was in the log, which counts for nothing then.
-            self.jobs[job_id].kept.pop(checkpoint_id, None)
+            self.jobs[job_id].retained.pop(checkpoint_id, None)
             checkpoint.completed, checkpoint.aborted = NEVER, event.offset
         elif event.has_read(min(checkpoint.completed, checkpoint.aborted)):
             yield f"{_format_checkpoint(job_id, checkpoint)} is aborted, though it was {_describe_end(checkpoint)}"
@@ -221,10 +227,11 @@ class Checkpoints:
             )
 
     def _job_master_failed(self, event: Event) -> Iterator[str]:
-        """What is pending is given up without a word."""
+        """Drops pending checkpoints of a JobMaster that has failed."""
         job = self.jobs.setdefault(event["job_id"], Job({}))
-        for each in job.pending.values():
-            each.aborted = event.offset
+        job.failed_at = min(job.failed_at, event.offset)
+        for checkpoint in job.pending.values():
+            checkpoint.aborted = event.offset
         job.pending.clear()
         return iter(())
 
@@ -240,25 +247,26 @@ class Checkpoints:
             yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but belongs to who asked for it"
             return
         job = self.jobs[job_id]
-        newer = [each for each in job.kept if each > checkpoint_id]
+        newer = [number for number in job.retained if number > checkpoint_id]
         if len(newer) < job.number(RETAINED) and checkpoint.uri not in job.unreadable:
             yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
         checkpoint.discarded = event.offset
-        del job.kept[checkpoint_id]
+        del job.retained[checkpoint_id]
 
     def _removed(self, event: Event) -> Iterator[str]:
         job_id = event["job_id"]
-        for each in self.jobs.setdefault(job_id, Job({})).pending.values():
-            yield f"{_format_checkpoint(job_id, each)} is pending, but what checkpoints left of {job_id} is removed"
+        for checkpoint in self.jobs.setdefault(job_id, Job({})).pending.values():
+            label = _format_checkpoint(job_id, checkpoint)
+            yield f"{label} is pending, but what checkpoints left of {job_id} is removed"
         self.jobs[job_id].removed = True
 
     def _restored(self, event: Event) -> Iterator[str]:
         job = self.jobs.setdefault(event["job_id"], Job({}))
         job.last_end = (-1, 0)
-        job.unreadable |= {place(each) for each in event["passed_over"]}
+        job.unreadable |= {place(item) for item in event["passed_over"]}
         return iter(())
 
-    def _told_to_trigger(self, event: Event) -> Iterator[str]:
+    def _trigger_commanded(self, event: Event) -> Iterator[str]:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
         if checkpoint is None or not set(event["execution_attempt_ids"]) <= set(checkpoint.awaited):
             yield f"{event.recipient} is told to trigger checkpoint {event['checkpoint_id']}, which does not await that"
@@ -266,12 +274,12 @@ class Checkpoints:
             which = f"{_format_checkpoint(event['job_id'], checkpoint)}, which is {_describe_end(checkpoint)}"
             yield f"{event.recipient} is told to trigger {which}"
 
-    def _told_to_confirm(self, event: Event) -> Iterator[str]:
+    def _confirm_commanded(self, event: Event) -> Iterator[str]:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
         if checkpoint is None or checkpoint.completed == NEVER:
             yield f"{event.recipient} is told that checkpoint {event['checkpoint_id']} of {event['job_id']} is complete"
 
-    def _told_to_abort(self, event: Event) -> Iterator[str]:
+    def _abort_commanded(self, event: Event) -> Iterator[str]:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
         if checkpoint is None or checkpoint.aborted == NEVER:
             yield f"{event.recipient} is told that checkpoint {event['checkpoint_id']} of {event['job_id']} is aborted"
@@ -287,9 +295,9 @@ def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
 
 
 def _has_lost_attempt(checkpoint: Checkpoint) -> bool:
-    """Whether an attempt that has a part in it had ended, and not FINISHED, before it was complete."""
-    ended = (each for each in checkpoint.awaited.values() if not each.is_finished)
-    return any(each.over_at < checkpoint.completed for each in ended)
+    """Returns whether an attempt with a part in the checkpoint had failed before the checkpoint completed."""
+    ended = (attempt for attempt in checkpoint.awaited.values() if not attempt.is_finished)
+    return any(attempt.over_at < checkpoint.completed for attempt in ended)
 
 
 def _describe_end(checkpoint: Checkpoint) -> str:

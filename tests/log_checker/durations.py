@@ -1,4 +1,4 @@
-"""Durations as the configuration has them."""
+"""Parses durations of the configuration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ _UNITS = {"ms": 1_000, "s": 1_000_000, "sec": 1_000_000, "min": 60_000_000, "h":
 
 
 def microseconds(text: str) -> int:
-    """A duration such as 300 s, 10s, 5 min, 500 ms; a bare number is milliseconds."""
+    """Parses a duration such as 300 s, 10s, 5 min, 500 ms; a number without unit is milliseconds."""
     number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
     return int(float(number) * _UNITS.get(text.strip()[len(number) :].strip(), 1_000))

@@ -1,4 +1,4 @@
-"""Events as the checker sees them: plain data, with what every invariant asks for at hand."""
+"""Events as the checker reads them: plain data, with the properties that the invariants need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _PREFIX = "tailrace."
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event at its offset. `name` is folder.Name (task_executor.RequestSlot), `body` what follows the header."""
+    """One event at its offset. `name` is folder.Name (task_executor.RequestSlot); `body` has the fields after the
+    header."""
 
     offset: int
     name: str
@@ -30,26 +31,26 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The kind of role that says it."""
+        """Returns the kind of role that sends it."""
         return self.sender.partition("/")[0]
 
     @property
     def by(self) -> str:
-        """Which of its kind says it: a job id, a resource id; empty for a role that there is one of."""
+        """Returns the id of the sender within its kind: a job id, a resource id; empty for a role with one instance."""
         return self.sender.partition("/")[2]
 
     @property
     def to(self) -> str:
-        """Which of its kind it is said to."""
+        """Returns the id of the recipient within its kind."""
         return self.recipient.partition("/")[2]
 
     def has_read(self, offset: int) -> bool:
-        """Whether the sender had read the log up to `offset` when it said this."""
+        """Returns whether the sender had read the log up to `offset` when it sent this event."""
         return self.decided_at is not None and self.decided_at >= offset
 
 
 def event(offset: int, name: str, header: dict[str, Any], body: dict[str, Any]) -> Event:
-    """From the full name of the record and its fields."""
+    """Creates an event from the full name of the record and its fields."""
     return Event(
         offset,
         name.removeprefix(_PREFIX),
@@ -65,12 +66,12 @@ def event(offset: int, name: str, header: dict[str, Any], body: dict[str, Any]) 
 
 
 def dump(events: Iterable[Event]) -> Iterator[str]:
-    """One JSON object a line; `load` reads them."""
-    for each in events:
-        fields = {name: getattr(each, name) for name in Event.__slots__}
+    """Writes one JSON object per line; `load` reads them."""
+    for outgoing_event in events:
+        fields = {name: getattr(outgoing_event, name) for name in Event.__slots__}
         yield json.dumps(fields, default=repr)
 
 
 def load(lines: Iterable[str]) -> list[Event]:
-    """What `dump` wrote."""
+    """Reads what `dump` writes."""
     return [Event(**json.loads(line)) for line in lines if line.strip()]

@@ -1,6 +1,6 @@
-"""Which events readers take notice of: a role's older epochs are not heard any more.
+"""Fencing: readers ignore the older epochs of a role.
 
-A JobMaster speaks under the Dispatcher's epoch until somebody has claimed that very job.
+A JobMaster has the Dispatcher's epoch: nobody can claim a single job.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ _LARGEST_STEP = 1 << 48
 
 
 class Fencing:
-    """Who leads each role, so far."""
+    """The leader of each role so far."""
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
 
     def accepts(self, event: Event) -> bool:
-        """Whether the event counts; takes note of it where it is a claim to lead."""
+        """Returns whether readers accept the event; applies it if it is a claim of leadership."""
         role = event.sender
         if event.name == "everyone.LeaderElected":
             step = event["epoch"] - self.epoch(role)
-            wins = bool(event["role"] == role and 0 < step <= _LARGEST_STEP)
+            wins = bool(event["role"] == role and not is_job(role) and 0 < step <= _LARGEST_STEP)
             if wins:
                 self.epochs[role] = event["epoch"]
             return wins
         return event.kind == "client" or event.epoch == self.epoch(role)
 
     def epoch(self, role: str) -> int:
-        """The epoch that counts, 0 before the first."""
-        return self.epochs.get(role, self.epochs.get("dispatcher", 0) if is_job(role) else 0)
+        """Returns the current epoch of a role, 0 before the first claim."""
+        return self.epochs.get("dispatcher" if is_job(role) else role, 0)
 
 
 def is_job(role: str) -> bool:
-    """Whether the role is a JobMaster's."""
+    """Returns whether the role is a JobMaster."""
     return role.startswith("job_master/")

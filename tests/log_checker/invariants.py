@@ -1,4 +1,4 @@
-"""All invariants over one log."""
+"""Checks all invariants over one log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .statuses import Statuses
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What is wrong with the log, and at which offset it shows."""
+    """A violated invariant, and the offset at which it is detected."""
 
     offset: int
     invariant: str
@@ -34,23 +34,22 @@ class Violation:
 
 
 class Invariant(Protocol):
-    """Follows a log and says, in a line each, what is wrong with it."""
+    """Follows a log and yields violations, one line each."""
 
     def see(self, event: Event) -> Iterator[str]:
-        """The next event that counts."""
+        """Processes the next accepted event."""
         ...
 
     def end(self) -> Iterator[str]:
-        """Nothing more will be said, and nobody is busy."""
+        """Processes the end of a log in which all roles are idle."""
         ...
 
 
 def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
-    """What is wrong with a log, in the order of the offsets at which it shows; empty if all is well.
+    """Returns the violations in a log, in the order of their offsets; none if the log is correct.
 
-    `settled` says that everybody had come to rest when the log ended: what is owed by then is wrong. Without it the
-    log may break off in the middle of a conversation. An event that is there twice, by its id, counts once,
-    unless a role's own shell tells it.
+    `settled`: all roles were idle when the log ended, so every missing answer is a violation. Otherwise the log may end
+    in the middle of an exchange. A duplicate event, by its id, counts once, unless the shell of a role sends it.
     """
     slots = Slots()
     attempts, causes, leaders = Attempts(slots), Causes(), Leaders()
@@ -80,7 +79,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
             continue
         # What a shell tells its own role is a fact as often as it is told.
         if event.event_id in ids and event.sender != event.recipient:
-            causes.heard(event)
+            causes.on_accepted(event)
             slots.echo(event)
             continue
         ids.add(event.event_id)

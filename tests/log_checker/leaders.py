@@ -1,7 +1,7 @@
-"""At most one effective leader of each role at any offset, and nobody leads who has not read so in the log.
+"""At most one leader of each role at any offset, and no leader acts before it has read its own claim.
 
-`Fencing` says which events count. Here is what must hold of those who speak: under an epoch only after having read the
-claim that began it; a job's master only once the job has begun; and nobody under an epoch that the role never had.
+`Fencing` says which events are accepted. This invariant holds for their senders: an epoch is used only after its claim
+was read; a JobMaster acts only after its job was started; no epoch is used that the role never had.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from collections.abc import Iterator
 from .events import Event
 from .fencing import is_job
 
+_UNDER_ANY_EPOCH = ("everyone.LeaderElected", "everyone.SchemasRegistered")
+
 
 class Leaders:
-    """Follows claims."""
+    """Follows claims of leadership."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, dict[int, int]] = {}
+        self._starts: dict[str, dict[int, int]] = {}
         """Role -> epoch -> the offset of the claim that counted."""
         self._started: set[str] = set()
 
     def see(self, event: Event) -> Iterator[str]:
         if event.name == "everyone.LeaderElected":
-            self._begun.setdefault(event["role"], {})[event["epoch"]] = event.offset
+            self._starts.setdefault(event["role"], {})[event["epoch"]] = event.offset
         elif event.kind != "client":
             yield from self._spoken(event)
         if event.name == "job_master.StartJob":
@@ -32,8 +34,8 @@ class Leaders:
         return iter(())
 
     def ignored(self, event: Event) -> Iterator[str]:
-        """An event that no reader takes notice of: of a leader that was deposed, or a claim that came too late."""
-        if event.name != "everyone.LeaderElected" and event.epoch != 0 and not self._since(event):
+        """Handles an event that readers ignore: of a deposed leader, or a claim that comes too late."""
+        if event.name not in _UNDER_ANY_EPOCH and event.epoch != 0 and not self._since(event):
             yield f"{event.name} from {event.sender} is said under epoch {event.epoch}, which nobody ever had"
 
     def _spoken(self, event: Event) -> Iterator[str]:
@@ -45,6 +47,6 @@ class Leaders:
             yield f"{who} is said under epoch {event.epoch} by one who had not read that this begins at {min(since)}"
 
     def _since(self, event: Event) -> list[int]:
-        """Where the epochs begin that the event may be said in."""
-        roles = [event.sender, "dispatcher"] if is_job(event.sender) else [event.sender]
-        return [self._begun[role][event.epoch] for role in roles if event.epoch in self._begun.get(role, {})]
+        """Returns the offsets at which the epochs begin that the event may have."""
+        claims = self._starts.get("dispatcher" if is_job(event.sender) else event.sender, {})
+        return [claims[event.epoch]] if event.epoch in claims else []

@@ -1,4 +1,4 @@
-"""Logs made by hand, for the tests of the checker: a conversation told event by event, good until a test spoils it."""
+"""Builds logs by hand for the tests of the checker, event by event. A log is correct until a test damages it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GROUP = "default"
 
 
 def vertex(name: str, group: str = GROUP, co_location: str | None = None) -> dict[str, Any]:
-    """A vertex of a JobGraph, as far as the checker looks."""
+    """Returns a vertex of a JobGraph with the fields that the checker reads."""
     return {"vertex_id": name, "slot_sharing_group": group, "co_location_group": co_location}
 
 
 class LogBuilder:
-    """A log that grows; every sender has read all of it, unless `at` says how far it had read."""
+    """A log that grows. Every sender has read all of it, unless `at` says how far it has read."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -25,7 +25,7 @@ class LogBuilder:
         self.epochs: dict[str, int] = {}
 
     def lead(self, role: str) -> int:
-        """A new leader."""
+        """Appends the claim of a new leader."""
         self.epochs[role] = self._epoch(role) + 1
         return self.append(role, "*", "everyone.LeaderElected", role=role, epoch=self.epochs[role])
 
@@ -40,7 +40,7 @@ class LogBuilder:
         speaks_as: int | None = None,
         **body: Any,
     ) -> int:
-        """Appends an event; returns its offset."""
+        """Appends an event and returns its offset."""
         offset = len(self.events)
         client = sender.startswith("client")
         epoch = speaks_as if speaks_as is not None else self._epoch(sender)
@@ -53,11 +53,11 @@ class LogBuilder:
         return offset
 
     def _epoch(self, role: str) -> int:
-        """JobMasters speak under the Dispatcher's epoch until somebody claims them."""
+        """Returns the epoch of a sender: JobMasters have the Dispatcher's until a leader claims them."""
         return self.epochs.get(role, self.epochs.get("dispatcher", 0) if role.startswith("job_master") else 0)
 
     def cluster(self, *task_executors: str, slots: int = 2) -> LogBuilder:
-        """A master and TaskExecutors, all of them registered."""
+        """Starts a master and TaskExecutors, all of them registered."""
         for role in ("dispatcher", "resource_manager"):
             self.lead(role)
         for resource_id in task_executors:
@@ -65,13 +65,13 @@ class LogBuilder:
         return self
 
     def register(self, resource_id: str, slots: int = 2) -> None:
-        """A TaskExecutor's process starts, registers and reports its slots."""
+        """Starts a TaskExecutor, which registers and reports its slots."""
         te = f"task_executor/{resource_id}"
         self.lead(te)
-        asked = self.append(
+        request = self.append(
             te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id=resource_id
         )
-        self.append("resource_manager", te, "task_executor.TaskExecutorRegistrationSuccess", cause=asked)
+        self.append("resource_manager", te, "task_executor.TaskExecutorRegistrationSuccess", cause=request)
         free = [
             {"slot_id": slot_id(resource_id, number), "allocation_id": None, "job_id": None}
             for number in range(slots)
@@ -81,12 +81,12 @@ class LogBuilder:
         )
 
     def start(self, job_id: str = "j", *vertices: dict[str, Any]) -> None:
-        """A job is submitted, accepted, started and registered."""
+        """Submits a job, which is accepted, started and registered."""
         jm = f"job_master/{job_id}"
-        asked = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id=job_id)
-        self.append("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id=job_id)
+        request = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id=job_id)
+        self.append("dispatcher", "client/me", "client.JobAccepted", cause=request, job_id=job_id)
         graph = {"name": "Job", "vertices": list(vertices) or [vertex("v"), vertex("w")]}
-        self.append("dispatcher", jm, "job_master.StartJob", cause=asked, job_id=job_id, job_graph=graph)
+        self.append("dispatcher", jm, "job_master.StartJob", cause=request, job_id=job_id, job_graph=graph)
         self.status("CREATED", job_id)
         registers = self.append(jm, "resource_manager", "resource_manager.RegisterJobManager", job_id=job_id)
         self.append(
@@ -94,23 +94,23 @@ class LogBuilder:
         )
 
     def status(self, status: str, job_id: str = "j") -> int:
-        """JobStatusChanged."""
+        """Appends JobStatusChanged."""
         return self.append(
             f"job_master/{job_id}", "client", "client.JobStatusChanged", job_id=job_id, status=status
         )
 
     def request(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> int:
-        """A slot is asked for, and the TaskExecutor allocates it."""
+        """Requests a slot, which the TaskExecutor allocates."""
         jm, te, rm = f"job_master/{job_id}", f"task_executor/{resource_id}", "resource_manager"
-        asked = self.append(
+        request_offset = self.append(
             jm, rm, "resource_manager.RequestSlot", job_id=job_id, allocation_id=allocation_id
         )
         slot = slot_id(resource_id, number)
-        asked = self.append(
+        request_offset = self.append(
             rm,
             te,
             "task_executor.RequestSlot",
-            cause=asked,
+            cause=request_offset,
             job_id=job_id,
             allocation_id=allocation_id,
             slot_id=slot,
@@ -119,13 +119,13 @@ class LogBuilder:
             te,
             rm,
             "resource_manager.SlotRequestAccepted",
-            cause=asked,
+            cause=request_offset,
             allocation_id=allocation_id,
             slot_id=slot,
         )
 
     def offer(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> None:
-        """A slot is offered and taken."""
+        """Offers a slot, which the JobMaster accepts."""
         jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
         offer = {"allocation_id": allocation_id, "slot_number": number}
         offered = self.append(
@@ -141,7 +141,7 @@ class LogBuilder:
         )
 
     def slot(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> None:
-        """A slot is asked for, allocated, offered and taken."""
+        """Requests a slot, which is allocated, offered and accepted."""
         self.request(allocation_id, resource_id, number, job_id)
         self.offer(allocation_id, resource_id, number, job_id)
 
@@ -155,10 +155,9 @@ class LogBuilder:
         index: int = 0,
         number: int = 0,
         job_id: str = "j",
-        size: int = 1,
         at: int | None = None,
     ) -> int:
-        """SubmitTask."""
+        """Appends SubmitTask."""
         return self.append(
             f"job_master/{job_id}",
             f"task_executor/{resource_id}",
@@ -166,12 +165,15 @@ class LogBuilder:
             at=at,
             job_id=job_id,
             vertex_id=vertex_id,
-            subtask_index=index,
-            attempt_number=number,
-            execution_attempt_id=name,
-            allocation_id=allocation_id,
             deployment_id=f"deployment {name}",
-            deployment_size=size,
+            subtasks=[
+                {
+                    "subtask_index": index,
+                    "attempt_number": number,
+                    "execution_attempt_id": name,
+                    "allocation_id": allocation_id,
+                }
+            ],
         )
 
     def report(
@@ -183,7 +185,7 @@ class LogBuilder:
         at: int | None = None,
         counts: dict[str, float] | None = None,
     ) -> int:
-        """UpdateTaskExecutionState."""
+        """Appends UpdateTaskExecutionState."""
         return self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
@@ -196,26 +198,26 @@ class LogBuilder:
         )
 
     def task(self, name: str, allocation_id: str, resource_id: str, **which: Any) -> None:
-        """A task is submitted, acknowledged, and runs."""
+        """Submits a task, which is acknowledged and runs."""
         job_id = which.get("job_id", "j")
-        asked = self.submit(name, allocation_id, resource_id, **which)
+        request = self.submit(name, allocation_id, resource_id, **which)
         self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
             "job_master.TaskAcknowledged",
-            cause=asked,
+            cause=request,
             execution_attempt_id=name,
         )
         self.report(name, "RUNNING", resource_id, job_id)
 
     def lose(self, resource_id: str) -> int:
-        """TaskExecutorLost."""
+        """Appends TaskExecutorLost."""
         return self.append(
             "resource_manager", "*", "everyone.TaskExecutorLost", resource_id=resource_id, reason="it died"
         )
 
     def fail_slot(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
-        """FailSlot."""
+        """Appends FailSlot."""
         return self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
@@ -225,7 +227,7 @@ class LogBuilder:
         )
 
     def free(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
-        """FreeSlot."""
+        """Appends FreeSlot."""
         return self.append(
             f"job_master/{job_id}",
             f"task_executor/{resource_id}",
@@ -235,7 +237,7 @@ class LogBuilder:
         )
 
     def freed(self, allocation_id: str, resource_id: str, number: int = 0) -> int:
-        """NotifySlotAvailable."""
+        """Appends NotifySlotAvailable."""
         return self.append(
             f"task_executor/{resource_id}",
             "resource_manager",
@@ -245,7 +247,7 @@ class LogBuilder:
         )
 
     def part(self, resource_id: str, job_id: str = "j", freed: Iterable[str] = ()) -> None:
-        """JobMaster and TaskExecutor say farewell; slots 0, 1, ... are free again."""
+        """Disconnects JobMaster and TaskExecutor; slots 0, 1, ... are free again."""
         jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
         words = f"Stopping JobMaster for job Job({job_id})."
         self.append(jm, te, "task_executor.DisconnectJobManager", job_id=job_id, reason=words)
@@ -259,7 +261,7 @@ class LogBuilder:
     def end(
         self, status: str = "FINISHED", job_id: str = "j", counts: dict[str, float] | None = None
     ) -> None:
-        """The job reaches its end, and everybody is told."""
+        """Ends the job, and sends all notifications of that."""
         jm = f"job_master/{job_id}"
         self.status(status, job_id)
         end = {"job_id": job_id, "status": status, "accumulators": counts or {}}
@@ -271,25 +273,25 @@ class LogBuilder:
 
 
 def slot_id(resource_id: str, number: int) -> dict[str, Any]:
-    """A SlotID."""
+    """Returns a SlotID."""
     return {"resource_id": resource_id, "slot_number": number}
 
 
 def running() -> LogBuilder:
-    """Job j runs attempt a0 in slot te-1/0, which is allocation A; te-2 is idle."""
-    talk = LogBuilder().cluster("te-1", "te-2")
-    talk.start()
-    talk.slot("A", "te-1")
-    talk.task("a0", "A", "te-1")
-    talk.status("RUNNING")
-    return talk
+    """Returns a log in which job j runs attempt a0 in slot te-1/0, allocation A; te-2 is idle."""
+    builder = LogBuilder().cluster("te-1", "te-2")
+    builder.start()
+    builder.slot("A", "te-1")
+    builder.task("a0", "A", "te-1")
+    builder.status("RUNNING")
+    return builder
 
 
 def finished() -> LogBuilder:
-    """The job of `running` has finished, and all is given back."""
-    talk = running()
-    talk.report("a0", "FINISHED", "te-1")
-    talk.free("A", "te-1")
-    talk.part("te-1", freed=["A"])
-    talk.end()
-    return talk
+    """Returns the log of `running` with the job finished and its slots freed."""
+    builder = running()
+    builder.report("a0", "FINISHED", "te-1")
+    builder.free("A", "te-1")
+    builder.part("te-1", freed=["A"])
+    builder.end()
+    return builder

@@ -1,7 +1,7 @@
-"""Bytes of the log as events, by the Avro specification and the .avsc files alone.
+"""Decodes the bytes of a log by the Avro specification and the .avsc files alone.
 
 Single-object encoding is the marker C3 01, the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian) and the
-Avro body. The Confluent wire format is not read here: a log that was written with a registry is dumped through it.
+Avro body. The Confluent wire format is not supported: dump a log that was written with a registry through the registry.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _HEAD = 10
 
 
 class Unreadable(ValueError):
-    """Bytes that are no event of this release."""
+    """The bytes are no event of this release."""
 
 
 def decode(offset: int, value: bytes) -> Event:
-    """The event that a record of the log holds. Raises Unreadable."""
+    """Decodes a record of the log. Raises Unreadable."""
     known = _by_fingerprint().get(value[len(_MARKER) : _HEAD])
     if not value.startswith(_MARKER) or known is None:
         raise Unreadable(f"offset {offset}: {value[:_HEAD].hex(' ')} is the head of no event")
@@ -40,10 +40,11 @@ def decode(offset: int, value: bytes) -> Event:
     return event(offset, name, body.pop("header"), body)
 
 
-def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Iterator[Event]:
-    """Every event of a topic of one partition, from its first offset to its end as it is now.
+def read_topic(bootstrap_servers: str, topic: str, timeout_s: float = 30.0) -> Iterator[Event]:
+    """Reads every event of a topic with one partition, from its first offset to its current end.
 
-    Raises Unreadable; TimeoutError where nothing comes for `timeout` seconds."""
+    Raises Unreadable; TimeoutError if no record arrives for `timeout_s` seconds.
+    """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -51,17 +52,19 @@ def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Ite
     )
     try:
         partition = TopicPartition(topic, 0)
-        first, end = consumer.get_watermark_offsets(partition, timeout=timeout)
+        first, end = consumer.get_watermark_offsets(partition, timeout=timeout_s)
         consumer.assign([TopicPartition(topic, 0, first)])
-        position, deadline = first, time.monotonic() + timeout
+        position, deadline = first, time.monotonic() + timeout_s
         while position < end:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic} was read up to offset {position} of {end} within {timeout:g} s")
+                raise TimeoutError(
+                    f"{topic} was read up to offset {position} of {end} within {timeout_s:g} s"
+                )
             for message in consumer.consume(1_000, timeout=0.2):
                 if message.error():
                     raise KafkaException(message.error())
                 position, value = message.offset() + 1, message.value()
-                deadline = time.monotonic() + timeout
+                deadline = time.monotonic() + timeout_s
                 if position > end or value is None:
                     continue
                 yield decode(position - 1, value)
@@ -72,7 +75,7 @@ def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Ite
 
 @functools.cache
 def _by_fingerprint() -> dict[bytes, tuple[str, Any]]:
-    """Fingerprint -> (full name, schema) of every event."""
+    """Returns (full name, schema) of every event by fingerprint."""
     loaded = {}
     for path in sorted(SCHEMAS.glob("*/*.avsc")):
         schema = json.loads(path.read_text("utf-8"))
@@ -87,14 +90,14 @@ def _by_fingerprint() -> dict[bytes, tuple[str, Any]]:
 
 
 def _standalone_schema(node: Any, loaded: dict[str, Any], seen: set[str]) -> Any:
-    """The schema with every type that it names written out where it is named first."""
+    """Returns the schema with every named type defined where it is first used."""
     if isinstance(node, str):
         if node not in loaded or node in seen:
             return node
         seen.add(node)
         return _standalone_schema(copy.deepcopy(loaded[node]), loaded, seen)
     if isinstance(node, list):
-        return [_standalone_schema(each, loaded, seen) for each in node]
+        return [_standalone_schema(item, loaded, seen) for item in node]
     if isinstance(node, dict):
         inside = ("type", "items", "values", "fields")
         return {
@@ -108,5 +111,5 @@ def _without_logical_types(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: _without_logical_types(value) for key, value in node.items() if key != "logicalType"}
     if isinstance(node, list):
-        return [_without_logical_types(each) for each in node]
+        return [_without_logical_types(item) for item in node]
     return node

@@ -9,7 +9,7 @@ from .slots import Slots
 
 
 class MessageRules:
-    """Farewells between JobMasters and TaskExecutors."""
+    """Checks the messages with which JobMasters and TaskExecutors disconnect."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -40,17 +40,17 @@ class MessageRules:
         job_id = event["job_id"]
         if event.kind != "task_executor":
             return
-        said = f"TaskExecutor {event.sender} has no more allocated slots for job {job_id}."
-        if event["reason"] != said:
-            yield f"{event.sender} says {event['reason']!r} instead of {said!r}"
+        reported = f"TaskExecutor {event.sender} has no more allocated slots for job {job_id}."
+        if event["reason"] != reported:
+            yield f"{event.sender} says {event['reason']!r} instead of {reported!r}"
 
     def _stopping(self, event: Event) -> Iterator[str]:
         job_id, words = event["job_id"], event["reason"]
         if not words.startswith("Stopping JobMaster"):
             return
-        said = f"Stopping JobMaster for job {self._names.get(job_id)}({job_id})."
-        if words != said:
-            yield f"{event.sender} says {words!r} instead of {said!r}"
+        reported = f"Stopping JobMaster for job {self._names.get(job_id)}({job_id})."
+        if words != reported:
+            yield f"{event.sender} says {words!r} instead of {reported!r}"
         # `slots` has seen this event already: what it took from the job now is what was not freed before.
         for allocation_id, offset in self._slots.gone.items():
             here = offset == event.offset and self._slots.job_of.get(allocation_id) == job_id

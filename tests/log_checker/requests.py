@@ -1,4 +1,4 @@
-"""Every request is answered, or ended by the end of the one who asked or was asked, or still within its time."""
+"""Every request is answered, or ends with its sender or recipient, or has not reached its timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, by whom, of whom."""
+    """The kind, sender and recipient of a request."""
 
     what: str
     asked: str
@@ -28,7 +28,7 @@ class Request:
 
 
 class Requests:
-    """Requests that wait for an answer, by what identifies it."""
+    """Requests without an answer, by what identifies them."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -67,16 +67,16 @@ class Requests:
         self._open.pop(key, None)
 
     def _drop_job(self, job_id: str, *kinds: str) -> None:
-        for key in [each for each in self._open if each[0] in kinds and each[1] == job_id]:
+        for key in [pair for pair in self._open if pair[0] in kinds and pair[1] == job_id]:
             del self._open[key]
 
     def _drop_resource(self, resource_id: str, job_id: str | None = None) -> None:
         keys = self._by_resource.pop(resource_id, set())
-        kept = {each for each in keys if job_id is not None and each[1] != job_id}
-        for key in keys - kept:
+        retained = {key for key in keys if job_id is not None and key[1] != job_id}
+        for key in keys - retained:
             self._open.pop(key, None)
-        if kept:
-            self._by_resource[resource_id] = kept
+        if retained:
+            self._by_resource[resource_id] = retained
 
     def _is_over(self, event: Event, job_id: str, allocation_id: str) -> bool:
         return not event.has_read(self._slots.over(job_id, event.to, allocation_id))
@@ -194,19 +194,21 @@ class Requests:
         if self._slots.is_late(event):
             return
         allocation_id = event["allocation_id"]
-        for key in [each for each in self._open if each[0] in ("task", "stop", "offer")]:
+        for key in [pair for pair in self._open if pair[0] in ("task", "stop", "offer")]:
             if key[-1] == allocation_id or self._attempt_slots.get(key[-1]) == allocation_id:
                 del self._open[key]
 
     # Tasks
 
     def _task_executor_SubmitTask(self, event: Event) -> None:
-        job_id, attempt = event["job_id"], event["execution_attempt_id"]
-        self._attempt_slots[attempt] = event["allocation_id"]
-        if self._is_over(event, job_id, event["allocation_id"]):
-            self._ended_attempts.add(attempt)
-        else:
-            self._ask(event, ("task", job_id, attempt), f"the submission of task {attempt}", event.to)
+        job_id = event["job_id"]
+        for item in event["subtasks"]:
+            attempt, allocation_id = item["execution_attempt_id"], item["allocation_id"]
+            self._attempt_slots[attempt] = allocation_id
+            if self._is_over(event, job_id, allocation_id):
+                self._ended_attempts.add(attempt)
+            else:
+                self._ask(event, ("task", job_id, attempt), f"the submission of task {attempt}", event.to)
 
     def _task_executor_CancelTask(self, event: Event) -> None:
         job_id, attempt = event["job_id"], event["execution_attempt_id"]

@@ -1,8 +1,9 @@
-"""A rollback ends every task of the older generation before one of the newer begins, and all begin with one checkpoint.
+"""A rollback ends every task of the older generation before the first one of the newer generation starts, and all
+tasks restore the same checkpoint.
 
-Within a generation an attempt goes on from where its subtask was, with the newest checkpoint that its JobMaster knew to
-be complete; after a rollback, with the one that was found whole. Attempts that have lost their progress are followed by
-a newer generation, never by another attempt of theirs.
+Within a generation, a new attempt continues from the progress of its subtask, with the newest checkpoint that its
+JobMaster knew to be complete; after a rollback, with the one that was found intact. After an attempt loses its
+progress, a new generation follows, never another attempt of the same generation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .attempts import ENDS, NEVER, Attempts, format_attempt
+from .attempts import ENDS, NEVER, Attempt, Attempts, format_attempt
 from .checkpoint_state import Checkpoint, place
 from .checkpoints import Checkpoints
 from .events import Event
@@ -19,10 +20,10 @@ from .events import Event
 
 @dataclass(slots=True)
 class RestoreHistory:
-    """What a job began with, and how often."""
+    """The restores of a job."""
 
     generation: int = 0
-    begun: int = NEVER
+    started: int = NEVER
     """Where the first task of the generation was submitted."""
     savepoint: str | None = None
     is_waiting: bool = False
@@ -39,7 +40,7 @@ class RestoreHistory:
 
 
 class Restores:
-    """Of every job, so far."""
+    """The restores of every job so far."""
 
     def __init__(self, attempts: Attempts, checkpoints: Checkpoints) -> None:
         self._attempts = attempts
@@ -49,16 +50,17 @@ class Restores:
     def see(self, event: Event) -> Iterator[str]:
         match event.name:
             case "job_master.StartJob":
-                history = self._of(event["job_id"])
+                history = self._history(event["job_id"])
                 history.savepoint = event.body.get("savepoint_path")
                 history.is_waiting = history.savepoint is not None
             case "job_master.ResumeJob":
                 # Whether it was lost is found out once more.
-                self._of(event["job_id"]).lost = NEVER
+                self._history(event["job_id"]).lost = NEVER
             case "client.JobStatusChanged" if event["status"] == "RESTARTING":
-                self._of(event["job_id"]).is_waiting = True
+                self._history(event["job_id"]).is_waiting = True
             case "task_executor.SubmitTask":
-                yield from self._submitted(event)
+                for item in event["subtasks"]:
+                    yield from self._submitted(event, item)
             case "job_master.UpdateTaskExecutionState":
                 self._changed(event)
             case "job_master.CheckpointRestored":
@@ -69,13 +71,13 @@ class Restores:
     def end(self) -> Iterator[str]:
         return iter(())
 
-    def _of(self, job_id: str) -> RestoreHistory:
+    def _history(self, job_id: str) -> RestoreHistory:
         return self._jobs.setdefault(job_id, RestoreHistory())
 
-    def _submitted(self, event: Event) -> Iterator[str]:
-        history = self._of(event["job_id"])
+    def _submitted(self, event: Event, submitted: dict[str, Any]) -> Iterator[str]:
+        history = self._history(event["job_id"])
         generation, restore = event.body.get("generation", 0), event.body.get("restore")
-        attempt = self._attempts.find(event["execution_attempt_id"])
+        attempt = self._attempts.find(submitted["execution_attempt_id"])
         if attempt is None or attempt.offset != event.offset:
             return
         if generation < history.generation:
@@ -84,32 +86,33 @@ class Restores:
                 f"{history.generation} has begun"
             )
             return
-        if generation > history.generation or history.begun == NEVER:
+        if generation > history.generation or history.started == NEVER:
             if generation > history.generation:
                 yield from self._all_over(event, generation)
-                if history.restored_at < history.begun != NEVER:
+                if history.restored_at < history.started != NEVER:
                     yield f"{format_attempt(attempt)} begins generation {generation}, but no checkpoint was restored"
-            history.generation, history.begun, history.lost = generation, event.offset, NEVER
+            history.generation, history.started, history.lost = generation, event.offset, NEVER
         elif attempt.is_live and event.has_read(history.lost):
             yield f"{format_attempt(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
-        yield from self._right_one(event, history, restore)
+        yield from self._right_one(event, history, attempt, submitted.get("finished", False))
         if attempt.is_live and restore is not None and restore["generation"] >= 0:
             history.restoring[attempt.attempt_id] = restore["checkpoint_id"]
 
     def _all_over(self, event: Event, generation: int) -> Iterator[str]:
-        for each in self._attempts.attempts_of_job(event["job_id"]):
-            if each.is_live and each.generation < generation:
+        for attempt in self._attempts.attempts_of_job(event["job_id"]):
+            if attempt.is_live and attempt.generation < generation:
                 yield (
-                    f"{format_attempt(each)} of generation {each.generation} has not ended, but generation "
+                    f"{format_attempt(attempt)} of generation {attempt.generation} has not ended, but generation "
                     f"{generation} begins"
                 )
 
     def _right_one(
-        self, event: Event, history: RestoreHistory, restore: dict[str, Any] | None
+        self, event: Event, history: RestoreHistory, attempt: Attempt, finished: bool
     ) -> Iterator[str]:
-        """What an attempt begins with is the newest that is complete, or what was found whole for its generation."""
-        subtask = event["job_id"], event["vertex_id"], event["subtask_index"]
-        who = f"attempt {event['attempt_number']} of {event['job_id']}/{subtask[1][:8]}/{subtask[2]}"
+        """Checks that an attempt restores the newest complete checkpoint, or the one that was found intact for its
+        generation."""
+        subtask, restore = attempt.subtask, event.body.get("restore")
+        who = f"attempt {attempt.number} of {subtask[0]}/{subtask[1][:8]}/{subtask[2]}"
         known = event.offset if event.decided_at is None else event.decided_at
         newest = self._newest(event["job_id"], history, known)
         expected = (
@@ -124,21 +127,23 @@ class Restores:
             yield f"{who} begins with {restore}, which was taken in generation {newest.generation}"
         if restore is not None and restore == history.restored:
             had_finished = subtask[1:] in history.finished
-            if event.body.get("finished", False) != had_finished:
+            if finished != had_finished:
                 yield f"{who} is said to have{' not' * had_finished} finished in {restore['uri']}"
 
     def _newest(self, job_id: str, history: RestoreHistory, known: int) -> Checkpoint | None:
-        """The newest checkpoint of this generation, or the one that the generation began with."""
+        """Returns the newest checkpoint of this generation, or the one that the generation restored."""
         job = self._checkpoints.jobs.get(job_id)
         if job is None:
             return None
         own = [
-            each
-            for each in job.checkpoints.values()
-            if not each.is_savepoint and each.completed <= known and each.generation == history.generation
+            checkpoint
+            for checkpoint in job.checkpoints.values()
+            if not checkpoint.is_savepoint
+            and checkpoint.completed <= known
+            and checkpoint.generation == history.generation
         ]
         if own:
-            return max(own, key=lambda each: each.checkpoint_id)
+            return max(own, key=lambda checkpoint: checkpoint.checkpoint_id)
         restored = history.restored
         if restored is None or restored["generation"] < 0:
             return None
@@ -148,7 +153,7 @@ class Restores:
         attempt = self._attempts.find(event["execution_attempt_id"])
         if attempt is None or event.by != attempt.resource_id:
             return
-        history, to = self._of(event["job_id"]), event["execution_state"]
+        history, to = self._history(event["job_id"]), event["execution_state"]
         if to == "RUNNING" or to in ENDS:
             history.restoring.pop(attempt.attempt_id, None)
         counts = attempt.over_at == event.offset and attempt.generation == history.generation
@@ -156,43 +161,49 @@ class Restores:
             history.lost = min(history.lost, event.offset)
 
     def _restored(self, event: Event) -> Iterator[str]:
-        job_id, said, history = event["job_id"], event["checkpoint"], self._of(event["job_id"])
-        if not history.is_waiting or any(each.is_live for each in self._attempts.attempts_of_job(job_id)):
+        job_id, reported, history = (
+            event["job_id"],
+            event["checkpoint"],
+            self._history(event["job_id"]),
+        )
+        if not history.is_waiting or any(
+            attempt.is_live for attempt in self._attempts.attempts_of_job(job_id)
+        ):
             return
-        history.is_waiting, history.restored, history.restored_at = False, said, event.offset
+        history.is_waiting, history.restored, history.restored_at = False, reported, event.offset
         finished = event.body.get("finished", {})
-        history.finished = {(vertex, each) for vertex, indices in finished.items() for each in indices}
-        if said is None:
+        history.finished = {(vertex, index) for vertex, indices in finished.items() for index in indices}
+        if reported is None:
             return
-        yield from self._not_newest(event, said)
-        if said["generation"] < 0:
+        yield from self._not_newest(event, reported)
+        if reported["generation"] < 0:
             if history.savepoint is None:
-                yield f"{job_id} begins with {said['uri']}, which nobody asked for"
+                yield f"{job_id} begins with {reported['uri']}, which nobody asked for"
             return
         job = self._checkpoints.jobs.get(job_id)
-        checkpoint = None if job is None else job.checkpoints.get(said["checkpoint_id"])
-        if checkpoint is None or checkpoint.uri != place(said["uri"]):
-            yield f"{job_id} goes back to {said}, which is no checkpoint of its own"
+        checkpoint = None if job is None else job.checkpoints.get(reported["checkpoint_id"])
+        if checkpoint is None or checkpoint.uri != place(reported["uri"]):
+            yield f"{job_id} goes back to {reported}, which is no checkpoint of its own"
             return
         if not checkpoint.exists_at(event.offset):
-            yield f"{job_id} goes back to checkpoint {said['checkpoint_id']}, which is not there"
-        if {each[1:] for each in checkpoint.finished} != history.finished:
-            yield f"{job_id} goes back to {said}, but in it had finished {sorted(checkpoint.finished)}"
+            yield f"{job_id} goes back to checkpoint {reported['checkpoint_id']}, which is not there"
+        if {group[1:] for group in checkpoint.finished} != history.finished:
+            yield f"{job_id} goes back to {reported}, but in it had finished {sorted(checkpoint.finished)}"
 
-    def _not_newest(self, event: Event, said: dict[str, Any]) -> Iterator[str]:
+    def _not_newest(self, event: Event, reported: dict[str, Any]) -> Iterator[str]:
         job = self._checkpoints.jobs.get(event["job_id"])
-        for each in () if job is None else job.kept.values():
-            newer = said["generation"] < 0 or each.checkpoint_id > said["checkpoint_id"]
-            if newer and each.uri not in {place(uri) for uri in event["passed_over"]}:
-                yield f"{event['job_id']} goes back to {said['uri']}, though {each.checkpoint_id} is newer"
+        for checkpoint in () if job is None else job.retained.values():
+            newer = reported["generation"] < 0 or checkpoint.checkpoint_id > reported["checkpoint_id"]
+            if newer and checkpoint.uri not in {place(uri) for uri in event["passed_over"]}:
+                yield f"{event['job_id']} goes back to {reported['uri']}, though {checkpoint.checkpoint_id} is newer"
 
     def _discarded(self, event: Event) -> Iterator[str]:
-        history = self._of(event["job_id"])
+        history = self._history(event["job_id"])
         for attempt_id, checkpoint_id in history.restoring.items():
             attempt = self._attempts.find(attempt_id)
             if attempt is not None and attempt.is_live and checkpoint_id == event["checkpoint_id"]:
                 yield f"checkpoint {checkpoint_id} is discarded while {format_attempt(attempt)} begins with it"
 
 
-def _identity(said: dict[str, Any]) -> tuple[int, str]:
-    return said["checkpoint_id"], place(said["uri"])
+def _identity(reported: dict[str, Any]) -> tuple[int, str]:
+    return reported["checkpoint_id"], place(reported["uri"])

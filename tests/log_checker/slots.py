@@ -1,8 +1,8 @@
-"""Who holds which slot, by the TaskExecutors' own words, and which slots each JobMaster has taken.
+"""Which allocation holds each slot according to the TaskExecutors, and which slots each JobMaster has accepted.
 
-A slot is held from SlotRequestAccepted to NotifySlotAvailable, or until its TaskExecutor is lost or leaves; a
-SendSlotReport says it all anew. What a TaskExecutor says without having read of its own loss is late, and counts for
-nothing: by then its slots are gone.
+A slot is held from SlotRequestAccepted to NotifySlotAvailable, or until its TaskExecutor is lost or leaves;
+SendSlotReport replaces everything. An event that a TaskExecutor sends before it has read of its own loss is late and
+does not count: its slots are gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GIVES_BACK = ("task_executor.FreeSlot", "job_master.FailSlot", "resource_manage
 
 
 class Slots:
-    """Slots and allocations, so far. Other invariants ask it."""
+    """Slots and allocations so far; other invariants read it."""
 
     def __init__(self) -> None:
         self.job_of: dict[str, str] = {}
@@ -45,24 +45,24 @@ class Slots:
         """TaskExecutors whose processes have asked for their registration, and where it was answered."""
 
     def is_late(self, event: Event) -> bool:
-        """Whether a TaskExecutor says this without having read of its own loss or leaving."""
+        """Returns whether a TaskExecutor sends this without having read of its own loss or exit."""
         gone = max(self.lost.get(event.by, -1), self.left.get(event.by, -1))
         return event.kind == "task_executor" and gone >= 0 and not event.has_read(gone)
 
     def over(self, job_id: str, resource_id: str, allocation_id: str) -> int:
-        """The last offset at which the job lost an allocation at a TaskExecutor; -1 where it never did."""
+        """Returns the last offset at which the job lost an allocation at a TaskExecutor; -1 if it never did."""
         lost, cut = self.lost.get(resource_id, -1), self.cut.get((job_id, resource_id), -1)
         return max(lost, cut, self.gone.get(allocation_id, -1))
 
     def echo(self, event: Event) -> None:
-        """An event that is there once more."""
+        """Handles a duplicate event."""
         if event.name == "resource_manager.RegisterTaskExecutor":
             self._known[event["resource_id"]] = None
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name in ("resource_manager.RequestSlot", "task_executor.RequestSlot"):
-            yield from self._asked(event["allocation_id"], event["job_id"])
+            yield from self._on_request(event["allocation_id"], event["job_id"])
         elif name == "resource_manager.SlotRequestAccepted":
             if not self.is_late(event):
                 yield from self._held(event)
@@ -88,9 +88,9 @@ class Slots:
         elif name == "everyone.TaskExecutorLost":
             self._lost(event["resource_id"], event.offset)
         elif name == "resource_manager.DisconnectTaskManager":
-            self._left(event["resource_id"], event.offset)
+            self._remove_task_executor(event["resource_id"], event.offset)
         elif name == "task_executor.SlotsAccepted":
-            yield from self._taken(event)
+            yield from self._on_accepted(event)
         elif name in _GIVES_BACK and not self.is_late(event):
             self._given_back(event["allocation_id"], event.offset)
         elif name == "job_master.DisconnectTaskManager":
@@ -123,12 +123,12 @@ class Slots:
             elif self.taken.get(allocation_id) != slot[0]:
                 yield f"{where}, which has not taken it"
         for allocation_id, resource_id in self.taken.items():
-            held = any(each == allocation_id and slot[0] == resource_id for slot, each in self.holder.items())
+            held = any(item == allocation_id and slot[0] == resource_id for slot, item in self.holder.items())
             if not held and self.job_of.get(allocation_id) not in self.ended:
                 job_id = self.job_of.get(allocation_id)
                 yield f"job {job_id} has taken allocation {allocation_id} at {resource_id}, which holds no slot for it"
 
-    def _asked(self, allocation_id: str, job_id: str) -> Iterator[str]:
+    def _on_request(self, allocation_id: str, job_id: str) -> Iterator[str]:
         before = self.job_of.setdefault(allocation_id, job_id)
         if before != job_id:
             yield f"allocation {allocation_id} is requested for job {job_id} and for job {before}"
@@ -162,7 +162,7 @@ class Slots:
                 self._free(slot)
                 continue
             if status["job_id"] is not None:
-                yield from self._asked(allocation_id, status["job_id"])
+                yield from self._on_request(allocation_id, status["job_id"])
             self._hold(slot, allocation_id, event.offset)
 
     def _has_none(self, event: Event) -> Iterator[str]:
@@ -184,19 +184,19 @@ class Slots:
     def _free(self, slot: Slot) -> None:
         self.holder.pop(slot, None)
 
-    def _left(self, resource_id: str, offset: int) -> None:
+    def _remove_task_executor(self, resource_id: str, offset: int) -> None:
         self.alive.discard(resource_id)
         self.left[resource_id] = offset
-        for slot in [each for each in self.holder if each[0] == resource_id]:
+        for slot in [pair for pair in self.holder if pair[0] == resource_id]:
             self._free(slot)
 
     def _lost(self, resource_id: str, offset: int) -> None:
-        self._left(resource_id, offset)
+        self._remove_task_executor(resource_id, offset)
         self.lost[resource_id] = offset
-        for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:
+        for allocation_id in [item for item, where in self.taken.items() if where == resource_id]:
             self._given_back(allocation_id, offset)
 
-    def _taken(self, event: Event) -> Iterator[str]:
+    def _on_accepted(self, event: Event) -> Iterator[str]:
         for allocation_id in event["allocation_ids"]:
             if event["job_id"] != self.job_of.get(allocation_id, event["job_id"]):
                 yield f"job {event['job_id']} takes allocation {allocation_id} of job {self.job_of[allocation_id]}"
@@ -211,10 +211,9 @@ class Slots:
     def _given_back(self, allocation_id: str, offset: int) -> None:
         self.taken.pop(allocation_id, None)
         self.gone[allocation_id] = offset
-        self.lost_slot[self.job_of.get(allocation_id, "")] = offset
 
     def _disconnected(self, job_id: str, resource_id: str, offset: int) -> None:
-        for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:
+        for allocation_id in [item for item, where in self.taken.items() if where == resource_id]:
             if self.job_of.get(allocation_id) == job_id:
                 self._given_back(allocation_id, offset)
 

@@ -1,7 +1,7 @@
-"""A job goes from status to status as Flink lets it, and all who speak of its end agree. One that is stopped with a
-savepoint finishes, whatever befalls its tasks behind it.
+"""The transitions of a job's status follow Flink's rules, and all events about its end agree. A job that stops with a
+savepoint finishes, even if its tasks fail after the savepoint.
 
-Execution states are followed in `attempts`.
+`attempts` checks execution states.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TERMINAL = ENDS | {"SUSPENDED"}
 
 
 class Statuses:
-    """The status of every job, as its clients hear it."""
+    """The status of every job as its clients receive it."""
 
     def __init__(self) -> None:
         self._announced: dict[str, str] = {}
         self._ended: dict[str, str] = {}
-        self._told: dict[str, str] = {}
+        self._notified: dict[str, str] = {}
         self._stops: set[tuple[str, int]] = set()
         """(job, checkpoint)."""
         self._stopped: set[str] = set()
@@ -69,7 +69,7 @@ class Statuses:
             if status in TERMINAL and job_id not in self._ended:
                 yield f"job {job_id} is {status}, but the Dispatcher was not told"
         for job_id, status in self._ended.items():
-            if status in ENDS and job_id not in self._told:
+            if status in ENDS and job_id not in self._notified:
                 yield f"job {job_id} has ended as {status}, but its client was not told"
 
     def _moved(self, job_id: str, status: str) -> Iterator[str]:
@@ -97,6 +97,6 @@ class Statuses:
     def _finished(self, job_id: str, status: str) -> Iterator[str]:
         if status != self._ended.get(job_id):
             yield f"a client is told that job {job_id} is {status}, but it is {self._ended.get(job_id)}"
-        if self._told.get(job_id) in ENDS:
+        if self._notified.get(job_id) in ENDS:
             yield f"a client is told of the end of job {job_id} twice"
-        self._told[job_id] = status
+        self._notified[job_id] = status

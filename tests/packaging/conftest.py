@@ -1,4 +1,4 @@
-"""The checkout as git sees it."""
+"""Fixtures: the checkout as git sees it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The root of the checkout."""
+    """Returns the root of the checkout."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def tracked(root: Path) -> list[str]:
-    """The files that git tracks (and that have not been deleted since), relative to the root."""
+    """Returns the files that git tracks and that exist, relative to the root."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         pytest.skip("this is not a git checkout")

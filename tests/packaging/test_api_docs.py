@@ -14,15 +14,15 @@ import tailrace
 pytest.importorskip("pdoc")
 
 
-def test_the_reference_has_every_public_name(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+def test_api_reference_has_every_public_name(root: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
         [sys.executable, str(root / "docs" / "api_docs.py"), str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     page = (tmp_path / "tailrace.html").read_text("utf-8")
-    found = set(re.findall(r'id="([\w.]+)"', page))
-    assert set(tailrace.__all__) - found == set()
-    assert {"StreamExecutionEnvironment.execute", "DataStream.flat_map"} <= found
+    results = set(re.findall(r'id="([\w.]+)"', page))
+    assert set(tailrace.__all__) - results == set()
+    assert {"StreamExecutionEnvironment.execute", "DataStream.flat_map"} <= results

@@ -1,4 +1,4 @@
-"""What is committed is true on every machine: it names no package registry and no path of one of them."""
+"""Committed files are the same for every machine: they name no package registry and no path of one machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REGISTRIES = [
 ]
 
 
-def test_the_lock_pins_every_package_and_names_no_address(root: Path) -> None:
+def test_lock_file_pins_every_package_and_has_no_address(root: Path) -> None:
     pin = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?==[A-Za-z0-9.!+_-]+( ; .+)?")
     lines = (root / "requirements.lock").read_text().splitlines()
     assert [line for line in lines if not pin.fullmatch(line)] == []
 
 
-def test_every_dependency_is_in_the_lock(root: Path) -> None:
+def test_lock_file_has_every_dependency(root: Path) -> None:
     import tomllib
 
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
@@ -37,32 +37,32 @@ def test_every_dependency_is_in_the_lock(root: Path) -> None:
     assert names - locked == set()
 
 
-def test_no_committed_file_names_a_registry_or_a_path_of_this_machine(root: Path, tracked: list[str]) -> None:
+def test_committed_files_have_no_registry_and_no_local_path(root: Path, tracked: list[str]) -> None:
     # A folder directly under / may well be named in prose; a deeper one names a machine.
     machine = [str(path) for path in (root, Path.home()) if len(path.parts) > 2]
-    found = []
+    results = []
     for name in tracked:
         text = (root / name).read_bytes().decode("utf-8", "replace")
-        found += [(name, word) for word in [*REGISTRIES, *machine] if word in text]
-    assert found == []
+        results += [(name, word) for word in [*REGISTRIES, *machine] if word in text]
+    assert results == []
 
 
-def test_nothing_that_is_made_here_is_committed(tracked: list[str]) -> None:
+def test_generated_files_are_not_committed(tracked: list[str]) -> None:
     made = re.compile(
         r"(^|/)(__pycache__|\.venv|\.links|\.make|build|dist)/|\.(pyc|jar|whl|jsa)$|^benchmarks/out/"
     )
     assert [name for name in tracked if made.search(name)] == []
 
 
-def test_make_help_lists_every_target_that_is_meant_for_people(root: Path) -> None:
+def test_make_help_lists_every_public_target(root: Path) -> None:
     makefile = (root / "Makefile").read_text()
     targets = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE)) - {"prerequisites", "warm"}
-    told = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
-    listed = set(re.findall(r"\x1b\[36m(\S+)", told))
+    report = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"\x1b\[36m(\S+)", report))
     assert targets - listed == set()
 
 
-def test_continuous_integration_runs_the_command_of_the_readme(root: Path) -> None:
+def test_ci_runs_command_of_readme(root: Path) -> None:
     script = (root / ".ci" / "run").read_text()
-    assert re.search(r"^make lint$", script, re.MULTILINE)
+    assert re.search(r"^make (\S+ )*lint$", script, re.MULTILINE)
     assert re.search(r"^make test$", script, re.MULTILINE)

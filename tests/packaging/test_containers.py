@@ -24,8 +24,8 @@ SERVICES = ("jobmanager", "taskexecutor-1", "taskexecutor-2")
 
 @pytest.fixture(scope="module")
 def compose(root: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((root / "compose.yaml").read_text("utf-8"))
-    return found
+    result: dict[str, Any] = yaml.safe_load((root / "compose.yaml").read_text("utf-8"))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def workflows(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_every_variable_of_a_service_sets_an_option(
+def test_environment_variables_of_services_set_options(
     compose: dict[str, Any], service: str, tmp_path: Path
 ) -> None:
     environment = compose["services"][service]["environment"]
@@ -48,8 +48,8 @@ def test_every_variable_of_a_service_sets_an_option(
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
-    found = {option["from"]: option["value"].removeprefix("file://") for option in json.loads(shown.stdout)}
-    assert {name: found.get(name) for name in environment} == environment
+    result = {option["from"]: option["value"].removeprefix("file://") for option in json.loads(shown.stdout)}
+    assert {name: result.get(name) for name in environment} == environment
 
 
 def test_all_services_share_one_storage(compose: dict[str, Any]) -> None:
@@ -61,25 +61,25 @@ def test_all_services_share_one_storage(compose: dict[str, Any]) -> None:
     assert [len(paths) for paths in directories] == [3]
 
 
-def test_the_blob_server_listens_on_the_network_of_the_cluster(compose: dict[str, Any]) -> None:
+def test_blob_server_listens_on_cluster_network(compose: dict[str, Any]) -> None:
     assert compose["services"]["jobmanager"]["environment"]["TAILRACE_BLOB_SERVER_HOST"] == "jobmanager"
 
 
-def test_a_task_executor_keeps_its_name_when_its_container_starts_again(compose: dict[str, Any]) -> None:
+def test_task_executor_keeps_name_after_container_restart(compose: dict[str, Any]) -> None:
     for service in SERVICES[1:]:
         assert compose["services"][service]["environment"]["TAILRACE_TASKMANAGER_RESOURCE_ID"] == service
 
 
-def test_no_port_is_published_to_the_host(compose: dict[str, Any]) -> None:
+def test_no_port_is_published_to_host(compose: dict[str, Any]) -> None:
     assert [name for name, service in compose["services"].items() if "ports" in service] == []
     assert [name for name, service in compose["services"].items() if "network_mode" in service] == []
 
 
-def test_the_broker_is_the_version_that_the_tests_run_with(compose: dict[str, Any]) -> None:
+def test_broker_has_version_that_tests_use(compose: dict[str, Any]) -> None:
     assert compose["services"]["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
 
 
-def test_every_image_is_built_here_or_has_a_version(compose: dict[str, Any], root: Path) -> None:
+def test_every_image_is_built_here_or_has_version(compose: dict[str, Any], root: Path) -> None:
     stages = set(re.findall(r"^FROM \S+ AS (\S+)$", (root / "Dockerfile").read_text("utf-8"), re.MULTILINE))
     for name, service in compose["services"].items():
         if "build" in service:
@@ -88,7 +88,7 @@ def test_every_image_is_built_here_or_has_a_version(compose: dict[str, Any], roo
             assert re.search(r":\d", service["image"]), name
 
 
-def test_the_build_context_has_what_the_wheel_is_built_from(root: Path) -> None:
+def test_build_context_has_files_of_wheel(root: Path) -> None:
     allowed = set(re.findall(r"^!/(\S+)$", (root / ".dockerignore").read_text("utf-8"), re.MULTILINE))
     assert [name for name in allowed if not (root / name).exists()] == []
     packages = re.search(r"^SHIPPED = \((.*)\)$", (root / "setup.py").read_text("utf-8"), re.MULTILINE)
@@ -96,7 +96,7 @@ def test_the_build_context_has_what_the_wheel_is_built_from(root: Path) -> None:
     assert set(re.findall(r'"(\w+)"', packages[1])) <= allowed
 
 
-def test_the_versions_of_python_are_the_same_everywhere(root: Path, workflows: dict[str, Any]) -> None:
+def test_python_versions_are_consistent(root: Path, workflows: dict[str, Any]) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     prefix = "Programming Language :: Python :: "
     stated = [line.removeprefix(prefix) for line in project["classifiers"] if line.startswith(prefix)]
@@ -108,5 +108,5 @@ def test_the_versions_of_python_are_the_same_everywhere(root: Path, workflows: d
 
 
 @pytest.mark.parametrize(("workflow", "job"), [("ci", "test"), ("release", "release")])
-def test_a_workflow_calls_the_script_of_ci(workflows: dict[str, Any], workflow: str, job: str) -> None:
+def test_workflow_calls_ci_script(workflows: dict[str, Any], workflow: str, job: str) -> None:
     assert ".ci/run" in [step.get("run") for step in workflows[workflow]["jobs"][job]["steps"]]

@@ -27,7 +27,7 @@ CHANGELOG = f"""# Changelog
 
 @pytest.fixture
 def checkout(root: Path, tmp_path: Path) -> Path:
-    """A small checkout that is ready for its release. Its `python` prints its arguments instead of building."""
+    """Returns a small checkout that is ready for a release. Its `python` prints its arguments instead of building."""
     folder = tmp_path / "checkout"
     (folder / ".ci").mkdir(parents=True)
     shutil.copy2(root / ".ci" / "release", folder / ".ci")
@@ -67,32 +67,32 @@ def release(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_notes_are_the_section_of_the_version(checkout: Path) -> None:
-    done = release(checkout, f"v{VERSION}")
-    assert done.returncode == 0, done.stderr
-    assert "-m build" in done.stdout
+def test_release_notes_are_changelog_section_of_version(checkout: Path) -> None:
+    result = release(checkout, f"v{VERSION}")
+    assert result.returncode == 0, result.stderr
+    assert "-m build" in result.stdout
     assert (checkout / "dist" / "NOTES.md").read_text().strip() == "### Added\n\n- Something new."
 
 
 @pytest.mark.parametrize("tag", ["v7.8.8", VERSION, "v7.8.9.dev0"])
-def test_a_tag_that_is_not_the_version_is_refused(checkout: Path, tag: str) -> None:
+def test_release_rejects_tag_that_differs_from_version(checkout: Path, tag: str) -> None:
     assert_refused(
         release(checkout, tag), f"the tag is {tag}, but __version__ in infra/version.py is {VERSION}"
     )
 
 
-def test_a_development_version_is_refused(checkout: Path) -> None:
+def test_release_rejects_development_version(checkout: Path) -> None:
     (checkout / "infra/version.py").write_text(f'__version__ = "{VERSION}.dev0"\n')
     commit(checkout)
     assert_refused(release(checkout, f"v{VERSION}.dev0"), "is no version of a release")
 
 
-def test_a_release_without_its_schemas_is_refused(checkout: Path) -> None:
+def test_release_rejects_missing_schemas(checkout: Path) -> None:
     (checkout / "schemas" / "released" / f"{VERSION}.json").unlink()
     assert_refused(release(checkout, f"v{VERSION}"), f"schemas/released/{VERSION}.json is missing")
 
 
-def test_a_release_without_golden_logs_is_refused(checkout: Path) -> None:
+def test_release_rejects_missing_golden_logs(checkout: Path) -> None:
     shutil.rmtree(checkout / "tests" / "golden" / VERSION)
     assert_refused(release(checkout, f"v{VERSION}"), f"tests/golden/{VERSION} is missing")
 
@@ -100,7 +100,7 @@ def test_a_release_without_golden_logs_is_refused(checkout: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", f"## {VERSION} - 2031-02-03\n\n## 7.8.8\n\nOld.\n", "## 7.8.90 - x\n\nNo.\n"]
 )
-def test_a_release_without_a_changelog_is_refused(checkout: Path, text: str) -> None:
+def test_release_rejects_missing_changelog_section(checkout: Path, text: str) -> None:
     (checkout / "CHANGELOG.md").write_text(text)
     commit(checkout)
     assert_refused(
@@ -108,7 +108,7 @@ def test_a_release_without_a_changelog_is_refused(checkout: Path, text: str) -> 
     )
 
 
-def test_changes_that_are_not_committed_are_refused(checkout: Path) -> None:
+def test_release_rejects_uncommitted_changes(checkout: Path) -> None:
     (checkout / "new.py").write_text("")
     assert_refused(release(checkout, f"v{VERSION}"), "the checkout has changes that are not committed")
 

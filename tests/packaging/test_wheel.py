@@ -1,4 +1,4 @@
-"""The wheel holds the whole package and nothing else, and works where there is no checkout."""
+"""The wheel contains the whole package and nothing else, and works without a checkout."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wheel(root: Path, tracked: list[str], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin/ of a fresh environment with the wheel in it, and with the dependencies that are here already."""
+    """Returns the bin/ of a new environment with the wheel, and with the dependencies that are installed here."""
     venv = tmp_path_factory.mktemp("fresh") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     python = venv / "bin" / "python"
@@ -60,24 +60,24 @@ def run(command: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path, tracked: list[str]) -> None:
+def test_wheel_has_exactly_the_files_of_the_package(wheel: Path, tracked: list[str]) -> None:
     ours = {f"tailrace/{name}" for name in tracked if name.startswith(SHIPPED) or name in AT_THE_ROOT}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == ours
 
 
-def test_the_wheel_carries_its_licence(wheel: Path) -> None:
+def test_wheel_has_license(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_command_tells_its_version(installed: Path, tmp_path: Path) -> None:
-    told = run([installed / "tailrace", "--version"], tmp_path)
-    assert told.returncode == 0, told.stderr
-    assert tailrace.__version__ in told.stdout
+def test_installed_command_prints_version(installed: Path, tmp_path: Path) -> None:
+    result = run([installed / "tailrace", "--version"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert tailrace.__version__ in result.stdout
 
 
-def test_a_program_is_written_against_the_installed_package(installed: Path, tmp_path: Path) -> None:
+def test_installed_package_runs_program(installed: Path, tmp_path: Path) -> None:
     program = """
 import tailrace
 from tailrace import StreamExecutionEnvironment, TumblingProcessingTimeWindows
@@ -89,21 +89,19 @@ counts = words.key_by(lambda pair: pair[0]).window(TumblingProcessingTimeWindows
 counts.reduce(lambda a, b: (a[0], a[1] + b[1])).print()
 print(tailrace.__file__)
 """
-    done = run([installed / "python", "-c", program], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).is_relative_to(installed.parent.resolve())
+    result = run([installed / "python", "-c", program], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).is_relative_to(installed.parent.resolve())
 
 
-def test_the_event_schemas_are_found_in_the_installed_package(
-    installed: Path, tmp_path: Path, tracked: list[str]
-) -> None:
+def test_installed_package_has_event_schemas(installed: Path, tmp_path: Path, tracked: list[str]) -> None:
     counting = "from tailrace.schemas import avro; print(len(list(avro.files())))"
-    done = run([installed / "python", "-c", counting], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == sum(name.endswith(".avsc") for name in tracked) > 0
+    result = run([installed / "python", "-c", counting], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) == sum(name.endswith(".avsc") for name in tracked) > 0
 
 
-def test_importing_the_package_loads_nothing_heavy(installed: Path, tmp_path: Path) -> None:
+def test_import_of_package_loads_no_heavy_module(installed: Path, tmp_path: Path) -> None:
     listing = "import json, sys, tailrace; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(run([installed / "python", "-c", listing], tmp_path).stdout)
     own = [name for name in loaded if name.startswith("tailrace")]

@@ -1,4 +1,4 @@
-"""One attempt of a subtask in one process, and where what is handed over to it comes from."""
+"""One attempt of a subtask in one process, and the source of its input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.schemas.types import RestoredCheckpoint
 
-from .memory_checkpoints import Tell
+from .memory_checkpoints import PartReporter
 from .memory_kafka import MemoryTransaction, Message, Place
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _MANY = 1_000_000
 
 
 class MemoryAttempt:
-    """Does what a StreamTask does, in steps: restores, takes input, commits, and writes its parts of checkpoints."""
+    """Does the work of a StreamTask in steps: restores, takes input, commits, and writes its parts of checkpoints."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class MemoryAttempt:
         restore: RestoredCheckpoint | None = None,
         finished: bool = False,
         checkpoints_over: int = 0,
-        tell: Tell | None = None,
+        tell: PartReporter | None = None,
     ) -> None:
         vertex_id, index = place
         self._cluster = cluster
@@ -147,7 +147,7 @@ class MemoryAttempt:
             self.task.begin_generation(records)
 
     def _handed_over_from(self, place: tuple[int, int], position: int) -> int:
-        """Where a query begins: what lies before that may be gone, and what follows never is."""
+        """Returns the offset at which a query starts: earlier records may be missing, later ones never are."""
         start = self._cluster.kafka.starts.get((self._topics[place[0]], place[1]), 0)
         assert start <= position, (
             f"{self._topics[place[0]]} begins at {start}, and is to be read from {position}"
@@ -155,14 +155,14 @@ class MemoryAttempt:
         return max(start, self._cluster.handed_over_from(position))
 
     def _end_again(self) -> None:
-        """The subtask had finished in the checkpoint: all that is left is to say so."""
+        """Reports the end again: the subtask had finished in the checkpoint."""
         self.finished = True
-        for each in self.assembly.writer().flush(ends=True, tell_all=True):
-            self._transaction.send(each.topic, each.data, partition=each.partition)
+        for buffer in self.assembly.writer().flush(ends=True, tell_all=True):
+            self._transaction.send(buffer.topic, buffer.data, partition=buffer.partition)
         self._transaction.commit()
 
     def _progress(self) -> SubtaskProgress:
-        """As stream_task.py and kafka_source_offsets.py have it."""
+        """Returns the progress as stream_task.py and kafka_source_offsets.py compute it."""
         source, begins = self.assembly.through_spark, self._beginning.begins
         progress = SubtaskProgress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
         if source is not None and begins:
@@ -175,14 +175,14 @@ class MemoryAttempt:
         return replace(progress, changelog_from=self._tail.end) if begins else progress
 
     def _restore(self) -> None:
-        """State in storage, then the changelog behind it."""
+        """Restores the state in storage, then the changelog after it."""
         changelog, beginning = self.assembly.changelog, self._beginning
         if not self.assembly.keeps_state:
             return
         if beginning.storage is not None:
             parallelism = self.assembly.vertex.parallelism
-            for each in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
-                self.task.state.restore(*each)
+            for pair in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
+                self.task.state.restore(*pair)
         if beginning.continued is not None and self.task.state.writer is not None:
             self.task.state.writer.continue_from(beginning.continued, self._restored)
         if beginning.changelog_from is not None:
@@ -196,15 +196,15 @@ class MemoryAttempt:
 
     @property
     def accumulators(self) -> Mapping[str, float]:
-        """What has been counted and committed."""
+        """Returns the committed accumulators."""
         return self.assembly.accumulators.committed()
 
     def trigger(self, checkpoint: CheckpointTrigger) -> None:
-        """The subtask is told to begin."""
+        """Triggers a checkpoint at the subtask."""
         self.task.checkpoints.trigger(checkpoint)
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete: what the changelog holds below it is nobody's, and goes now or later."""
+        """Confirms a checkpoint: the changelog below it is not needed any more, and is deleted now or later."""
         self.task.confirm(checkpoint_id)
         changelog, rng = self.assembly.changelog, self._cluster.rng
         offset = self._changelog_offsets.get(checkpoint_id, -1)
@@ -212,11 +212,11 @@ class MemoryAttempt:
             self._cluster.kafka.trim(changelog, self._index, offset)
 
     def abort_checkpoint(self, checkpoint_id: int) -> None:
-        """The checkpoint will not be completed."""
+        """Aborts a checkpoint."""
         self.task.abort(checkpoint_id)
 
     def _watch_cuts(self) -> None:
-        """Has it told where in what is sent a cut lies."""
+        """Makes the coordinator record the position of a cut in the sent messages."""
         tell, task = self._tell, self.task
         if tell is None:
             return
@@ -230,7 +230,8 @@ class MemoryAttempt:
         cuts._take_snapshot = watched  # type: ignore[method-assign]
 
     def _watch_transactions(self) -> None:
-        """The law of message_queue.py: nothing that may call a user function is called while a transaction is open."""
+        """Checks the law of message_queue.py: no function that may call a user function runs while a transaction is
+        open."""
         task, transaction = self.task, self._transaction
         for operator in task._chain.operators:
             watch(operator, OPERATOR_CALLS, transaction)
@@ -240,21 +241,21 @@ class MemoryAttempt:
             watch(task._source[1], SOURCE_CALLS, transaction)
 
     def _write_here(self) -> None:
-        """Has state written in this thread instead of another, and as if by a child that takes its time."""
+        """Writes state in this thread instead of another one, and as a slow child process does."""
         writer = self.task.state.writer
         if writer is None:
             return
 
-        def begun(work: ForkedWork) -> HeldBack:
+        def start_work(work: ForkedWork) -> HeldBack:
             self._writing.append(HeldBack(work))
             return self._writing[-1]
 
-        writer._fork = begun
+        writer._fork = start_work
         writer._io.shutdown()
         writer._io = AtOnce()
 
     def _write_parts(self, rng: random.Random | None) -> None:
-        """Brings parts to storage, sooner or later, or all of them at once."""
+        """Writes parts to storage, sooner or later, or all of them at once."""
         assert self._tell is not None
         self._parts += self.task.checkpoints.take_snapshots()
         if self._writing and rng is not None and rng.random() < 0.2:
@@ -275,7 +276,7 @@ class MemoryAttempt:
                 self._tell.acknowledged(part.checkpoint_id, *finished)
 
     def _locate(self) -> KafkaInput:
-        """The partitions that are this subtask's, each with its end."""
+        """Returns the partitions of this subtask with their ends."""
         assembly = self.assembly
         assert assembly.through_spark is not None
         parameters = json.loads(assembly.through_spark.parameters)
@@ -303,13 +304,13 @@ class MemoryAttempt:
             types = [edge_type(deployment.job_graph, edge) for edge in deployment.inputs]
         self._line = build_prefix(prefix, *types[:1]) if prefix else StatelessPipeline(())
         self._line.open()
-        self._reads = [BufferCodec(each) for each in types] if prefix else []
+        self._reads = [BufferCodec(type_) for type_ in types] if prefix else []
         self._writes = (
             BufferCodec(output_type(prefix[-1] if prefix else source)) if prefix or source else None
         )
 
     def step(self, rng: random.Random | None) -> bool:
-        """Does something; whether there was anything to do but to wait."""
+        """Does one action; returns whether there was any except waiting."""
         moved = self.poll(rng) if self.polls else self._hand_over(rng)
         self.task.advance_clock(self._cluster.wall_clock() - 1)
         self._keep_up(rng)
@@ -326,7 +327,7 @@ class MemoryAttempt:
         return moved
 
     def _keep_up(self, rng: random.Random | None) -> None:
-        """What follows from commits, now and then: commit_followup.py."""
+        """Does now and then what follows commits: commit_followup.py."""
         committed = self.task.output.committed
         if rng is None or committed is None or rng.random() > 0.3:
             return
@@ -336,11 +337,11 @@ class MemoryAttempt:
         if not self.assembly.keeps_state:
             kafka.trim(self.assembly.changelog, self._index, committed.offset)
         if self._kafka_input is None:
-            for each in entry.inputs:
-                kafka.trim(each.topic, self._index, each.positions.get(self._index, 0))
+            for input_ in entry.inputs:
+                kafka.trim(input_.topic, self._index, input_.positions.get(self._index, 0))
 
     def poll(self, rng: random.Random | None) -> bool:
-        """Has the source read some records."""
+        """Lets the source read some records."""
         return self.task.poll(_MANY if rng is None else rng.randint(1, 5)).batch is not None
 
     def _commit(self, rng: random.Random | None) -> bool:
@@ -353,7 +354,7 @@ class MemoryAttempt:
         return False
 
     def _hand_over(self, rng: random.Random | None) -> bool:
-        """The next buffers of a channel, or records of a topic."""
+        """Hands over the next buffers of a channel, or records of a topic."""
         ready = [
             place
             for place, cursor in self._cursors.items()
@@ -402,14 +403,14 @@ class MemoryAttempt:
         self.task.take_records(*place, first, first + len(messages), payload)
 
     def close(self) -> None:
-        """After an error too."""
+        """Closes the attempt, also after an error."""
         if not hasattr(self, "task"):
             return
         self.task.close()
         self._line.close()
 
     def crash(self) -> None:
-        """What the process had in memory is gone, except ticks that are under way."""
+        """Drops the memory of the process, except ticks in flight."""
         self._transaction.is_zombie = True
         if not self.task.ended:
             self.task.output.tell_time(again=True)
@@ -419,22 +420,22 @@ class MemoryAttempt:
 
 
 class HeldBack:
-    """Work of a child: done at once, and heard of later."""
+    """The work of a child process: done at once, reported later."""
 
     def __init__(self, work: ForkedWork) -> None:
         self._done = work(lambda: None)
         self.result: Future[bytes] = Future()
 
     def release(self) -> None:
-        """Now it has ended."""
+        """Reports the end of the work."""
         self.result.set_result(self._done)
 
     def kill(self) -> None:
-        """It will not be heard of."""
+        """Drops the report."""
 
 
 class AtOnce(Executor):
-    """Does in the caller's thread, at once, what a thread would do in this order."""
+    """Runs in the caller's thread, at once, what a thread runs in this order."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -450,7 +451,7 @@ def _no_pause(seconds: float) -> None:
 
 
 def is_tick(data: bytes) -> bool:
-    """Also of bytes that are no buffer."""
+    """Returns whether the bytes are a tick; also accepts bytes that are no buffer."""
     try:
         return decode_header(data).tick
     except BufferError:
@@ -458,7 +459,7 @@ def is_tick(data: bytes) -> bool:
 
 
 def watch(called: Any, names: Sequence[str], transaction: MemoryTransaction) -> None:
-    """From now on these methods fail while the transaction is open, also if it opens while they run."""
+    """Makes these methods fail while the transaction is open, also if it opens during a call."""
 
     def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **more: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Checkpoints of a job in one process: what the JobMaster's CheckpointCoordinator does, with a seed for its clock.
+"""Checkpoints of a job in one process: a CheckpointCoordinator whose clock is a seed.
 
-It says which subtasks begin, awaits the others' acknowledgements, writes `_metadata` on the last one, confirms, and
-aborts where a subtask that is awaited dies. Beside each completed checkpoint it keeps what readers of the sinks' topics
-saw of each subtask before that took its part (`Taken.before`): the law is that this, and what a job gives that is
-restored from it, are together what a job gives that nobody disturbed.
+It triggers subtasks, expects the acknowledgements of all, writes `_metadata` after the last one, confirms, and aborts
+if an expected subtask dies. For each complete checkpoint it records what readers of the sinks' topics have seen of each
+subtask before its part (`Taken.before`). The law: this, together with the output of a job that restores the checkpoint,
+equals the output of an undisturbed job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .memory_kafka import Place
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When checkpoints are taken, and of which kind: chances at each step of the cluster."""
+    """When checkpoints are taken, and of which kind: probabilities per step of the cluster."""
 
     rate: float = 0.15
     savepoints: float = 0.3
@@ -57,29 +57,29 @@ class Plan:
 
 
 class Attempt(Protocol):
-    """What the coordinator knows of a subtask that runs."""
+    """The coordinator's view of a running subtask."""
 
     def trigger(self, checkpoint: CheckpointTrigger) -> None: ...
     def confirm(self, checkpoint_id: int) -> None: ...
     def abort_checkpoint(self, checkpoint_id: int) -> None: ...
 
 
-class Tell(Protocol):
-    """What an attempt says of its part in checkpoints."""
+class PartReporter(Protocol):
+    """Reports of an attempt about its part in checkpoints."""
 
     def cut(self, checkpoint_id: int, sent: int) -> None:
-        """What it has done by now is its part; it has sent so many messages."""
+        """Records that its part contains everything so far; it has sent so many messages."""
 
     def acknowledged(self, checkpoint_id: int, state: SubtaskState, metrics: CheckpointMetrics) -> None:
-        """It is in storage."""
+        """Records that the part is in storage."""
 
     def declined(self, checkpoint_id: int, reason: str) -> None:
-        """There is none."""
+        """Records that there is no part."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A completed checkpoint."""
+class MemoryCheckpoint:
+    """A complete checkpoint."""
 
     metadata: CheckpointMetadata
     before: Sequence[dict[str, Any]]
@@ -91,10 +91,12 @@ class Taken:
         return self.metadata.checkpoint
 
     def to_restore(self, *, elsewhere: bool = False) -> RestoredCheckpoint:
-        """What tasks are told; `elsewhere`: by another job."""
-        each = self.completed
+        """Returns what tasks restore; `elsewhere`: in another job."""
+        checkpoint = self.completed
         return RestoredCheckpoint(
-            checkpoint_id=each.checkpoint_id, uri=each.uri, generation=-1 if elsewhere else each.generation
+            checkpoint_id=checkpoint.checkpoint_id,
+            uri=checkpoint.uri,
+            generation=-1 if elsewhere else checkpoint.generation,
         )
 
 
@@ -108,9 +110,9 @@ class _Pending:
 
 
 class MemoryCoordinator:
-    """Of one run of a job.
+    """The coordinator of one run of a job.
 
-    `running`: who runs at the moment. `given`: what a subtask has printed, of the first so many messages that it sent.
+    `running` returns the present attempts. `given` returns what a subtask has printed, of its first so many messages.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class MemoryCoordinator:
         *,
         running: Callable[[], Mapping[Place, Attempt]],
         given: Callable[[Place, int | None], list[dict[str, Any]]],
-        restored: Taken | None = None,
+        restored: MemoryCheckpoint | None = None,
     ) -> None:
         self._graph = graph
         self._job_id = job_id
@@ -137,31 +139,32 @@ class MemoryCoordinator:
         self.counter = 0
         """The last id that was given."""
         self._pending: dict[int, _Pending] = {}
-        self.taken: list[Taken] = []
+        self.taken: list[MemoryCheckpoint] = []
         self.aborted = 0
 
     @property
-    def latest(self) -> Taken | None:
-        """What new attempts begin with: the newest of this job that is no savepoint, which somebody may delete."""
+    def latest(self) -> MemoryCheckpoint | None:
+        """Returns what new attempts restore: the newest checkpoint of this job, but no savepoint, because a user may
+        delete it."""
         own = (e for e in reversed(self.taken) if e.completed.snapshot_type is SnapshotType.CHECKPOINT)
         return next(own, None)
 
     @property
     def stopped(self) -> bool:
-        """Whether a savepoint that stops the job is complete."""
-        return any(each.stops for each in self.taken)
+        """Returns whether a savepoint that stops the job is complete."""
+        return any(checkpoint.stops for checkpoint in self.taken)
 
     @property
     def under_way(self) -> frozenset[int]:
-        """What is neither complete nor aborted."""
+        """Returns the pending checkpoints."""
         return frozenset(self._pending)
 
-    def told_by(self, place: Place) -> Tell:
-        """For the attempt that runs there from now on; what older ones say counts for nothing."""
-        return _Told(self, place, self._generation)
+    def reporter_of(self, place: Place) -> PartReporter:
+        """Returns the reports of the attempt that runs there from now on; reports of older ones do not count."""
+        return _PartReports(self, place, self._generation)
 
     def step(self, number: int) -> None:
-        """Begins a checkpoint now and then."""
+        """Triggers a checkpoint now and then."""
         plan, rng = self._plan, self._rng
         if plan.stop_at is not None and number >= plan.stop_at:
             if not self.stopped and not self._pending:  # a savepoint is alone
@@ -176,7 +179,7 @@ class MemoryCoordinator:
     def trigger(
         self, snapshot_type: SnapshotType, *, full: bool = True, stops: bool = False, drains: bool = False
     ) -> int:
-        """Fixes who is awaited, and tells those that begin. Returns the id."""
+        """Fixes the expected subtasks, and triggers the sources. Returns the id."""
         number = self.counter = self.counter + 1
         directory = (
             savepoint_directory(self._directory, self._job_id, str(number))
@@ -208,13 +211,13 @@ class MemoryCoordinator:
         return number
 
     def cut(self, place: Place, number: int, sent: int) -> None:
-        """A subtask takes its part."""
+        """A subtask cuts its part."""
         pending = self._pending.get(number)
         if pending is not None and place in pending.awaited:
             pending.cuts[place] = sent
 
     def part(self, number: int, part: SubtaskSnapshot) -> None:
-        """A subtask has acknowledged, or ended."""
+        """A subtask has acknowledged or ended."""
         place = part.vertex_id, part.subtask_index
         pending = self._pending.get(number)
         if pending is None or place not in pending.awaited:
@@ -227,31 +230,31 @@ class MemoryCoordinator:
             self._complete(pending)
 
     def declined(self, number: int) -> None:
-        """Somebody has no part in it."""
+        """A subtask has declined."""
         if number in self._pending:
             self._abort(number)
 
     def finished(self, place: Place) -> None:
-        """A subtask has ended: those that wait for it wait no more."""
+        """A subtask has ended: checkpoints do not wait for it any more."""
         for number in list(self._pending):
             self.part(number, SubtaskSnapshot(*place, finished=True))
 
     def died(self, place: Place) -> None:
-        """An attempt is gone, and with it what waits for it, or was to stop it."""
+        """An attempt is dead: aborts the checkpoints and stops that wait for it."""
         for number, pending in list(self._pending.items()):
             if place in pending.awaited or pending.checkpoint.options.stops:
                 self._abort(number)
 
-    def begin_generation(self, restored: Taken) -> None:
-        """The job goes back to a checkpoint: nothing is pending any more, and later ones count for nothing."""
+    def begin_generation(self, restored: MemoryCheckpoint) -> None:
+        """The job rolls back to a checkpoint: pending and newer checkpoints do not count any more."""
         self._generation += 1
         self._pending.clear()
         self._restored = restored
         kept = self.taken.index(restored) + 1 if restored in self.taken else 0
         del self.taken[kept:]
 
-    def told_of(self, generation: int) -> bool:
-        """Whether what attempts of that generation say counts."""
+    def is_current(self, generation: int) -> bool:
+        """Returns whether reports of attempts of that generation count."""
         return generation == self._generation
 
     def _complete(self, pending: _Pending) -> None:
@@ -274,9 +277,9 @@ class MemoryCoordinator:
         earlier = () if self._restored is None else self._restored.before
         before = [
             *earlier,
-            *(each for place in places for each in self._given(place, pending.cuts.get(place))),
+            *(row for place in places for row in self._given(place, pending.cuts.get(place))),
         ]
-        self.taken.append(Taken(metadata, before, options.stops))
+        self.taken.append(MemoryCheckpoint(metadata, before, options.stops))
         for attempt in list(self._running().values()):
             attempt.confirm(number)
 
@@ -287,35 +290,35 @@ class MemoryCoordinator:
             attempt.abort_checkpoint(number)
 
     def _senders(self, place: Place) -> list[Place]:
-        """All subtasks of the vertices before it."""
+        """Returns all subtasks of the vertices before it."""
         before = {e.source_vertex_id for e in self._graph.edges if e.target_vertex_id == place[0]}
-        return [each for each in places_of(self._graph) if each[0] in before]
+        return [place for place in places_of(self._graph) if place[0] in before]
 
 
 @dataclass(frozen=True)
-class _Told:
+class _PartReports:
     coordinator: MemoryCoordinator
     place: Place
     generation: int
 
     def cut(self, checkpoint_id: int, sent: int) -> None:
-        if self.coordinator.told_of(self.generation):
+        if self.coordinator.is_current(self.generation):
             self.coordinator.cut(self.place, checkpoint_id, sent)
 
     def acknowledged(self, checkpoint_id: int, state: SubtaskState, metrics: CheckpointMetrics) -> None:
-        if self.coordinator.told_of(self.generation):
+        if self.coordinator.is_current(self.generation):
             self.coordinator.part(checkpoint_id, SubtaskSnapshot(*self.place, state=state, metrics=metrics))
 
     def declined(self, checkpoint_id: int, reason: str) -> None:
-        if self.coordinator.told_of(self.generation):
+        if self.coordinator.is_current(self.generation):
             self.coordinator.declined(checkpoint_id)
 
 
 @contextmanager
 def storage(seed: int) -> Iterator[str]:
-    """A directory for checkpoints, gone afterwards: of this machine, or one that cannot append to files.
+    """Yields a temporary directory for checkpoints: on this machine, or in a file system without append.
 
-    Meanwhile state is written anew after a few hundred bytes of changes.
+    Meanwhile a full snapshot is written after a few hundred bytes of changes.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_writer, "LEAST_CHAIN", 300)
@@ -331,5 +334,5 @@ def storage(seed: int) -> Iterator[str]:
 
 
 def places_of(graph: JobGraph) -> list[Place]:
-    """Every subtask."""
+    """Returns every subtask."""
     return [(vertex.vertex_id, i) for vertex in graph.vertices for i in range(vertex.parallelism)]

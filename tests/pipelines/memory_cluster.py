@@ -1,11 +1,12 @@
-"""A whole job in one process: real operators, gates, codecs and writers; Kafka is lists, Spark a loop, time a number.
+"""A whole job in one process: real operators, gates, codecs and writers; Kafka is lists, Spark is a loop, time is a
+number.
 
-Each step one subtask does one thing: takes the next buffer of a channel (handed over as Spark's workers do, through the
-stateless prefix), polls its source, looks at the clock, commits, or crashes. A seed decides which, so that a run can be
-run again; without one everything happens in order and in large batches, which is the fastest.
+In each step one subtask does one thing: it takes the next buffer of a channel (handed over as Spark's workers do,
+through the stateless prefix), polls its source, looks at the clock, commits, or crashes. A seed decides which, so that
+a run can be repeated; without a seed everything happens in order and in large batches, which is fastest.
 
-A crash is what SIGKILL is: the open transaction is gone, and a new attempt goes on from what was committed. What is
-handed over to it may begin below its positions, as a query does that was started for older ones.
+A crash is a SIGKILL: the open transaction is lost, and a new attempt continues from what was committed. Its input may
+start below its positions, as with a query that was started for older attempts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskEr
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt
-from .memory_checkpoints import MemoryCoordinator, Plan, Taken, places_of
+from .memory_checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
 from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
 
 __all__ = [
@@ -40,7 +41,7 @@ MOST_STEPS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job leaves behind."""
+    """The output of a job."""
 
     topics: Mapping[str, Mapping[int, Sequence[Message]]]
     """Topic -> partition -> messages: Kafka sinks' topics, and everything else that was written."""
@@ -52,17 +53,17 @@ class Outcome:
 
     @property
     def printed(self) -> list[dict[str, Any]]:
-        """The messages of all print sinks: subtask, identifier, text, record."""
+        """Returns the messages of all print sinks: subtask, identifier, text, record."""
         partitions = self.topics.get(output_topic(CLUSTER, self.job_id), {})
         return [json.loads(message.value) for message in partitions.get(0, ())]
 
     @property
     def records(self) -> list[Any]:
-        """What was printed, as JSON has it."""
+        """Returns the printed records as JSON values."""
         return [message["record"] for message in self.printed]
 
     def messages(self, topic: str) -> list[Message]:
-        """All messages of a topic, partition by partition."""
+        """Returns all messages of a topic, partition by partition."""
         return [message for _, messages in sorted(self.topics.get(topic, {}).items()) for message in messages]
 
 
@@ -78,13 +79,13 @@ class MemoryCluster:
         job_id: str = JOB,
         directory: str = "",
         plan: Plan | None = None,
-        restored: Taken | None = None,
+        restored: MemoryCheckpoint | None = None,
         topics_end: bool = False,
     ) -> None:
-        """With a plan, checkpoints are taken, in the directory; then there has to be a seed.
+        """With a plan, checkpoints are taken into the directory; this needs a seed.
 
-        `topics_end`: Kafka sources that are not bounded are read to the ends of their topics as well.
-        `restored`: what the job begins with, of another job.
+        `topics_end`: unbounded Kafka sources are read to the ends of their topics, too. `restored`: the checkpoint of
+        another job from which this job starts.
         """
         self.graph = graph
         self.job_id = job_id
@@ -121,38 +122,38 @@ class MemoryCluster:
 
     @property
     def now(self) -> int:
-        """The broker's clock, milliseconds."""
+        """Returns the broker's clock in milliseconds."""
         return self._now
 
     @property
-    def taken(self) -> list[Taken]:
-        """The checkpoints that were completed, oldest first."""
+    def taken(self) -> list[MemoryCheckpoint]:
+        """Returns the complete checkpoints, oldest first."""
         return [] if self.checkpoints is None else self.checkpoints.taken
 
     @property
     def given(self) -> list[dict[str, Any]]:
-        """What was printed and counts: what this generation began with, and what it has given itself."""
+        """Returns the printed output that counts: what this generation started with, and its own."""
         before = () if self._restored is None else self._restored.before
-        return [*before, *(each for place in self._numbers for each in self.given_by(place))]
+        return [*before, *(row for place in self._numbers for row in self.given_by(place))]
 
     def given_by(self, place: Place, sent: int | None = None) -> list[dict[str, Any]]:
-        """What a subtask has printed in this generation, of the first so many messages that it has sent in all."""
+        """Returns what a subtask has printed in this generation, of its first so many messages."""
         output = output_topic(CLUSTER, self.job_id)
         messages = self.kafka.sent.get(place, [])[self._first[place] : sent]
         return [json.loads(message.value) for topic, _, message in messages if topic == output]
 
     def wall_clock(self) -> int:
-        """Milliseconds; goes on a little now and then."""
+        """Returns milliseconds; advances a little now and then."""
         if self.rng is not None and self.rng.random() < 0.2:
             self._now += self.rng.randint(0, 50)
         return self._now
 
     def repeats_now(self, rng: random.Random | None) -> bool:
-        """Whether a subtask tells again what it has told."""
+        """Draws whether a subtask repeats its event time."""
         return self._now % 100 == 0 if rng is None else rng.random() < 0.05
 
     def handed_over_from(self, position: int) -> int:
-        """Where a query begins for an attempt with that position."""
+        """Returns the offset at which a query starts for an attempt with that position."""
         if self.rng is None or self.rng.random() < 0.7:
             return position
         return self.rng.randint(0, position)
@@ -166,11 +167,11 @@ class MemoryCluster:
         rollbacks: int = 0,
         poisons: int = 0,
     ) -> Outcome:
-        """Until every subtask has finished, or so much has come of it. Raises what a subtask raises.
+        """Runs until every subtask has finished, or the output is as large as given. Raises what a subtask raises.
 
-        `poisons`: so many times at most somebody else writes garbage to a channel or changelog. A job that loses its
-        progress by it goes back to its last checkpoint, and fails if there is none.
-        `rollbacks`: so many times at most the job goes back to its last checkpoint, at moments of the seed's choice.
+        `poisons`: the maximum number of times that a foreign writer writes garbage to a channel or changelog. A job
+        that loses its progress by that rolls back to its last checkpoint, and fails if there is none. `rollbacks`: the
+        maximum number of rollbacks to the last checkpoint, at random times.
         """
         rng = self.rng
         idle = 0
@@ -230,8 +231,9 @@ class MemoryCluster:
         return next(vertex for vertex in self.graph.vertices if vertex.vertex_id == place[0])
 
     @property
-    def _latest(self) -> Taken | None:
-        """What the job goes back to: its own last checkpoint, or what it began with; None: it takes none."""
+    def _latest(self) -> MemoryCheckpoint | None:
+        """Returns the checkpoint for a rollback: the job's last one, or the one that it started from; None if it
+        takes none."""
         return None if self.checkpoints is None else self.checkpoints.latest or self._restored
 
     def _unfinished(self) -> list[Place]:
@@ -241,7 +243,7 @@ class MemoryCluster:
         return {place: attempt for place, attempt in self._attempts.items() if not attempt.finished}
 
     def _start(self, place: Place) -> None:
-        """A new attempt, which goes on from what its subtask has committed in this generation, if anything."""
+        """Starts a new attempt from what its subtask has committed in this generation."""
         self._numbers[place] += 1
         restored, checkpoints = self._restored, self.checkpoints
         self._attempts[place] = MemoryAttempt(
@@ -252,11 +254,11 @@ class MemoryCluster:
             finished=restored is not None
             and place[1] in finished_subtasks(restored.metadata, self._vertex(place)),
             checkpoints_over=0 if checkpoints is None else checkpoints.counter,
-            tell=None if checkpoints is None else checkpoints.told_by(place),
+            tell=None if checkpoints is None else checkpoints.reporter_of(place),
         )
 
     def _restore(self) -> RestoredCheckpoint | None:
-        """What the state of a new attempt begins with."""
+        """Returns what a new attempt restores."""
         latest = None if self.checkpoints is None else self.checkpoints.latest
         if latest is not None:
             return latest.to_restore()
@@ -288,13 +290,13 @@ class MemoryCluster:
             )
         self._start(place)
 
-    def _roll_back(self, taken: Taken) -> None:
-        """A new generation begins with the checkpoint; attempts of the old one go on until they find out."""
+    def _roll_back(self, taken: MemoryCheckpoint) -> None:
+        """Starts a new generation from the checkpoint; attempts of the old one continue until they detect that."""
         assert self.checkpoints is not None
         self.checkpoints.begin_generation(taken)
         self.generation += 1
         self._restored = taken
-        self._zombies += [(p, each) for p, each in self._attempts.items() if not each.finished]
+        self._zombies += [(p, attempt) for p, attempt in self._attempts.items() if not attempt.finished]
         for place in self._in_any_order():
             self._let_zombies_work()
             self.kafka.owners.pop(place, None)  # fenced: what the old generation has sent is known
@@ -302,7 +304,7 @@ class MemoryCluster:
             self._start(place)
 
     def _poison(self, rng: random.Random) -> None:
-        """Somebody else writes to a topic of the job: bytes of no meaning, or the beginning of a message in it."""
+        """Writes garbage to a topic of the job: random bytes, or the beginning of one of its messages."""
         own = temporary_topics(CLUSTER, self.job_id, self.graph)
         topic = rng.choice(sorted(own))
         partition = rng.randrange(own[topic])
@@ -319,7 +321,7 @@ class MemoryCluster:
         )
 
     def _go_back(self, place: Place, lost: ProgressLostError) -> None:
-        """After a subtask has lost its progress. Raises that where there is no checkpoint."""
+        """Rolls back after a subtask has lost its progress. Raises the loss if there is no checkpoint."""
         latest = self._latest
         if latest is None:
             raise lost
@@ -334,17 +336,18 @@ class MemoryCluster:
         return places
 
     def _let_zombies_work(self) -> None:
-        """Now and then; one that is fenced, or reads what the new generation has sent, ends."""
-        for each in list(self._zombies):
+        """Lets attempts of the old generation run now and then; an attempt that is fenced, or reads output of the
+        new generation, ends."""
+        for dying in list(self._zombies):
             if self.rng is not None and self.rng.random() < 0.3:
                 try:
-                    each[1].step(self.rng)
+                    dying[1].step(self.rng)
                 except TaskError:
-                    each[1].crash()
-                    self._zombies.remove(each)
+                    dying[1].crash()
+                    self._zombies.remove(dying)
                 else:
-                    if each[1].finished:
-                        self._zombies.remove(each)
+                    if dying[1].finished:
+                        self._zombies.remove(dying)
 
 
 def run(
@@ -355,19 +358,19 @@ def run(
     crashes: int = 0,
     patience: int = 1_000,
 ) -> Outcome:
-    """Runs a job whose sources are all bounded, to its end. Raises what a subtask raises.
+    """Runs a job with bounded sources to its end. Raises what a subtask raises.
 
-    `topics`: topic -> partition -> messages, for Kafka sources; they are read to their ends. `seed`: who does what
-    when; None: in order. `crashes`: at most so many subtasks die, if there is a seed.
+    `topics`: topic -> partition -> messages, for Kafka sources; they are read to their ends. `seed`: the order of
+    steps; None: in order. `crashes`: the maximum number of crashes, if there is a seed.
     """
     return MemoryCluster(graph, topics or {}, seed, topics_end=True).run(crashes, patience)
 
 
 def give_uids(env: StreamExecutionEnvironment) -> None:
-    """To all operators that have none: by number."""
-    for each in list(env._program.transformations.values()):
-        if isinstance(each, Physical) and each.uid is None:
-            env._program.change(each.id, uid=f"operator {each.id}")
+    """Gives a uid to each operator without one, by number."""
+    for transformation in list(env._program.transformations.values()):
+        if isinstance(transformation, Physical) and transformation.uid is None:
+            env._program.change(transformation.id, uid=f"operator {transformation.id}")
 
 
 def _total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Kafka of one process: logs are lists, transactions of one attempt at a time count."""
+"""Kafka in one process: logs are lists, and transactions of one attempt at a time count."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Message:
 
 @dataclass
 class MemoryKafka:
-    """Logs of messages, and what consumer groups were told."""
+    """Logs of messages, and the offsets of consumer groups."""
 
     logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
     groups: dict[Place, list[CommittedGroupOffset]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class MemoryKafka:
         self.logs.setdefault(topic, {}).setdefault(partition, []).append(message)
 
     def deliver_late(self, rng: random.Random) -> None:
-        """One of the ticks that are under way arrives, now and then."""
+        """Delivers one of the ticks in flight, now and then."""
         if self.late and rng.random() < 0.2:
             self.append(*self.late.pop(rng.randrange(len(self.late))))
 
@@ -58,11 +58,11 @@ class MemoryKafka:
         return self.logs.get(topic, {}).get(partition, [])
 
     def trim(self, topic: str, partition: int, below: int) -> None:
-        """Deletes what lies before an offset; a zombie's word may be an old one."""
+        """Deletes what is before an offset; the offset of a zombie may be old."""
         self.starts[topic, partition] = max(below, self.starts.get((topic, partition), 0))
 
     def tail(self, topic: str, partition: int) -> ChangelogTail:
-        """As restore.read_tail finds it."""
+        """Returns the tail as restore.read_tail finds it."""
         log, start = self.log(topic, partition), self.starts.get((topic, partition), 0)
         for offset in range(len(log) - 1, start - 1, -1):
             if log[offset].key == KEY:
@@ -72,13 +72,13 @@ class MemoryKafka:
         return ChangelogTail(None, -1, 0)
 
     def group_answer(self, place: Place, rng: random.Random | None) -> CommittedGroupOffset | None:
-        """What a broker says of a subtask's group: the newest; with `rng` any older one, or nothing."""
-        told: list[CommittedGroupOffset | None] = [None, *self.groups.get(place, ())]
-        return told[-1] if rng is None else rng.choice(told)
+        """Returns a broker's answer about a subtask's group: the newest one; with `rng` any older one, or none."""
+        offsets: list[CommittedGroupOffset | None] = [None, *self.groups.get(place, ())]
+        return offsets[-1] if rng is None else rng.choice(offsets)
 
 
 class MemoryTransaction:
-    """Transaction of one attempt; nothing of a fenced one arrives."""
+    """The transaction of one attempt; messages of a fenced attempt are dropped."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class MemoryTransaction:
         rng: random.Random | None = None,
         now: Callable[[], int] = lambda: BEGIN_MS,
     ) -> None:
-        """With `rng`, what is told gets lost or comes late now and then. `now`: the broker's clock."""
+        """With `rng`, ticks are lost or late now and then. `now`: the broker's clock."""
         self._kafka = kafka
         self._owner = owner
         self._rng = rng
@@ -95,13 +95,13 @@ class MemoryTransaction:
         self.is_zombie = False
         """Whether nothing arrives any more but ticks, at any moment."""
         self._open: list[Sent] = []
-        self._told: list[tuple[int, Callable[[int], None]]] = []
+        self._in_flight: list[tuple[int, Callable[[int], None]]] = []
         """Who wants to know where a message of the open transaction comes to lie."""
         kafka.owners[owner] = self
 
     @property
     def sent(self) -> int:
-        """How many messages the subtask has sent, with those that are not committed yet."""
+        """Returns how many messages the subtask has sent, including uncommitted ones."""
         return len(self._kafka.sent.get(self._owner, ())) + len(self._open)
 
     @property
@@ -124,10 +124,10 @@ class MemoryTransaction:
             raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
         self._open.append((topic, partition, Message(value, key, timestamp_ms)))
         if delivered is not None:
-            self._told.append((len(self._open) - 1, delivered))
+            self._in_flight.append((len(self._open) - 1, delivered))
 
     def require_topic(self, topic: str) -> None:
-        """Topics are made as they are written to."""
+        """Does nothing: topics are created when they are written to."""
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         fate = 1.0 if self._rng is None else self._rng.random()
@@ -140,14 +140,14 @@ class MemoryTransaction:
         if self._kafka.owners.get(self._owner) is not self:
             raise TaskError("a newer attempt of this subtask has fenced this one")
         self._kafka.sent.setdefault(self._owner, []).extend(self._open)
-        told = dict(self._told)
+        report = dict(self._in_flight)
         for i, (topic, partition, message) in enumerate(self._open):
-            if i in told:
-                told[i](len(self._kafka.log(topic, partition)))
+            if i in report:
+                report[i](len(self._kafka.log(topic, partition)))
             self._kafka.append(topic, partition, message)
-        self._told.clear()
+        self._in_flight.clear()
         self._open.clear()
 
     def abort(self) -> None:
         self._open.clear()
-        self._told.clear()
+        self._in_flight.clear()

@@ -1,4 +1,4 @@
-"""What a record type lays out comes back as it went in; what does not fit is refused."""
+"""A record type encodes and decodes records without change, and rejects other values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ records = st.sampled_from(list(VALUES)).flatmap(lambda hint: st.tuples(st.just(h
 
 
 @given(records)
-def test_records_come_back_as_they_went_in(of: tuple[Any, list[Any]]) -> None:
+def test_records_survive_round_trip(of: tuple[Any, list[Any]]) -> None:
     hint, values = of
     sender = RecordType.of(hint)
     receiver = RecordType.from_json(sender.to_json())
@@ -91,7 +91,7 @@ def test_records_come_back_as_they_went_in(of: tuple[Any, list[Any]]) -> None:
 
 
 @given(records)
-def test_records_come_back_from_slices_and_chunks(of: tuple[Any, list[Any]]) -> None:
+def test_records_are_decoded_from_slices_and_chunks(of: tuple[Any, list[Any]]) -> None:
     hint, values = of
     record_type = RecordType.of(hint)
     batch = pa.record_batch(record_type.to_columns(values), schema=record_type.schema())
@@ -102,12 +102,12 @@ def test_records_come_back_from_slices_and_chunks(of: tuple[Any, list[Any]]) -> 
 
 
 @pytest.mark.parametrize("hint", list(VALUES), ids=str)
-def test_the_json_form_gives_an_equal_type(hint: object) -> None:
+def test_json_form_gives_equal_type(hint: object) -> None:
     record_type = RecordType.of(hint)
     assert RecordType.from_json(record_type.to_json()) == record_type
 
 
-def test_nan_comes_back() -> None:
+def test_nan_survives_round_trip() -> None:
     (back,) = Scalar("float").from_columns(Scalar("float").to_columns([math.nan]))
     assert math.isnan(back)
 
@@ -156,7 +156,7 @@ Untyped = namedtuple("Untyped", "a b")
 @pytest.mark.parametrize(
     "cls", [NotDecorated, Remembers, WithInitVar, OwnInit, Derived], ids=lambda c: c.__name__
 )
-def test_a_class_that_its_fields_alone_do_not_rebuild_is_pickled(cls: type) -> None:
+def test_class_that_its_fields_do_not_rebuild_is_pickled(cls: type) -> None:
     assert RecordType.of(cls) == PICKLED
     with pytest.raises(RecordTypeError, match="PICKLED_BYTE_ARRAY"):
         Types.POJO(cls)
@@ -179,11 +179,11 @@ def test_a_class_that_its_fields_alone_do_not_rebuild_is_pickled(cls: type) -> N
     ],
     ids=str,
 )
-def test_hints(hint: object, same_as: object) -> None:
+def test_type_hints_give_record_types(hint: object, same_as: object) -> None:
     assert RecordType.of(hint) == RecordType.of(same_as)
 
 
-def test_fields_without_a_layout_are_pickled_by_themselves() -> None:
+def test_fields_without_layout_are_pickled_individually() -> None:
     itself, untyped = RecordType.of(Itself), RecordType.of(Untyped)
     assert isinstance(itself, ClassOf)
     assert dict(itself.fields) == {"x": Scalar("int"), "parent": PICKLED}
@@ -216,18 +216,18 @@ def test_fields_without_a_layout_are_pickled_by_themselves() -> None:
         (WordWithCount, None),
     ],
 )
-def test_a_value_of_another_type_is_refused(hint: object, value: object) -> None:
+def test_value_of_other_type_is_rejected(hint: object, value: object) -> None:
     with pytest.raises(RecordTypeError, match=r"declared|fit"):
         RecordType.of(hint).to_columns([value])
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
-def test_an_integer_that_is_too_large_is_named_as_that(value: int) -> None:
+def test_too_large_integer_is_named(value: int) -> None:
     with pytest.raises(RecordTypeError, match="a value does not fit in int: it has more than 64 bits"):
         RecordType.of(int).to_columns([value])
 
 
-def test_what_is_a_value_of_the_type_by_the_typing_rules_is_taken() -> None:
+def test_value_that_typing_rules_allow_is_accepted() -> None:
     class Text(str):
         __slots__ = ()
 
@@ -241,7 +241,7 @@ class Bomb:
         return (pytest.fail, ("a class was loaded by reading a type",))
 
 
-def test_reading_a_type_loads_no_class() -> None:
+def test_reading_type_loads_no_class() -> None:
     form = RecordType.of(WordWithCount).to_json()
     form["class"] = base64.b64encode(pickle.dumps(Bomb())).decode()
     record_type = RecordType.from_json(form)
@@ -270,17 +270,17 @@ def _deep() -> object:
         {"kind": "dataclass", "name": "A", "fields": [["x", "int"]], "class": "no base64!"},
     ],
 )
-def test_what_is_no_record_type_is_refused(form: object) -> None:
+def test_invalid_record_type_is_rejected(form: object) -> None:
     with pytest.raises(RecordTypeError, match="is not a record type"):
         RecordType.from_json(form)
 
 
-def test_a_type_that_is_nested_too_deeply_is_refused() -> None:
+def test_too_deeply_nested_type_is_rejected() -> None:
     with pytest.raises(RecordTypeError, match="nested more than 64 deep"):
         RecordType.from_json(_deep())
 
 
-def test_a_class_that_msgspec_has_decoded_is_sent_by_value() -> None:
+def test_class_decoded_by_msgspec_is_sent_by_value() -> None:
     @dataclass
     class Decoded:
         x: int
@@ -291,8 +291,8 @@ def test_a_class_that_msgspec_has_decoded_is_sent_by_value() -> None:
     assert load_code(dump_code(lambda: Decoded(1)))() == decoded
 
 
-def test_a_class_of_the_program_itself_is_known_in_another_process() -> None:
-    """The class lives in __main__ here, and nowhere there: it travels with the type, and keeps its identity."""
+def test_class_of_main_module_is_known_in_other_process() -> None:
+    """The class is in __main__ here, and not there: it travels with the type, and keeps its identity."""
     program = """
 import json, sys, cloudpickle
 from dataclasses import dataclass
@@ -305,8 +305,8 @@ both = RecordType.of(Own), RecordType.of(tuple[Own, int])
 function = cloudpickle.dumps(lambda o: (isinstance(o, Own), o.x))
 print(json.dumps([[t.to_json() for t in both], function.hex()]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    forms, function = json.loads(done.stdout)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    forms, function = json.loads(result.stdout)
     own, nested = map(RecordType.from_json, forms)
     assert isinstance(own, ClassOf)
     columns = [pa.array([1, 2]), pa.array(["a", "b"])]

@@ -1,11 +1,11 @@
-"""Makes a thread fail in a process of a cluster. Python imports this where PYTHONPATH has its directory.
+"""Makes a thread fail in a process of a cluster. Python imports this file if PYTHONPATH has its directory.
 
-A file `<kind>.<thread>` in the directory PLANTS asks for the failure of one thread of that name, without the number at
-its end, in one process of that kind: of a thread that runs, or of the next that starts; with the content `starts`, of
-the next that starts. The process that renames the file to `planted.<thread>.<pid>` has the failure. Beside these files
-are `seen.<kind>.<thread>`: the threads that such processes have had.
+A file `<kind>.<thread>` in the directory PLANTS requests the failure of one thread of that name (without the number at
+its end) in one process of that kind: a running thread, or the next one that starts; with the content `starts`, only the
+next one that starts. The process that renames the file to `planted.<thread>.<pid>` takes the failure. The files
+`seen.<kind>.<thread>` list the threads of such processes.
 
-A running thread raises the exception when it runs Python code the next time: one that waits in C code has to wake up.
+A running thread raises the exception when it next runs Python code; a thread that waits in C code has to wake up first.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ LOOKS_S = 0.05
 
 
 class Planted(BaseException):
-    """No part of tailrace handles it."""
+    """The injected exception. No part of tailrace handles it."""
 
     def __init__(self) -> None:
         super().__init__("by a test")
 
 
 def general(name: str) -> str:
-    """Without the number at its end."""
+    """Returns the name of a thread without the number at its end."""
     return name.rstrip("0123456789").rstrip("-")
 
 
 def is_taken(kind: str, name: str) -> bool:
-    """Whether such a thread is to fail, and it is this one."""
+    """Returns whether this process takes the failure of such a thread."""
     try:
         thread = general(name)
         (PLANTS / f"{kind}.{thread}").rename(PLANTS / f"planted.{thread}.{os.getpid()}")

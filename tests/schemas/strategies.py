@@ -1,4 +1,4 @@
-"""Instances of the generated classes, from their types."""
+"""Hypothesis strategies for the generated event classes, derived from their types."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Known = Mapping[str, st.SearchStrategy[Any]]
 
 
 def instances(kind: type[Any], known: Known = MappingProxyType({})) -> st.SearchStrategy[Any]:
-    """Any instance of a generated class; fields that `known` names, at any depth, have values from there."""
-    fields = {each.name: each for each in msgspec.structs.fields(kind)}
-    schema = {each["name"]: each["type"] for each in avro.schemas()[kind.AVRO_NAME]["fields"]}
+    """Draws an instance of a generated class. Fields in `known`, at any depth, take their values from there."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    schema = {schema["name"]: schema["type"] for schema in avro.schemas()[kind.AVRO_NAME]["fields"]}
     values = {
-        name: known[name] if name in known else _of(field.type, schema[name], known)
+        name: known[name] if name in known else _strategy(field.type, schema[name], known)
         for name, field in fields.items()
     }
     return st.builds(kind, **values)
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Any event."""
+    """Draws any event."""
     bodies = st.sampled_from(sorted(EVENTS.values(), key=lambda body: body.AVRO_NAME)).flatmap(
         lambda body: instances(body)
     )
@@ -47,21 +47,21 @@ def events() -> st.SearchStrategy[Event]:
 
 
 def events_of(kind: type[Body]) -> st.SearchStrategy[Event]:
-    """Any event of a kind."""
+    """Draws an event of one kind."""
     return st.builds(Event, instances(Header), instances(kind))
 
 
-def _of(kind: Any, schema: Any, known: Known) -> st.SearchStrategy[Any]:
+def _strategy(kind: Any, schema: Any, known: Known) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType or origin is typing.Union:
-        inner = next(each for each in arguments if each is not type(None))
-        return st.none() | _of(inner, schema[1], known)
+        inner = next(argument for argument in arguments if argument is not type(None))
+        return st.none() | _strategy(inner, schema[1], known)
     if isinstance(schema, dict):
         schema = schema.get("items") or schema.get("values") or schema["type"]
     if origin is tuple:
-        return st.lists(_of(arguments[0], schema, known), max_size=3).map(tuple)
+        return st.lists(_strategy(arguments[0], schema, known), max_size=3).map(tuple)
     if origin is Mapping:
-        return st.dictionaries(TEXT, _of(arguments[1], schema, known), max_size=3)
+        return st.dictionaries(TEXT, _strategy(arguments[1], schema, known), max_size=3)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return st.sampled_from(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

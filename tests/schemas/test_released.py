@@ -1,6 +1,6 @@
-"""The schemas of the releases so far are shipped, and are those that their logs were written with.
+"""The schemas of all releases are shipped, and their logs were written with them.
 
-That what they wrote is read is in tests/services/test_earlier_releases.py.
+tests/services/test_earlier_releases.py reads these logs.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 RELEASES = released.releases()
 
 
-def test_there_are_the_schemas_of_every_release_that_left_golden_logs_behind() -> None:
+def test_schemas_exist_for_every_release_with_golden_logs() -> None:
     assert {path.name for path in GOLDEN.iterdir()} <= set(RELEASES)
 
 
 @pytest.mark.parametrize("version", sorted(path.name for path in GOLDEN.iterdir()))
-def test_golden_logs_were_written_with_the_schemas_of_their_release(version: str) -> None:
+def test_golden_logs_have_schemas_of_their_release(version: str) -> None:
     known = released.fingerprints(version)
     checked = 0
     for path in (GOLDEN / version).glob("*.avro"):
-        found = schemas_of(path)
-        names = known.keys() & found.keys()
-        assert [each for each in names if avro.fingerprint_of(avro.inlined(each, found)) != known[each]] == []
+        result = schemas_of(path)
+        names = known.keys() & result.keys()
+        assert [
+            name for name in names if avro.fingerprint_of(avro.inlined(name, result)) != known[name]
+        ] == []
         checked += len(names)
     assert checked
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_fingerprints_are_those_of_the_schemas_beside_them(release: str) -> None:
+def test_stored_fingerprints_match_schemas(release: str) -> None:
     definitions = released.definitions(release)
     known = released.fingerprints(release)
     assert set(known) == {name for name in definitions if name.count(".") == 2}
     for name, fingerprint in known.items():
         assert avro.fingerprint_of(avro.inlined(name, definitions)) == fingerprint
-        found = released.writer(fingerprint)
-        assert found is not None
-        assert found.name == name
-        assert found.schema["name"] == name
+        writer = released.writer(fingerprint)
+        assert writer is not None
+        assert writer.name == name
+        assert writer.schema["name"] == name
 
 
-def test_what_is_written_for_a_release_has_every_record_of_it(tmp_path: Path) -> None:
+def test_writer_writes_every_record_of_release(tmp_path: Path) -> None:
     (tmp_path / "7.json").write_text(released.text("7", avro.schemas()), "utf-8")
     assert released.releases(tmp_path) == ["7"]
     assert set(released.definitions("7", tmp_path)) == set(avro.schemas())
@@ -59,7 +61,7 @@ def test_what_is_written_for_a_release_has_every_record_of_it(tmp_path: Path) ->
     assert released.fingerprints("7", tmp_path) == expected
 
 
-def test_no_release_but_the_one_at_hand_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_writer_rejects_release_other_than_current(capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in released.FOLDER.glob("*.json")}
     for versions in (["0.0.1"], [], [tailrace.__version__, "0.0.1"]):
         assert generate.main(["--release", *versions]) == 2
@@ -69,11 +71,11 @@ def test_no_release_but_the_one_at_hand_is_written(capsys: pytest.CaptureFixture
 
 @functools.cache
 def schemas_in(text: str) -> dict[str, Any]:
-    """The named types of an exported log, by their full names."""
+    """Returns the named types of an exported log, by their full names."""
     (event,) = (field["type"] for field in json.loads(text)["fields"] if field["name"] == "event")
-    found: dict[str, Any] = {}
-    by_reference(event, found)
-    return found
+    result: dict[str, Any] = {}
+    by_reference(event, result)
+    return result
 
 
 def schemas_of(path: Path) -> dict[str, Any]:
@@ -82,9 +84,9 @@ def schemas_of(path: Path) -> dict[str, Any]:
 
 
 def by_reference(node: Any, found: dict[str, Any]) -> Any:
-    """The same with every named type referred to by its name, and defined in `found`."""
+    """Returns the schema with a reference in place of each named type, which is put into `found`."""
     if isinstance(node, list):
-        return [by_reference(each, found) for each in node]
+        return [by_reference(item, found) for item in node]
     if not isinstance(node, dict):
         return node
     nested = ("type", "items", "values", "fields")

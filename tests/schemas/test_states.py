@@ -1,4 +1,4 @@
-"""The states of Executions: which may follow which."""
+"""The transitions between the states of an Execution."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from tailrace.schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from tailrace.schemas.types import ExecutionState
 
 
-def test_every_state_has_its_transitions() -> None:
+def test_every_state_has_transitions() -> None:
     assert set(EXECUTION_TRANSITIONS) == set(ExecutionState)
 
 
-def test_nothing_follows_an_end_and_every_other_state_may_fail() -> None:
+def test_terminal_state_has_no_transitions_and_every_other_state_may_fail() -> None:
     for state, following in EXECUTION_TRANSITIONS.items():
         assert (not following) == (state in EXECUTION_ENDS)
         assert (ExecutionState.FAILED in following) == (state not in EXECUTION_ENDS)
 
 
-def test_no_state_follows_itself_and_nothing_goes_back_to_before_its_deployment() -> None:
+def test_no_state_transitions_to_itself_or_to_before_deployment() -> None:
     early = {ExecutionState.CREATED, ExecutionState.SCHEDULED, ExecutionState.DEPLOYING}
     for state, following in EXECUTION_TRANSITIONS.items():
         assert state not in following
@@ -24,5 +24,5 @@ def test_no_state_follows_itself_and_nothing_goes_back_to_before_its_deployment(
             assert not following & early
 
 
-def test_a_cancellation_is_not_taken_back() -> None:
+def test_canceling_cannot_be_revoked() -> None:
     assert EXECUTION_TRANSITIONS[ExecutionState.CANCELING] == EXECUTION_ENDS

@@ -1,18 +1,16 @@
-"""A cluster of processes that see the log at different times: what `simulation` leaves out.
+"""A cluster of processes that read the log at different times, each with a HostCore.
 
-Each process reads the log at its own pace, decides only when its own last append has come back, looks only at what
-changed since, as `services.host.host.Host` does, and may die between any two events: also with only some of what it
-owed appended. A process that was deposed goes on talking until it reads so. Shells are simulated: what they have to say
-is kept in `unsaid` until a step says it, and dies with the process, as running tasks do.
+A process may die between any two events, also after it has appended only some of its own. A deposed process continues
+until it reads that. Shells are simulated: their events wait in `pending` until a step appends them, and are lost with
+the process, as its tasks are.
 
-A state is a function of the log, so it is folded once, when an event is appended, and every process looks at the states
-as they were at its own position. That folding anew gives the same is a law of its own, checked at the end of a run.
+A state is a function of the log, so it is folded once, when an event is appended, and every process has the states at
+its own position. That folding again gives the same states is a law of its own, checked at the end of a run.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +19,8 @@ from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
-from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
+from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of
@@ -33,25 +31,16 @@ from tailrace.services.resource_manager.instructions import StartWorkerProcess, 
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.simulation.checkpoint_storage import CHECKPOINT_INSTRUCTIONS
 from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, perform
-from tailrace.services.simulation.task_events import register_event, state_change_event
-from tailrace.services.task_executor.instructions import (
-    AbortTasks,
-    ConfirmTasks,
-    RunTasks,
-    StopTask,
-    TriggerTasks,
-)
-from tailrace.services.task_executor.state import Task, TaskExecutorState
+from tailrace.services.simulation.simulated_tasks import SimulatedTasks
+from tailrace.services.simulation.task_behavior import Subtask, TaskEnd
+from tailrace.services.simulation.task_events import register_event
 
-from .simulated_cluster.checkpoints import RECORDS, Barriers, TaskCheckpoints
+from .simulated_cluster.checkpoints import RECORDS, FaultyTaskBehavior, SharedTaskState
 from .simulated_cluster.cluster import PROFILE, SECOND, graph, new_replica
 
 LIVE_WORKER_STATES = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager")
 MASTER_KINDS = (*MASTER_ROLES, "job_master")
-Subtask = tuple[str, str, int]
-"""(job, vertex, index)."""
-RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
 
 
 class AsyncSimulator:
@@ -66,17 +55,17 @@ class AsyncSimulator:
         self.now: Time = 1_000 * SECOND
         self.configuration = configuration or {}
         self.draw = draw
-        """Where it is given, tasks and channels and workers may fail by themselves, as `task_failures` says."""
+        """With it, tasks and drivers fail by themselves, with the probabilities below."""
         self.task_failures = 0.0
         self.driver_failures = 0.0
-        self.barriers = Barriers()
+        self.task_state = SharedTaskState()
         self.single: SimulatedProcess | None = None
         """The newest master."""
         self.deposed: list[SimulatedProcess] = []
         self.leaderships: list[LeadershipState] = []
-        """By offset: who leads behind the event."""
+        """By offset: the leaders after the event."""
         self.admitted: list[bool] = []
-        """By offset: whether readers take notice of the event."""
+        """By offset: whether the event is not fenced."""
         self.workers: dict[str, SimulatedProcess] = {}
         self.ever_started: set[str] = set()
         self.started_by_driver: set[str] = set()
@@ -85,14 +74,10 @@ class AsyncSimulator:
         self.submitted = 0
         self.sessions = 0
         self.by_shells: set[int] = set()
-        """Offsets of what was not decided by a role."""
-        self.counted: Counter[Subtask] = Counter()
-        """What each subtask has counted and committed: it outlives processes and attempts."""
-        self.writers: dict[Subtask, tuple[int, SimulatedProcess]] = {}
-        """The attempt, by its number and process, that may commit: the last one that was started fences the others."""
+        """Offsets of the events that no role decided."""
 
     def append(self, events: list[Event], *, by_shell: bool = False) -> None:
-        """At the end of the log."""
+        """Appends events to the log."""
         truth = self.truth
         for event in events:
             offset = len(self.log)
@@ -105,25 +90,25 @@ class AsyncSimulator:
             self.leaderships.append(truth.leadership)
 
     def processes(self) -> list[SimulatedProcess]:
-        """All that are alive, deposed ones included."""
+        """Returns all processes that live, deposed ones included."""
         masters = [self.single] if self.single else []
         return [*masters, *self.deposed, *self.workers.values()]
 
     @property
     def master(self) -> SimulatedProcess | None:
-        """Who leads the Dispatcher, if it is alive."""
+        """The process that leads the Dispatcher, if it lives."""
         return self.leader("dispatcher")
 
     def leader(self, role: str) -> SimulatedProcess | None:
-        """Who leads a role of masters, as the log has it, if it is alive."""
+        """Returns the process that leads a role of masters, if it lives."""
         return self.single
 
     def is_alive(self, process: SimulatedProcess) -> bool:
-        """Whether it has not ended."""
+        """Returns whether the process lives."""
         return process is self.single or process in self.workers.values() or process in self.deposed
 
     def start_master(self) -> None:
-        """Another jobmanager; one that is alive does not know yet that it was deposed."""
+        """Starts another jobmanager; one that lives has not read yet that it was deposed."""
         if self.single is not None:
             self.deposed.append(self.single)
         self.single = SimulatedProcess(self, MASTER_ROLES)
@@ -135,16 +120,16 @@ class AsyncSimulator:
         self.single = None
 
     def heal(self) -> None:
-        """Every process that is alive can go on."""
+        """All processes continue."""
         for process in self.processes():
-            process.stalled = process.deaf = False
+            process.stalled = process.reads_nothing = False
 
     def start_worker(
         self, resource_id: str, slots: int, profile: ResourceProfile = PROFILE, *, zombie: bool = False
     ) -> None:
         """A TaskExecutor process, the first or the next under its resource id.
 
-        An older one is dead, or, as a `zombie`, does not know yet.
+        An older one is dead, or lives on as a `zombie`.
         """
         self.ever_started.add(resource_id)
         older = self.workers.get(resource_id)
@@ -157,14 +142,14 @@ class AsyncSimulator:
         del self.workers[resource_id]
 
     def stop_worker(self, resource_id: str) -> None:
-        """SIGTERM: it says that it leaves. Its tasks end with it."""
+        """SIGTERM: the TaskExecutor deregisters, and its tasks end."""
         process = self.workers.pop(resource_id)
         if process.registered:
             body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason="asked to stop")
-            process.say(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
+            process.append_now(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
 
     def request(self, body: Body, *, admitted: int = 1) -> int:
-        """What a client asks for, admitted as often as leaders changed meanwhile; returns the first offset."""
+        """Appends a client's request several times, admitted; returns the first offset."""
         offset = len(self.log)
         origin = Origin(topic="submissions", partition=0, offset=self.submitted)
         self.submitted += 1
@@ -180,35 +165,37 @@ class AsyncSimulator:
         return offset
 
     def turn(self) -> None:
-        """Every process that is alive and goes on goes once through its loop."""
+        """Every process that is not stalled goes once through its loop."""
         for process in self.processes():
             if not process.stalled:
                 process.fold()
                 process.decide()
-                process.checkpoints.go_on()
-                process.speak()
+                process.receive_barriers()
+                process.run_delayed()
+                process.append_pending()
 
     def settle(self, limit: int = 2_000) -> None:
-        """Every process that is alive goes on until nobody has anything to do. Raises AssertionError."""
+        """Runs all processes until none has anything to do. Raises AssertionError."""
         self.heal()
         for _ in range(limit):
             before = len(self.log)
             self.turn()
             if len(self.log) == before and not any(process.is_busy() for process in self.processes()):
                 return
-        raise AssertionError("the roles talk without end:\n" + "\n".join(lines(self.log[-40:])))
+        raise AssertionError("the roles send events without end:\n" + "\n".join(lines(self.log[-40:])))
 
     def tick(self, seconds: float) -> None:
-        """Time passes."""
+        """Moves the clock."""
         self.now += int(seconds * SECOND)
 
     def total(self, job_id: str) -> dict[str, float]:
-        """What the subtasks of a job have counted and committed."""
-        counted = sum(count for (job, _, _), count in self.counted.items() if job == job_id)
+        """Returns what the subtasks of a job have counted and committed."""
+        counts = self.task_state.counted.items()
+        counted = sum(count for (job, _, _), count in counts if job == job_id)
         return {RECORDS: counted} if counted else {}
 
     def instance_of(self, resource_id: str, position: int) -> str | None:
-        """The InstanceID of a TaskExecutor's last registration below a position."""
+        """Returns the InstanceID of the last registration of a TaskExecutor below a position."""
         for record in reversed(self.log[:position]):
             if (
                 record.body.AVRO_NAME.endswith("TaskExecutorRegistrationSuccess")
@@ -254,7 +241,7 @@ class SharedReplica(Replica):
 
 @dataclass(eq=False)
 class SimulatedProcess:
-    """One process: what it leads, how far it has read, what runs in it."""
+    """One process. It is the TaskEnvironment of its tasks."""
 
     world: AsyncSimulator
     leads: tuple[str, ...]
@@ -263,25 +250,28 @@ class SimulatedProcess:
     position: int = 0
     """How far it has read: the offset of the next event."""
     stalled: bool = False
-    """Whether it does nothing for now (SIGSTOP, a long pause): it goes on where it was."""
-    deaf: bool = False
-    """Whether it reads nothing for now, and does all else: its consumer is given nothing."""
+    """Whether it does nothing for now (SIGSTOP, a long pause)."""
+    reads_nothing: bool = False
+    """Whether it reads nothing for now, and does everything else."""
     registered: bool = False
     session: str = ""
-    begun: set[tuple[str, str]] = field(default_factory=set)
-    unsaid: list[Event] = field(default_factory=list)
-    running: dict[str, Subtask] = field(default_factory=dict)
-    ended: set[str] = field(default_factory=set)
-    checkpoints: TaskCheckpoints = field(init=False)
+    instructions: InstructionTracker = field(default_factory=InstructionTracker)
+    pending: list[Event] = field(default_factory=list)
+    delayed: list[Callable[[], None]] = field(default_factory=list)
+    """What its tasks do later."""
+    tasks: SimulatedTasks = field(init=False)
+    behavior: FaultyTaskBehavior = field(init=False)
     election: LeaderElection | None = None
-    """None: it leads whatever it was started for."""
+    """None: it leads the roles that it was started for."""
     core: HostCore = field(init=False)
     states: Mapping[str, Any] = field(init=False)
     """By address, as they are at `position`."""
 
     def __post_init__(self) -> None:
         world = self.world
-        self.checkpoints = TaskCheckpoints(self)
+        shared = world.task_state
+        self.behavior = FaultyTaskBehavior(self)
+        self.tasks = SimulatedTasks(self, self.behavior, shared.storage, channels=shared.channels)
         world.sessions += 1
         self.session = f"session {world.sessions}"
         self.position = len(world.log)
@@ -290,42 +280,48 @@ class SimulatedProcess:
         self.core = HostCore(replica, HostIdentity("sim", self.leads, "sim", self.session), self.election)
         self.core.start(world.now)
         if self.election is None:
-            # It claims whatever it was started for, and reads its claims before anybody says anything.
+            # It claims its roles, and reads its claims before others append events.
             self._step()
             self.core.fold(self.read(), world.now)
 
     def serves(self, address: str) -> bool:
-        """Whether it folds the states of an address."""
+        """Returns whether it folds the states of an address."""
         if self.slots:
             return address == self.leads[0]
         return kind_of(address) in MASTER_KINDS
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Returns whether the process lives."""
         return self.world.is_alive(self)
 
     def leads_address(self, address: str) -> bool:
-        """Whether it decides for an address."""
+        """Returns whether it decides for an address."""
         return self.core.term_for(address) is not None
 
     def is_busy(self) -> bool:
-        """Whether it has something to read, to look at, or to say."""
-        unread = self.position < len(self.world.log) and not self.deaf
-        return bool(unread or self.unsaid or not self.core.is_idle or self.checkpoints.is_behind())
+        """Returns whether it has something to read, to decide, or to append."""
+        unread = self.position < len(self.world.log) and not self.reads_nothing
+        return bool(
+            unread or self.pending or self.delayed or not self.core.is_idle or self.tasks.waiting_barriers()
+        )
 
     def configure(self) -> None:
-        """The leader says by which configuration it goes, if the log's last one is another."""
+        """The leader announces its configuration if it differs from the last one in the log."""
         last = next(
-            (each.body for each in reversed(self.world.log) if isinstance(each.body, ConfigurationChanged)),
+            (
+                record.body
+                for record in reversed(self.world.log)
+                if isinstance(record.body, ConfigurationChanged)
+            ),
             None,
         )
         configuration = self.world.configuration
         if last is None or last.configuration != configuration:
             body = ConfigurationChanged(configuration=configuration)
-            self.say("dispatcher", OutgoingEvent(EVERYONE, body, self._claim("dispatcher")))
+            self.append_now("dispatcher", OutgoingEvent(EVERYONE, body, self._claim("dispatcher")))
 
     def look_for_survivors(self) -> None:
-        """A new leader's worker driver finds what its predecessor's has started, as the shell does."""
+        """The worker driver of a new leader looks for the workers of its predecessor, as the shell does."""
         world, manager = self.world, self.states.get("resource_manager")
         if manager is None:
             return
@@ -338,15 +334,15 @@ class SimulatedProcess:
                 self._lost("resource_manager", resource_id, "it has not survived")
 
     def read(self, count: int | None = None) -> list[Record]:
-        """The next events."""
+        """Reads the next events."""
         end = len(self.world.log) if count is None else min(len(self.world.log), self.position + count)
         records = self.world.log[self.position : end]
         self.position = end
         return records
 
     def fold(self, count: int | None = None) -> None:
-        """Reads on; the process ends where it reads that it is deposed, or that its cluster has ended."""
-        if self.deaf or not self.is_alive():
+        """Reads and folds; the process ends if it was deposed, or if the cluster has ended."""
+        if self.reads_nothing or not self.is_alive():
             return
         records = self.read(count)
         try:
@@ -354,6 +350,8 @@ class SimulatedProcess:
         except Deposed:
             self.end()
         if any(self._ends_with(record) for record in records):
+            if self.election is not None:
+                self.election.close()
             self.end()
 
     def _ends_with(self, record: Record) -> bool:
@@ -364,7 +362,7 @@ class SimulatedProcess:
         )
 
     def end(self) -> None:
-        """The process is gone."""
+        """The process ends."""
         world = self.world
         if self in world.deposed:
             world.deposed.remove(self)
@@ -375,7 +373,7 @@ class SimulatedProcess:
                 del world.workers[resource_id]
 
     def decide(self, only: int | None = None) -> None:
-        """One turn of the host's loop. With `only`, the process dies after appending so many events."""
+        """One step of the core. With `only`, the process dies after appending so many events."""
         if self.is_alive():
             self._step(only)
 
@@ -397,83 +395,68 @@ class SimulatedProcess:
             self.end()
 
     def perform(self, address: str, instructions: Sequence[Instruction]) -> None:
-        """What a shell does: each instruction once."""
+        """The shells perform the new instructions."""
         if self.slots and not self.registered:
             self._register()
-        for instruction in instructions:
-            if (address, instruction.key) not in self.begun:
-                self.begun.add((address, instruction.key))
-                self._perform(address, instruction)
+        for instruction in self.instructions.take_new(address, instructions):
+            self._perform(address, instruction)
 
     def retire(self, address: str) -> None:
-        """It begins afresh if it is led again."""
-        self.begun = {pair for pair in self.begun if pair[0] != address}
+        """The shell starts from scratch in a new term."""
+        self.instructions.reset(address)
 
-    def speak(self, count: int | None = None) -> None:
-        """The shells say what they have to say."""
-        if self.unsaid and self.is_alive():
-            now, self.unsaid = self.unsaid[:count], [] if count is None else self.unsaid[count:]
+    def append_pending(self, count: int | None = None) -> None:
+        """Appends the pending events of the shells."""
+        if self.pending and self.is_alive():
+            now, self.pending = self.pending[:count], [] if count is None else self.pending[count:]
             self.world.append(now, by_shell=True)
 
-    def say(self, address: str, owed: OutgoingEvent) -> None:
-        """A shell says something that is in the log at once."""
+    def append_now(self, address: str, owed: OutgoingEvent) -> None:
+        """A shell appends an event at once."""
         self.world.append(self.core.with_headers(address, [owed], self.world.now), by_shell=True)
 
-    def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
-        """A shell says something that will be in the log sooner or later, unless the process dies before."""
-        self.unsaid += self.core.with_headers(address, [owed], self.world.now)
+    def emit(self, address: str, owed: OutgoingEvent) -> None:
+        """A shell emits an event: it is pending until a step appends it, or the process dies."""
+        self.pending += self.core.with_headers(address, [owed], self.world.now)
+
+    @property
+    def now(self) -> Time:
+        """The time of the world."""
+        return self.world.now
+
+    def schedule_after(self, delay: Time, role_address: str, action: Callable[[], None]) -> None:
+        """Runs the action at once, or in some later turn: in this world only steps take time."""
+        if delay == 0:
+            action()
+        else:
+            self.delayed.append(action)
+
+    def run_delayed(self) -> None:
+        """Runs the delayed actions, or some later."""
+        if self.delayed and (self.world.draw is None or self.happens(0.5)):
+            delayed, self.delayed = self.delayed, []
+            for action in delayed:
+                action()
+
+    def append_from_shell(self, role_address: str, owed: OutgoingEvent) -> None:
+        """A task emits an event."""
+        self.emit(role_address, owed)
+
+    @property
+    def running(self) -> Mapping[str, Subtask]:
+        """The running attempts, and their subtasks."""
+        return self.tasks.running()
+
+    def receive_barriers(self) -> None:
+        """Tasks receive the barriers in their channels, in order, some of them late."""
+        self.tasks.receive_barriers(lambda: self.happens(self.world.task_state.faults.late))
 
     def report(
-        self,
-        attempt: str,
-        state: ExecutionState,
-        failure: str | None = None,
-        *,
-        progress_lost: bool = False,
-        empty: bool = False,
-        cause: int | None = None,
+        self, attempt: str, state: ExecutionState, failure: str | None = None, *, progress_lost: bool = False
     ) -> None:
-        """A task that runs here changes its state; it works, and commits, before it does, unless it has nothing to."""
-        task = self.running[attempt]
-        if state in EXECUTION_ENDS:
-            del self.running[attempt]
-            self.ended.add(attempt)
-        counts = {} if empty or self.checkpoints.stands_still(attempt) else self.commit(task)
-        counts = counts if state in EXECUTION_ENDS else {}
-        self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost, cause=cause)
-
-    def commit(self, task: Subtask) -> dict[str, float]:
-        """One more record; what the subtask has counted in all, if this process may still write."""
-        world = self.world
-        _, writer = world.writers[task]
-        if writer is not self:
-            return {}
-        world.counted[task] += 1
-        return {RECORDS: float(world.counted[task])}
-
-    def _report(
-        self,
-        job_id: str,
-        attempt: str,
-        state: ExecutionState,
-        failure: str | None = None,
-        counts: dict[str, float] | None = None,
-        *,
-        progress_lost: bool = False,
-        cause: int | None = None,
-    ) -> None:
-        if cause is None:
-            cause = self.submission_of(attempt)
-        owed = state_change_event(
-            job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=cause
-        )
-        self.mean_to_say(self.leads[0], owed)
-
-    def submission_of(self, attempt: str) -> int | None:
-        """The offset of the SubmitTask that an Execution runs by here; None where it is not known (any more)."""
-        state = self.states.get(self.leads[0])
-        task = state.tasks.get(attempt) if isinstance(state, TaskExecutorState) else None
-        return None if task is None else task.cause
+        """Ends a running task, which commits a record before."""
+        counts = self.behavior.last_counts(attempt)
+        assert self.tasks.end(attempt, TaskEnd(0, state, failure, counts, progress_lost))
 
     def _claim(self, role: str) -> int | None:
         claim = self.world.truth.leadership.leader(role)
@@ -491,60 +474,28 @@ class SimulatedProcess:
             process_address="sim",
             cause=self._claim(own),
         )
-        self.mean_to_say(own, owed)
+        self.emit(own, owed)
 
     def _perform(self, address: str, instruction: Instruction) -> None:
         match instruction:
             case _ if isinstance(instruction, MASTER_INSTRUCTIONS):
-                barriers = self.world.barriers
-                fails = isinstance(instruction, CHECKPOINT_INSTRUCTIONS) and self._happens(
-                    barriers.trouble.metadata
+                shared = self.world.task_state
+                fails = isinstance(instruction, CHECKPOINT_INSTRUCTIONS) and self.happens(
+                    shared.faults.metadata
                 )
-                owed = perform(address, instruction, barriers.storage, _build_job_graph, storage_fails=fails)
-                self.mean_to_say(address, owed)
-            case RunTasks(tasks=tasks):
-                for task in tasks:
-                    self._run(task)
-            case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
-                if attempt in self.running:
-                    self.report(attempt, CANCELED, cause=cause)
-                elif attempt not in self.ended:
-                    self.ended.add(attempt)
-                    self._report(job_id, attempt, CANCELED, cause=cause)
-            case TriggerTasks() | ConfirmTasks() | AbortTasks():
-                self.checkpoints.perform(instruction)
+                owed = perform(address, instruction, shared.storage, _build_job_graph, storage_fails=fails)
+                self.emit(address, owed)
             case StartWorkerProcess():
                 self._start_worker(address, instruction)
             case StopWorkerProcess(resource_id=resource_id, cause=cause):
                 self.world.workers.pop(resource_id, None)
                 self._lost(address, resource_id, "stopped", cause)
             case _:
-                raise AssertionError(f"the simulation does not know {instruction}")
-
-    def _run(self, task: Task) -> None:
-        attempt, subtask = task.execution_attempt_id, (task.job_id, task.vertex_id, task.subtask_index)
-        if attempt in self.running or attempt in self.ended:
-            raise AssertionError(f"{self.leads[0]} is told to run {attempt} twice")
-        self.running[attempt] = subtask
-        last, _ = self.world.writers.get(subtask, (-1, None))
-        if task.attempt_number >= last:
-            self.world.writers[subtask] = task.attempt_number, self
-        fault = self.checkpoints.begin(task)
-        if fault is not None:
-            self.report(attempt, FAILED, fault, progress_lost=True, empty=True)
-            return
-        if self._happens(self.world.task_failures):
-            self.report(attempt, FAILED, "it can't be started", empty=task.finished)
-            return
-        if self._happens(0.3):
-            self.report(attempt, ExecutionState.INITIALIZING, empty=task.finished)
-        self.report(attempt, RUNNING, empty=task.finished)
-        if task.finished:
-            self.report(attempt, ExecutionState.FINISHED, empty=True)
+                self.tasks.perform(address, instruction, self.states[address])
 
     def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:
         resource_id, world = instruction.resource_id, self.world
-        if self._happens(world.driver_failures):
+        if self.happens(world.driver_failures):
             self._lost(address, resource_id, "it could not be started", instruction.cause)
             return
         if resource_id not in world.workers:
@@ -560,12 +511,13 @@ class SimulatedProcess:
         )
         self._outcome(address, body, cause)
 
-    def _happens(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
+        """Draws whether a fault of this probability happens."""
         draw = self.world.draw
-        return draw is not None and draw.random() < probability
+        return draw is not None and probability > 0 and draw.random() < probability
 
     def _outcome(self, address: str, body: Body, cause: int | None) -> None:
-        self.mean_to_say(address, OutgoingEvent(address, body, cause))
+        self.emit(address, OutgoingEvent(address, body, cause))
 
 
 def _build_job_graph(instruction: BuildJobGraph) -> JobGraph | str:
@@ -575,7 +527,7 @@ def _build_job_graph(instruction: BuildJobGraph) -> JobGraph | str:
 
 
 def lines(records: list[Record]) -> list[str]:
-    """For the message of a failed test."""
+    """Returns lines for the message of a failed test."""
     return [
         f"{record.offset:>4} {record.header.sender}@{record.header.sender_epoch} -> {record.header.recipient}: "
         f"{record.body.AVRO_NAME.rpartition('.')[2]} (cause {record.header.cause}, at {record.header.decided_at})"
@@ -584,11 +536,11 @@ def lines(records: list[Record]) -> list[str]:
 
 
 def find_owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent]]:
-    """What any process that is alive owes, looked at afresh."""
+    """Yields what the roles of all processes require, whether they are due or not."""
     for process in world.processes():
         for address, state in process.states.items():
-            for each in world.truth.role(address).decide(state, world.now):
-                yield address, each
+            for event in world.truth.role(address).decide(state, world.now):
+                yield address, event
 
 
 __all__ = ["IllegalEvent", "SimulatedProcess", "AsyncSimulator", "lines", "find_owed_events"]

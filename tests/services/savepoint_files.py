@@ -37,8 +37,8 @@ VERTICES = (
 def save(
     directory: str, snapshot_type: SnapshotType = SnapshotType.SAVEPOINT, checkpoint_id: int = 7
 ) -> CheckpointMetadata:
-    """Writes one: of each of two counting subtasks two sections of state, records in flight to the second; the second
-    source had finished."""
+    """Writes a savepoint: two sections of state per counting subtask, and in-flight records to the second one; the
+    second source has finished."""
     storage = Storage.open(base_of(directory))
     snapshots = [
         SubtaskSnapshot(
@@ -60,15 +60,17 @@ def save(
             else ()
         )
         files = (low, high) if moving is None else (low, high, moving)
-        held = sum(each.length for each in files)
+        held = sum(file.length for file in files)
         size += held
         state = SubtaskState(
             operators={COUNT: OperatorState(files=(low, high))}, in_flight=in_flight, size=held
         )
         snapshots.append(SubtaskSnapshot("bb" * 16, index, state))
-    done = CompletedCheckpoint(
+    checkpoint = CompletedCheckpoint(
         checkpoint_id=checkpoint_id, snapshot_type=snapshot_type, uri=directory, size=size
     )
-    metadata = CheckpointMetadata("clicks-1a2b3c", "Clicks", done, TRIGGERED, VERTICES, tuple(snapshots))
+    metadata = CheckpointMetadata(
+        "clicks-1a2b3c", "Clicks", checkpoint, TRIGGERED, VERTICES, tuple(snapshots)
+    )
     write_metadata(metadata)
     return metadata

@@ -1,7 +1,6 @@
-"""Stories of a cluster, told by the simulation; `transcripts/` holds what is said in each.
+"""Scenarios of a cluster in the simulation; `transcripts/` has the events of each.
 
-`python -m tests.services.scenarios` prints all that is said, word for word: it must not depend on the order of
-any hash.
+`python -m tests.services.scenarios` prints all events in full. The output must not depend on the order of a hash table.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .simulated_cluster.jobs import co_located, with_options
 
 
 def a_job_finishes() -> Cluster:
-    """The shortest story: two tasks in one slot."""
+    """The shortest scenario: two tasks in one slot."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -41,7 +40,7 @@ def a_job_finishes() -> Cluster:
 
 
 def the_task_executor_is_there_first() -> Cluster:
-    """Its registration waits in the log until somebody leads the ResourceManager."""
+    """The TaskExecutor starts first: its registration waits in the log until a ResourceManager leads."""
     cluster = Cluster()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
@@ -53,30 +52,26 @@ def the_task_executor_is_there_first() -> Cluster:
 
 
 def a_job_is_cancelled_during_its_deployment() -> Cluster:
-    """Its JobMaster has submitted one task, and dies, when the request comes; the other one never is."""
+    """A job is cancelled while it is deployed: its master has submitted one task and dies; the next one submits the
+    other and cancels both."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=1)
     cluster.settle()
     cluster.submit("j1")
-    while not cluster.said("OfferSlots"):
-        assert cluster.step()
-    cluster.lead("job_master/j1")
-    while not cluster.said("ChannelsCreated"):
+    while not cluster.events_of("ChannelsCreated"):
         assert cluster.step()
     first, _ = cluster.owed("job_master/j1")
     decided_at = cluster.replica.offset
-    cluster.say("job_master/j1", first.recipient, first.body, cause=first.cause, decided_at=decided_at)
-    cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
-    while not cluster.said("job_master.CancelJob"):
-        assert cluster.step(but="job_master/j1")
-    cluster.lead("job_master/j1")
+    cluster.send("job_master/j1", first.recipient, first.body, cause=first.cause, decided_at=decided_at)
+    cluster.start_master()
+    cluster.send("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
     cluster.settle()
     return cluster
 
 
 def a_job_wants_more_slots_than_there_are() -> Cluster:
-    """It waits for its slots, then fails, and gives back what it got."""
+    """A job needs more slots than the cluster has: it waits for them, then fails and frees the slots that it got."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
@@ -88,7 +83,7 @@ def a_job_wants_more_slots_than_there_are() -> Cluster:
 
 
 def a_job_id_is_taken() -> Cluster:
-    """The second submission is rejected; the first job goes on."""
+    """The second submission of a job id is rejected; the first job continues."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -101,7 +96,7 @@ def a_job_id_is_taken() -> Cluster:
 
 
 def a_program_is_built_and_another_fails_to() -> Cluster:
-    """Entry points are built by the Dispatcher's shell."""
+    """The Dispatcher's shell builds programs: one succeeds, one fails."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -109,23 +104,25 @@ def a_program_is_built_and_another_fails_to() -> Cluster:
     for job_id, target in (("j1", "program:main"), ("j2", "program:fails")):
         entry_point = EntryPoint(target=target, arguments=())
         body = dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point)
-        cluster.say("client/test", "dispatcher", body)
+        offset = cluster.send("client/test", "dispatcher", body)
         if job_id == "j2":
+            cluster.obeyed.add(("dispatcher", f"build/j2/{offset}"))
+            cluster.settle()
             failed = dispatcher.JobGraphFailed(job_id=job_id, reason="program:fails raised ValueError")
-            cluster.obeyed.add(("dispatcher", f"build/j2/{cluster.replica.offset}"))
-            cluster.say("dispatcher", "dispatcher", failed)
+            cluster.send("dispatcher", "dispatcher", failed, cause=offset)
         cluster.settle()
     return cluster
 
 
 def first_task(cluster: Cluster, resource_id: str) -> str:
-    """The Execution that was submitted first of those that a TaskExecutor has."""
+    """Returns the first submitted Execution of a TaskExecutor."""
     tasks = cluster.replica.states[f"task_executor/{resource_id}"].tasks
-    return min(tasks, key=lambda each: tasks[each].cause)  # type: ignore[no-any-return]
+    return min(tasks, key=lambda item: (tasks[item].cause, tasks[item].subtask_index))  # type: ignore[no-any-return]
 
 
 def a_task_fails() -> Cluster:
-    """Without restarts the job fails: its other tasks are cancelled first, then its slots are freed."""
+    """A task fails and the job has no restart strategy: its other tasks are cancelled first, then its slots are
+    freed."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
@@ -143,13 +140,14 @@ def a_task_fails() -> Cluster:
 
 
 def the_master_crashes_with_a_slot_request_in_flight() -> Cluster:
-    """The ResourceManager has asked the TaskExecutor; its successor gets the answer and goes on."""
+    """The master crashes after the ResourceManager has sent RequestSlot; its successor receives the answer and
+    continues."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
     cluster.submit("j1")
-    while not cluster.said("task_executor.RequestSlot"):
+    while not cluster.events_of("task_executor.RequestSlot"):
         assert cluster.step()
     cluster.start_master()
     cluster.settle()
@@ -157,7 +155,8 @@ def the_master_crashes_with_a_slot_request_in_flight() -> Cluster:
 
 
 def a_task_executor_restarts_under_its_old_resource_id() -> Cluster:
-    """Its tasks are still its own: they run again, nobody else is asked, and the job finishes."""
+    """A TaskExecutor restarts with its old resource id: it keeps its tasks, which run again; no other slot is
+    requested, and the job finishes."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -172,7 +171,7 @@ def a_task_executor_restarts_under_its_old_resource_id() -> Cluster:
 
 
 def a_cluster_shuts_down_with_a_running_job() -> Cluster:
-    """The job is cancelled first, then the TaskExecutors leave, then the cluster ends."""
+    """The cluster shuts down: the job is cancelled first, then the TaskExecutors disconnect, then the cluster ends."""
     cluster = Cluster()
     cluster.start_master()
     for resource_id in ("te-1", "te-2"):
@@ -180,41 +179,43 @@ def a_cluster_shuts_down_with_a_running_job() -> Cluster:
     cluster.settle()
     cluster.submit("j1", graph(2))
     cluster.settle()
-    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="asked to"))
+    cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="asked to"))
     cluster.settle()
     return cluster
 
 
 def a_slot_is_offered_while_its_request_is_cancelled() -> Cluster:
-    """The race of an offer and a cancellation: the JobMaster turns the slot down, the TaskExecutor frees it."""
+    """An offer of a slot and the cancellation of its request cross: the JobMaster rejects the slot, the TaskExecutor
+    frees it."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
     cluster.submit("j1")
-    while not cluster.said("task_executor.JobManagerRegistrationSuccess"):
+    while not cluster.events_of("task_executor.JobManagerRegistrationSuccess"):
         assert cluster.step()
     offers = cluster.owed("task_executor/te-1")
-    cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
-    while not cluster.said("CancelSlotRequest"):
+    cluster.send("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
+    while not cluster.events_of("CancelSlotRequest"):
         assert cluster.step(but="task_executor/te-1")
-    for each in offers:
-        cluster.say("task_executor/te-1", each.recipient, each.body, cause=each.cause)
+    for offer in offers:
+        cluster.send("task_executor/te-1", offer.recipient, offer.body, cause=offer.cause)
     cluster.settle()
     return cluster
 
 
 def a_task_executor_is_lost_while_a_job_is_deployed() -> Cluster:
-    """Its process is killed before all tasks are submitted: the job goes on in another's slots, with new attempts."""
+    """A TaskExecutor is killed before all tasks are submitted: the job continues in slots of another one, with new
+    attempts."""
     cluster = Cluster()
     cluster.start_master()
     for resource_id in ("te-1", "te-2"):
         cluster.start_task_executor(resource_id)
     cluster.settle()
     cluster.submit("j1")
-    while not cluster.said("SubmitTask"):
+    while not cluster.events_of("SubmitTask"):
         assert cluster.step()
-    lost = cluster.said("SubmitTask")[0].header.recipient.partition("/")[2]
+    lost = cluster.events_of("SubmitTask")[0].header.recipient.partition("/")[2]
     cluster.kill(lost)
     cluster.settle()
     cluster.lose(lost, "its process has ended")
@@ -224,7 +225,8 @@ def a_task_executor_is_lost_while_a_job_is_deployed() -> Cluster:
 
 
 def two_jobs_compete_for_the_last_slot() -> Cluster:
-    """The first request gets it; the second waits until the first job has finished."""
+    """Two jobs compete for the last slot: the first request gets it; the second waits until the first job has
+    finished."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -241,7 +243,7 @@ def two_jobs_compete_for_the_last_slot() -> Cluster:
 
 
 def co_located_subtasks_share_a_slot() -> Cluster:
-    """Middle and sink are together in each slot, also after the slot of one pair is lost."""
+    """Middle and sink share each slot, also after the slot of one pair is lost."""
     cluster = Cluster()
     cluster.start_master()
     for resource_id in ("te-1", "te-2", "te-3"):
@@ -257,7 +259,8 @@ def co_located_subtasks_share_a_slot() -> Cluster:
 
 
 def one_task_fails_and_is_restarted_alone() -> Cluster:
-    """After the delay of the restart strategy, in the slot that it had; its peers run on."""
+    """A failed task is restarted alone after the delay of the restart strategy, in the same slot; its peers
+    continue."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
@@ -274,7 +277,8 @@ def one_task_fails_and_is_restarted_alone() -> Cluster:
 
 
 def what_attempts_have_counted_adds_up() -> Cluster:
-    """An attempt that fails tells what it has committed, the next one goes on from there; the job's client is told."""
+    """A failed attempt reports what it has committed and the next one continues from there; the client gets the
+    totals."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
@@ -286,8 +290,8 @@ def what_attempts_have_counted_adds_up() -> Cluster:
     cluster.report(te, first, ExecutionState.FAILED, "it broke", {"bad lines": 2})
     cluster.settle()
     cluster.tick(2)
-    for attempt in sorted(cluster.replica.states[te].tasks, key=lambda each: cluster.task(te, each).cause):
-        task = cluster.task(te, attempt)
+    tasks = cluster.replica.states[te].tasks
+    for attempt, task in sorted(tasks.items(), key=lambda pair: (pair[1].cause, pair[1].subtask_index)):
         counts = {"bad lines": 2.0 + task.attempt_number, "words": 10.5} if task.subtask_index == 0 else {}
         cluster.report(te, attempt, ExecutionState.FINISHED, None, counts)
     cluster.settle()
@@ -295,7 +299,7 @@ def what_attempts_have_counted_adds_up() -> Cluster:
 
 
 def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
-    """The job is suspended with its cluster, and goes on with the next leader: attempts are counted on."""
+    """The job is suspended with its cluster, and resumed by the next leader: attempt numbers continue."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -303,7 +307,7 @@ def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
     cluster.submit("j1")
     cluster.settle()
     body = dispatcher.ShutDownCluster(reason="maintenance", suspend=True)
-    cluster.say("client/test", "dispatcher", body)
+    cluster.send("client/test", "dispatcher", body)
     cluster.settle()
     cluster.start_master()
     cluster.settle()
@@ -315,7 +319,7 @@ def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
 
 
 def a_worker_is_started_and_released_when_it_is_idle() -> Cluster:
-    """Active mode: the ResourceManager starts a worker for a request, and stops it when nobody needs it any more."""
+    """Active mode: the ResourceManager starts a worker for a request, and stops it when it is idle."""
     cluster = Cluster(configuration={"resourcemanager.mode": "active", "taskmanager.numberOfTaskSlots": "1"})
     cluster.start_master()
     cluster.settle()
@@ -329,7 +333,8 @@ def a_worker_is_started_and_released_when_it_is_idle() -> Cluster:
 
 
 def a_task_executor_is_lost_and_lives() -> Cluster:
-    """A zombie: what it says late counts for nothing; once it reads of its loss it stops its tasks and registers."""
+    """A TaskExecutor that is declared lost is alive: its late events are fenced; when it reads of its loss it stops
+    its tasks and registers again."""
     cluster = Cluster()
     cluster.start_master()
     for resource_id in ("te-1", "te-2"):
@@ -337,7 +342,7 @@ def a_task_executor_is_lost_and_lives() -> Cluster:
     cluster.settle()
     cluster.submit("j1")
     cluster.settle()
-    zombie = cluster.said("SubmitTask")[0].header.recipient.partition("/")[2]
+    zombie = cluster.events_of("SubmitTask")[0].header.recipient.partition("/")[2]
     cluster.kill(zombie)
     cluster.lose(zombie, "no heartbeat for 50 s", exited=False)
     cluster.settle()
@@ -376,7 +381,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
 
 
 def walk(seed: int) -> AsyncSimulator:
-    """A cluster that goes its way at random: the same way for the same seed."""
+    """Runs a random cluster; the same seed gives the same run."""
     chaos = Chaos(random.Random(seed))
     chaos.run()
     return chaos.world
@@ -419,28 +424,28 @@ _MOSTLY_DEFAULT = {
 
 
 def transcript(records: Sequence[Record]) -> str:
-    """The conversation, a line an event: offset, sender, recipient, fields, cause; derived ids have short names.
+    """Formats the log, one line per event: offset, sender, recipient, fields, cause; derived ids have short names.
 
-    What no reader takes notice of is in brackets, with the epoch that it was said under.
+    Events that readers ignore are in brackets, with their epoch.
     """
     names: dict[str, str] = {}
     lines, leadership = [], LeadershipState()
     for record in records:
         header, body = record.header, record.body
-        fields = "".join(f" {name}={_short(value)}" for name, value in _told(body))
+        fields = "".join(f" {name}={_short(value)}" for name, value in _nonempty_fields(body))
         cause = "" if header.cause is None else f" <- {header.cause}"
         event = body.AVRO_NAME.rpartition(".")[2]
-        said = f"{header.sender} -> {header.recipient}: {event}{fields}{cause}"
+        output = f"{header.sender} -> {header.recipient}: {event}{fields}{cause}"
         if not leadership.accepts(record):
-            said = f"(epoch {header.sender_epoch}, ignored: {said})"
+            output = f"(epoch {header.sender_epoch}, ignored: {output})"
         leadership = leadership.evolve(record)
-        line = f"{record.offset:>3} {said}"
+        line = f"{record.offset:>3} {output}"
         lines.append(_ID.sub(lambda match: names.setdefault(match[0], f"id{len(names) + 1}"), line))
     return "\n".join(lines) + "\n"
 
 
-def _told(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    """The fields that say something."""
+def _nonempty_fields(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    """Returns the fields that are not empty."""
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)
         usual = field.name in _MOSTLY_DEFAULT and (not value or value == field.default)
@@ -455,15 +460,15 @@ def _short(value: object) -> str:
         case JobGraph(name=name):
             return name
         case tuple():
-            return f"[{', '.join(_short(each) for each in value)}]"
+            return f"[{', '.join(_short(item) for item in value)}]"
         case msgspec.Struct():
-            return "{" + " ".join(f"{name}={_short(field)}" for name, field in _told(value)) + "}"
+            return "{" + " ".join(f"{name}={_short(field)}" for name, field in _nonempty_fields(value)) + "}"
         case _:
             return str(value)
 
 
 def main() -> None:
-    """Everything that is said in every scenario and some walks, down to the ids."""
+    """Prints all events of every scenario and of some random runs, with their ids."""
     # Warnings tell the time.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     for name, story in SCENARIOS.items():

@@ -1,4 +1,4 @@
-"""Stories of checkpoints; see `scenarios`."""
+"""Scenarios of checkpoints; see `scenarios`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
-from tailrace.services.simulation.task_events import acknowledge_checkpoint_event
+from tailrace.services.simulation.task_events import acknowledgement_of
 
 from .simulated_cluster.cluster import Cluster, graph
 from .simulated_cluster.jobs import with_options
@@ -15,8 +15,14 @@ from .simulated_cluster.jobs import with_options
 EVERY_SECOND = {"execution.checkpointing.interval": "1 s", **DIRECTORIES}
 
 
+def acknowledge(attempt: str, checkpoint_id: int) -> job_master.AcknowledgeCheckpoint:
+    return job_master.AcknowledgeCheckpoint(
+        job_id="j1", checkpoint_id=checkpoint_id, acknowledgements=(acknowledgement_of(attempt),)
+    )
+
+
 def _running(settings: dict[str, str], savepoint_path: str | None = None) -> Cluster:
-    """Job j1 runs two tasks in one slot of te-1."""
+    """Returns a cluster where job j1 runs two tasks in one slot of te-1."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -27,13 +33,14 @@ def _running(settings: dict[str, str], savepoint_path: str | None = None) -> Clu
 
 
 def _tasks(cluster: Cluster) -> list[str]:
-    """Executions of te-1, in the order in which they were submitted."""
+    """Returns the Executions of te-1, in the order of their submission."""
     tasks = cluster.replica.states["task_executor/te-1"].tasks
-    return sorted(tasks, key=lambda each: tasks[each].cause)
+    return sorted(tasks, key=lambda item: (tasks[item].cause, tasks[item].subtask_index))
 
 
 def a_checkpoint_is_complete_and_the_next_takes_its_place() -> Cluster:
-    """The source is told, both tasks acknowledge, the metadata is written; the older one is discarded after that."""
+    """The source gets TriggerCheckpoint, both tasks acknowledge, the metadata is written; then the older checkpoint
+    is discarded."""
     cluster = _running(EVERY_SECOND)
     cluster.tick(1)
     cluster.tick(1)
@@ -43,53 +50,53 @@ def a_checkpoint_is_complete_and_the_next_takes_its_place() -> Cluster:
 
 
 def a_checkpoint_is_declined() -> Cluster:
-    """One task has acknowledged it, the other can't contribute: it is aborted, and what was written goes."""
+    """One task has acknowledged the checkpoint, the other declines it: it is aborted, and its files are deleted."""
     cluster = _running(EVERY_SECOND)
     source, window = _tasks(cluster)
     cluster.answers = False
     cluster.tick(1)
     te, jm = "task_executor/te-1", "job_master/j1"
-    cluster.say(te, jm, acknowledge_checkpoint_event("j1", source, 1).body)
+    cluster.send(te, jm, acknowledge(source, 1))
     declined = job_master.DeclineCheckpoint(
         job_id="j1", execution_attempt_id=window, checkpoint_id=1, reason="its state can't be written"
     )
-    cluster.say(te, jm, declined)
+    cluster.send(te, jm, declined)
     cluster.settle()
     return cluster
 
 
 def a_checkpoint_expires() -> Cluster:
-    """A task is silent until the time is over; its acknowledgement comes too late, and changes nothing."""
+    """A task does not acknowledge before the checkpoint expires; its late acknowledgement changes nothing."""
     cluster = _running({**EVERY_SECOND, "execution.checkpointing.timeout": "5 s"})
     source, window = _tasks(cluster)
     cluster.answers = False
     cluster.tick(1)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", source, 1).body)
+    cluster.send("task_executor/te-1", "job_master/j1", acknowledge(source, 1))
     cluster.tick(5)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", window, 1).body)
+    cluster.send("task_executor/te-1", "job_master/j1", acknowledge(window, 1))
     cluster.settle()
     return cluster
 
 
 def a_savepoint_is_taken() -> Cluster:
-    """A client asks for it, and is told where it is."""
+    """A client requests a savepoint, and gets its location."""
     cluster = _running(DIRECTORIES)
     body = dispatcher.TriggerSavepoint(job_id="j1", directory="memory://elsewhere")
-    cluster.say("client/test", "dispatcher", body)
+    cluster.send("client/test", "dispatcher", body)
     cluster.settle()
     return cluster
 
 
 def a_job_stops_with_a_savepoint() -> Cluster:
-    """The tasks end when they hear that it is complete, and the job has finished."""
+    """The tasks end when the savepoint is complete, and the job has finished."""
     cluster = _running(DIRECTORIES)
-    cluster.say("client/test", "dispatcher", dispatcher.StopWithSavepoint(job_id="j1", drain=True))
+    cluster.send("client/test", "dispatcher", dispatcher.StopWithSavepoint(job_id="j1", drain=True))
     cluster.settle()
     return cluster
 
 
 def a_job_goes_back_to_a_checkpoint() -> Cluster:
-    """What a task was to go on from is gone: all tasks end, then all begin again, in the next generation."""
+    """The progress of a task is lost: all tasks end, then all restart in the next generation from the checkpoint."""
     cluster = _running(EVERY_SECOND)
     cluster.tick(1)
     source, _ = _tasks(cluster)
@@ -102,7 +109,8 @@ def a_job_goes_back_to_a_checkpoint() -> Cluster:
 
 
 def a_task_goes_on_from_a_checkpoint() -> Cluster:
-    """It fails while one is pending, which is aborted: it goes on with the last that is complete, its peer runs on."""
+    """A task fails while a checkpoint is pending, which is aborted: the task restarts from the last complete one,
+    its peer continues."""
     cluster = _running(EVERY_SECOND)
     cluster.tick(1)
     cluster.answers = False
@@ -116,31 +124,32 @@ def a_task_goes_on_from_a_checkpoint() -> Cluster:
 
 
 def a_job_begins_with_a_savepoint() -> Cluster:
-    """Another job's: its tasks are submitted when it was found whole."""
+    """A job starts from a savepoint of another job: its tasks are submitted after the savepoint was found intact."""
     cluster = a_job_stops_with_a_savepoint()
-    (taken,) = cluster.said("client.CheckpointSucceeded")
-    uri = taken.body.checkpoint.uri  # type: ignore[attr-defined]
+    (record,) = cluster.events_of("client.CheckpointSucceeded")
+    uri = record.body.checkpoint.uri  # type: ignore[attr-defined]
     cluster.submit("j2", with_options(graph(), DIRECTORIES), savepoint_path=uri)
     cluster.settle()
     return cluster
 
 
 def a_job_can_not_begin_with_a_savepoint_that_is_not_there() -> Cluster:
-    """It fails, and its client is told why."""
+    """The savepoint does not exist: the job fails, and its client gets the reason."""
     return _running(DIRECTORIES, savepoint_path="memory://savepoints/none")
 
 
 def the_master_changes_in_the_middle_of_a_checkpoint() -> Cluster:
-    """The next one counts the acknowledgements that its predecessor had heard, and loses nothing that was complete."""
+    """The next master counts the acknowledgements that its predecessor received, and keeps every complete
+    checkpoint."""
     cluster = _running(EVERY_SECOND)
     cluster.tick(1)
     cluster.answers = False
     cluster.tick(1)
     source, window = _tasks(cluster)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", source, 2).body)
+    cluster.send("task_executor/te-1", "job_master/j1", acknowledge(source, 2))
     cluster.start_master()
     cluster.settle()
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", window, 2).body)
+    cluster.send("task_executor/te-1", "job_master/j1", acknowledge(window, 2))
     cluster.settle()
     return cluster
 

@@ -1,53 +1,38 @@
-"""Mandates that a test gives and takes, rightly or wrongly."""
+"""An election whose grants the test controls."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+from tailrace.services.election.leader_election import Grant
 
 
-class GivenMandates:
-    """Of one process. `stands`: the roles that it contends for -> how often it began to."""
+class ScriptedElection:
+    """The LeaderElection of one process. `joined` counts how often it has become a candidate."""
 
     elected_by = "a test"
 
     def __init__(self) -> None:
-        self.suspended = False
-        self.stands: dict[str, int] = {}
-        self.confirmed: dict[str, int] = {}
-        self.for_ever: list[str] = []
-        self._began: dict[str, int] = {}
-        self._granted: Mapping[str, int | None] = {}
-        self._lock = threading.Lock()
+        self.is_suspended = False
+        self.joined = 0
+        self.confirmed: int | None = None
+        self.grant: Grant | None = None
 
-    def give(self, *roles: str, epoch: int | None = None) -> None:
-        """Whether it contends for them or not."""
-        with self._lock:
-            self._granted = {**self._granted, **dict.fromkeys(roles, epoch)}
+    def give(self, epoch: int) -> None:
+        """Grants leadership, whether the process is a candidate or not."""
+        self.grant = Grant(epoch)
 
-    def take(self, *roles: str) -> None:
-        """Those, or all."""
-        with self._lock:
-            gone = roles or tuple(self._granted)
-            self._granted = {each: epoch for each, epoch in self._granted.items() if each not in gone}
+    def take(self) -> None:
+        """Revokes the grant."""
+        self.grant = None
 
-    def join(self, role: str) -> None:
-        with self._lock:
-            if role not in self.stands:
-                self._began[role] = self.stands[role] = self._began.get(role, 0) + 1
+    def join(self) -> None:
+        self.joined += 1
 
-    def leave(self, role: str, *, for_ever: bool = False) -> None:
-        self.take(role)
-        with self._lock:
-            self.stands.pop(role, None)
-            if for_ever:
-                self.for_ever.append(role)
+    def rejoin(self) -> None:
+        self.take()
+        self.join()
 
-    def grants(self) -> Mapping[str, int | None]:
-        return self._granted
-
-    def confirm_leadership(self, role: str, epoch: int) -> None:
-        self.confirmed[role] = epoch
+    def confirm_leadership(self, epoch: int) -> None:
+        self.confirmed = epoch
 
     def close(self) -> None:
         self.take()

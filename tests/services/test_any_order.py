@@ -1,7 +1,7 @@
-"""The steps of the simulation in any order, chosen by Hypothesis: what it finds it makes as short as it can.
+"""Hypothesis chooses the order of the steps of the simulation, and shrinks a failing sequence.
 
-`EXAMPLES=5000 pytest tests/services/test_any_order.py` looks further, at other orders each time. Seeds
-(`test_chaos.py`) are a hundred times as fast, and look further still; a short story is easier to understand.
+`EXAMPLES=5000 pytest tests/services/test_any_order.py` tries more sequences, different ones each time. Seeds
+(`test_chaos.py`) run a hundred times as fast and find more; a short sequence is easier to understand.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SOAK = "EXAMPLES" in os.environ
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """One rule for each kind of step would say no more than their names do."""
+    """The state machine; the rules are created from the names of the steps."""
 
     chaos: Chaos
 
     @initialize(draw=st.randoms(use_true_random=False), turns=st.integers(0, 14))
     def begins(self, draw: random.Random, turns: int) -> None:
-        """The rest begins in the middle of a conversation."""
+        """The first rule starts from a random state of a cluster."""
         self.chaos = Chaos(draw)
         self.chaos.begin()
         for _ in range(turns):
@@ -34,11 +34,11 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(sorted(ALWAYS)))
     def goes_on(self, kind: str) -> None:
-        self._told(lambda: self.chaos.step(kind))
+        self._describe_failure(lambda: self.chaos.step(kind))
 
     @rule(kind=st.sampled_from(sorted(FAULT_ACTIONS)))
     def has_trouble(self, kind: str) -> None:
-        self._told(lambda: self.chaos.step(kind))
+        self._describe_failure(lambda: self.chaos.step(kind))
 
     @rule(turns=st.integers(1, 4))
     def takes_turns(self, turns: int) -> None:
@@ -47,9 +47,9 @@ class AnyOrder(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "chaos"):
-            self._told(self.chaos.end)
+            self._describe_failure(self.chaos.end)
 
-    def _told(self, step: object) -> None:
+    def _describe_failure(self, step: object) -> None:
         try:
             step()  # type: ignore[operator]
         except AssertionError as error:

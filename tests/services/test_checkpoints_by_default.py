@@ -1,7 +1,6 @@
-"""A job of a cluster that nobody has configured takes checkpoints, so that its changelogs stay bounded.
+"""A job with the default configuration takes checkpoints, so its changelogs stay bounded.
 
-Each subtask deletes its changelog below its part in the last completed checkpoint. What is left is what changed
-since then.
+Each subtask deletes its changelog below its part in the last complete checkpoint. The rest are the changes since then.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SWITCHED_OFF = {CHECKPOINT_INTERVAL.key: "off"}
 def run_for_an_hour(
     *, cluster_options: dict[str, str], job_options: dict[str, str], fails_every_s: float
 ) -> Cluster:
-    """A job of two tasks that never ends."""
+    """Runs a job of two tasks that never ends for an hour."""
     defaults = Configuration(cluster_options).as_map()
     cluster = Cluster(configuration={**defaults, **DIRECTORIES})
     cluster.start_master()
@@ -43,18 +42,18 @@ def run_for_an_hour(
         if since_failure_s >= fails_every_s:
             since_failure_s = 0.0
             tasks = cluster.replica.states["task_executor/te-1"].tasks
-            running = [each for each in tasks if tasks[each].state is ExecutionState.RUNNING]
+            running = [task for task in tasks if tasks[task].state is ExecutionState.RUNNING]
             cluster.report("task_executor/te-1", min(running), ExecutionState.FAILED, "it broke")
             cluster.settle()
     return cluster
 
 
 @pytest.mark.parametrize("fails_every_s", [2 * HOUR_S, 400.0, 200.0])
-def test_no_changelog_goes_back_further_than_the_interval(fails_every_s: float) -> None:
-    """Also where tasks fail: the interval goes on from the last checkpoint, not from the restart."""
+def test_changelog_covers_at_most_one_checkpoint_interval(fails_every_s: float) -> None:
+    """Also if tasks fail: the interval starts at the last checkpoint, not at the restart."""
     cluster = run_for_an_hour(cluster_options={}, job_options={}, fails_every_s=fails_every_s)
-    confirmed = [each.header.time / 1e6 for each in cluster.said("ConfirmCheckpoint")]
-    started = cluster.said("StartJob")[0].header.time / 1e6
+    confirmed = [record.header.time / 1e6 for record in cluster.events_of("ConfirmCheckpoint")]
+    started = cluster.events_of("StartJob")[0].header.time / 1e6
     times = sorted({started, *confirmed, cluster.now / 1e6})
     # A restart may lie in between: its delay is at most a minute.
     assert max(b - a for a, b in itertools.pairwise(times)) <= INTERVAL_S + 60 + STEP_S
@@ -62,10 +61,10 @@ def test_no_changelog_goes_back_further_than_the_interval(fails_every_s: float) 
 
 
 @pytest.mark.parametrize("by_cluster", [True, False])
-def test_none_are_taken_where_they_are_switched_off(by_cluster: bool) -> None:
+def test_no_checkpoints_are_taken_if_disabled(by_cluster: bool) -> None:
     cluster = run_for_an_hour(
         cluster_options=SWITCHED_OFF if by_cluster else {},
         job_options={} if by_cluster else SWITCHED_OFF,
         fails_every_s=2 * HOUR_S,
     )
-    assert not cluster.said("CheckpointTriggered")
+    assert not cluster.events_of("CheckpointTriggered")

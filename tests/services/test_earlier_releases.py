@@ -1,4 +1,4 @@
-"""A log is kept for ever: whatever an earlier release wrote into it, by the fingerprint of its schema, is read."""
+"""Logs are kept for ever: every event of an earlier release is decoded by the fingerprint of its schema."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ HEADER = Header(event_id="e", time=1, sender="client/me", sender_epoch=0, recipi
 
 
 def bare(schemas: dict[str, Any]) -> dict[str, Any]:
-    """The schemas as they were before any field had come in that has a default."""
-    found = copy.deepcopy(schemas)
-    for schema in found.values():
+    """Returns the schemas without all fields that have a default: those of an imaginary earliest release."""
+    result = copy.deepcopy(schemas)
+    for schema in result.values():
         if "fields" in schema:
             schema["fields"] = [field for field in schema["fields"] if "default" not in field]
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All releases there have been, and one before them whose schemas lack what has a default."""
+    """Returns all releases, and an imaginary one before them whose schemas lack the fields that have a default."""
     folder = tmp_path_factory.mktemp("released")
     for release in released.releases():
         (folder / f"{release}.json").write_bytes((released.FOLDER / f"{release}.json").read_bytes())
@@ -62,13 +62,13 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("release", "name"), [each for each in WRITTEN if each[1] in EVENTS])
+@pytest.mark.parametrize(("release", "name"), [pair for pair in WRITTEN if pair[1] in EVENTS])
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_every_event_that_a_release_wrote_is_read(
+def test_every_event_of_every_release_is_decoded(
     folder: Path, release: str, name: str, data: st.DataObject
 ) -> None:
-    datum = data.draw(of(name, release, folder))
+    datum = data.draw(writable_events(name, release, folder))
     event = codec(folder).decode(written(name, datum, release, folder))
     read = msgspec.to_builtins(event.body, builtin_types=(bytes,))
     read["header"] = msgspec.to_builtins(event.header)
@@ -76,21 +76,21 @@ def test_every_event_that_a_release_wrote_is_read(
     assert held(datum, read)
 
 
-def test_no_schema_of_that_earliest_release_is_ours(folder: Path) -> None:
+def test_imaginary_release_shares_no_schema_with_current_one(folder: Path) -> None:
     for name, fingerprint in released.fingerprints("0.0.1", folder).items():
-        found = released.writer(fingerprint, folder)
-        assert found is not None
-        assert (found.release, found.name) == ("0.0.1", name)
+        writer = released.writer(fingerprint, folder)
+        assert writer is not None
+        assert (writer.release, writer.name) == ("0.0.1", name)
         assert fingerprint != avro.fingerprint(name)
 
 
-def test_fields_that_came_later_have_their_defaults(folder: Path) -> None:
+def test_added_fields_have_their_defaults(folder: Path) -> None:
     value = written(CANCEL.AVRO_NAME, SAID, "0.0.1", folder)
     reading = codec(folder)
     assert [reading.decode(value), reading.decode(value)] == [Event(HEADER, CANCEL)] * 2
 
 
-def test_what_follows_such_an_event_or_is_cut_off_is_refused(folder: Path) -> None:
+def test_old_event_with_trailing_bytes_or_truncated_is_rejected(folder: Path) -> None:
     value = written(CANCEL.AVRO_NAME, SAID, "0.0.1", folder)
     reading = codec(folder)
     assert reading.decode(value).body == CANCEL
@@ -101,28 +101,30 @@ def test_what_follows_such_an_event_or_is_cut_off_is_refused(folder: Path) -> No
             reading.decode(value[:length])
 
 
-def test_a_schema_of_no_release_is_refused_as_ever(folder: Path) -> None:
+def test_unknown_schema_is_rejected(folder: Path) -> None:
     unknown = Codec("t.log", written_by=functools.partial(released.writer, folder=folder.parent / "none"))
     known = written(CANCEL.AVRO_NAME, SAID, "0.0.1", folder)
-    said = f"fingerprint {known[2:10].hex()} belongs to no event of this release"
-    with pytest.raises(Undecodable, match=said):
+    output = f"fingerprint {known[2:10].hex()} is not of an event of this release"
+    with pytest.raises(Undecodable, match=output):
         unknown.decode(known)
 
 
-def test_an_event_that_this_release_has_no_more_is_named(tmp_path: Path) -> None:
+def test_event_removed_in_this_release_is_named(tmp_path: Path) -> None:
     gone = dict(avro.schemas())
     gone["tailrace.client.Gone"] = {**gone[CANCEL.AVRO_NAME], "namespace": "tailrace.client", "name": "Gone"}
     (tmp_path / "0.0.1.json").write_text(released.text("0.0.1", gone), "utf-8")
     value = b"\xc3\x01" + released.fingerprints("0.0.1", tmp_path)["tailrace.client.Gone"] + b"rest"
-    with pytest.raises(Undecodable, match=r"is tailrace\.client\.Gone of 0\.0\.1, no event of this release"):
+    with pytest.raises(
+        Undecodable, match=r"is tailrace\.client\.Gone of 0\.0\.1, which is not an event of this release"
+    ):
         codec(tmp_path).decode(value)
 
 
 @pytest.mark.parametrize("release", ["0.0.1", *released.releases()])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_dead_letters_of_every_release_are_read(folder: Path, release: str, data: st.DataObject) -> None:
-    datum = data.draw(of(DeadLetter.AVRO_NAME, release, folder))
+def test_dead_letters_of_every_release_are_decoded(folder: Path, release: str, data: st.DataObject) -> None:
+    datum = data.draw(writable_events(DeadLetter.AVRO_NAME, release, folder))
     value = written(DeadLetter.AVRO_NAME, datum, release, folder)
     read = dead_letters.decode_dead_letter(value, functools.partial(released.writer, folder=folder))
     assert held(datum, msgspec.to_builtins(read, builtin_types=(bytes,)))
@@ -133,7 +135,7 @@ def codec(folder: Path) -> Codec:
 
 
 def written(name: str, datum: dict[str, Any], release: str, folder: Path) -> bytes:
-    """The event as that release wrote it, without a schema registry."""
+    """Encodes the event as that release does, without a schema registry."""
     out = io.BytesIO()
     out.write(b"\xc3\x01" + released.fingerprints(release, folder)[name])
     fastavro.schemaless_writer(
@@ -143,7 +145,7 @@ def written(name: str, datum: dict[str, Any], release: str, folder: Path) -> byt
 
 
 def held(datum: Any, read: Any) -> bool:
-    """Whether all that was written has been read; there may be more, which came later."""
+    """Returns whether the decoded value has every written field; it may have more, which were added later."""
     if isinstance(datum, dict):
         return all(key in read and held(value, read[key]) for key, value in datum.items())
     if isinstance(datum, list):
@@ -152,8 +154,8 @@ def held(datum: Any, read: Any) -> bool:
 
 
 @functools.cache
-def of(name: str, release: str, folder: Path) -> st.SearchStrategy[Any]:
-    """What a release may have written under a schema of its own."""
+def writable_events(name: str, release: str, folder: Path) -> st.SearchStrategy[Any]:
+    """Returns the event types whose schema a release has in its own version."""
     definitions = released.definitions(release, folder)
 
     def values(schema: Any) -> st.SearchStrategy[Any]:

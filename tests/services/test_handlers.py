@@ -1,4 +1,4 @@
-"""An event that somebody reads in the log leads to the code that handles it, by its name."""
+"""The name of an event leads to its handler by grep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROLES = ("dispatcher", "resource_manager", "job_master", "task_executor")
 
 
 def tables() -> Iterator[tuple[str, str, str, str]]:
-    """Of each table of steps: where an entry stands, the event's receiver and name, and its handler."""
+    """Yields for each entry of a step table: its location, the event's receiver and name, and its handler."""
     for role in ROLES:
         for path in sorted((SERVICES / role).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -31,16 +31,16 @@ def tables() -> Iterator[tuple[str, str, str, str]]:
                         yield where, key.value.id, key.attr, ast.unparse(value)
 
 
-def test_a_handler_is_named_after_its_event() -> None:
-    found = [
+def test_handler_is_named_after_its_event() -> None:
+    results = [
         (where, event, handler)
         for where, receiver, event, handler in tables()
         if handler.rpartition(".")[2] not in names(receiver, event)
     ]
-    assert found == []
+    assert results == []
 
 
-def test_all_tables_are_looked_at() -> None:
+def test_all_step_tables_are_checked() -> None:
     assert len(list(tables())) > 120
 
 

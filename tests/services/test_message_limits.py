@@ -1,7 +1,9 @@
-"""Whatever is said of a graph that is accepted fits into the log, also of one at the bounds; and one turn of a leader
-says no more than a few MiB."""
+"""Events about an accepted graph fit into the log, even if the graph is at its limits; and one step of a leader
+appends a few MiB at most."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from graphs import edge, operator, vertex
@@ -13,26 +15,38 @@ from tailrace.pipelines.graph import limits
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
-from tailrace.schemas.types import CheckpointOptions, ExecutionState, JobGraph, ResourceProfile, SnapshotType
+from tailrace.schemas.types import (
+    CheckpointOptions,
+    EntryPoint,
+    ExecutionState,
+    JobGraph,
+    JobVertex,
+    ResourceProfile,
+    SnapshotType,
+)
 from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT
+from tailrace.services.log.topics import LARGEST_SUBMISSION
 
-from .simulated_cluster.cluster import Cluster, header
+from .simulated_cluster.cluster import PROFILE, Cluster, header
+from .simulated_cluster.cluster import graph as word_count
 
 WIDE = "\N{MATHEMATICAL BOLD CAPITAL X}"
 """A character of four bytes."""
 DIRECTORY = "memory://"
 SAID_OF_A_SUBTASK = 100_000
 """Bytes: more than any event says because of one subtask, at the bounds."""
-SAID_OF_A_SLOT = 10_000
+SAID_OF_A_SLOT = 6_000
 """Bytes: more than all events together say because of one slot, at the bounds."""
 _CODEC = Codec("c.log")
+GRAPH = word_count()
 
 
 def at_most(length: int) -> st.SearchStrategy[str]:
-    """A text of characters of up to four bytes, most often as long as it may be."""
+    """Draws a text of characters of up to four bytes, mostly of the maximum length."""
     lengths = st.sampled_from((1, length // 2, length, length, length))
     return st.builds(
         lambda character, size: character * size, st.sampled_from(("x", "\n", '"', WIDE)), lengths
@@ -62,7 +76,7 @@ PROFILES = st.none() | st.builds(
 
 @st.composite
 def graphs_at_the_bounds(draw: st.DrawFn) -> JobGraph:
-    """A graph of a few vertices whose fields are as large as `validate` lets them be."""
+    """Draws a graph of a few vertices whose fields are as large as `validate` allows."""
     parallelism = draw(st.integers(1, 4))
     shared = draw(NAMES.filter(lambda name: "/" not in name))
     sources = [
@@ -93,7 +107,7 @@ def graphs_at_the_bounds(draw: st.DrawFn) -> JobGraph:
         "state.savepoints.dir": f"{DIRECTORY}{WIDE * 3_900}",
         "state.checkpoints.dir": f"{DIRECTORY}{'x' * 3_900}",
     }
-    edges = [edge(each.vertex_id, "sink") for each in sources]
+    edges = [edge(source.vertex_id, "sink") for source in sources]
     return JobGraph(
         name=draw(NAMES.filter(lambda name: bool(name.strip()))),
         vertices=(*sources, sink),
@@ -104,17 +118,17 @@ def graphs_at_the_bounds(draw: st.DrawFn) -> JobGraph:
 
 
 def sizes(cluster: Cluster) -> list[int]:
-    """Bytes of each event that was said, but for what clients did; raises where one can't be written."""
+    """Returns the size in bytes of each event except those of clients. Raises if one can't be written."""
     return [
-        len(_CODEC.encode(Event(each.header, each.body)))
-        for each in cluster.log
-        if not each.header.sender.startswith("client")
+        len(_CODEC.encode(Event(record.header, record.body)))
+        for record in cluster.log
+        if not record.header.sender.startswith("client")
     ]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=graphs_at_the_bounds(), end=st.sampled_from(("cancel", "suspend", "fail", "stop", "lose")))
-def test_whatever_is_said_of_an_accepted_graph_fits(graph: JobGraph, end: str) -> None:
+def test_events_about_accepted_graph_fit_into_log(graph: JobGraph, end: str) -> None:
     assert validate(graph) == []
     cluster = Cluster(answers=False)
     cluster.start_master()
@@ -132,17 +146,17 @@ def test_whatever_is_said_of_an_accepted_graph_fits(graph: JobGraph, end: str) -
         dispatcher.TriggerCheckpoint(job_id="j"),
         dispatcher.TriggerSavepoint(job_id="j", directory="x" * 100_000),
     ):
-        cluster.say("client/c", "dispatcher", body)
+        cluster.send("client/c", "dispatcher", body)
     failure = "\ud800" * 5_000_000
     match end:
         case "cancel":
-            cluster.say("client/c", "dispatcher", dispatcher.CancelJob(job_id="j"))
+            cluster.send("client/c", "dispatcher", dispatcher.CancelJob(job_id="j"))
         case "suspend":
-            cluster.say("client/c", "dispatcher", dispatcher.ShutDownCluster(reason=failure, suspend=True))
+            cluster.send("client/c", "dispatcher", dispatcher.ShutDownCluster(reason=failure, suspend=True))
         case "fail":
             cluster.finish_all(ExecutionState.FAILED, failure)
         case "stop":
-            cluster.say(
+            cluster.send(
                 "client/c", "dispatcher", dispatcher.StopWithSavepoint(job_id="j", directory=None, drain=True)
             )
         case _:
@@ -155,7 +169,65 @@ def test_whatever_is_said_of_an_accepted_graph_fits(graph: JobGraph, end: str) -
     )
 
 
-def test_the_largest_lists_of_subtasks_fit() -> None:
+REQUESTS = st.sampled_from(
+    (
+        lambda text: dispatcher.SubmitJob(job_id=text, job_graph=GRAPH),
+        lambda text: dispatcher.SubmitJob(job_id="new", job_graph=replace(GRAPH, name=text)),
+        lambda text: dispatcher.SubmitJob(job_id="new", job_graph=GRAPH, savepoint_path=text),
+        lambda text: dispatcher.SubmitJob(job_id="new", entry_point=EntryPoint(target=text, arguments=())),
+        lambda text: dispatcher.SubmitJob(
+            job_id="new", entry_point=EntryPoint(target="a:b", arguments=(text,), configuration={text: text})
+        ),
+        lambda text: dispatcher.CancelJob(job_id=text),
+        lambda text: dispatcher.TriggerCheckpoint(job_id=text),
+        lambda text: dispatcher.TriggerSavepoint(job_id="j", directory=text),
+        lambda text: dispatcher.TriggerSavepoint(job_id=text, directory=text),
+        lambda text: dispatcher.StopWithSavepoint(job_id="j", directory=f"/{text}", drain=True),
+        lambda text: dispatcher.DisposeSavepoint(path=f"memory://{text}"),
+        lambda text: dispatcher.ShutDownCluster(reason=text, suspend=True),
+        lambda text: dispatcher.ShutDownCluster(reason=text, suspend=False),
+    )
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    requests=st.lists(REQUESTS, min_size=1, max_size=3),
+    character=st.sampled_from(("x", "/", "\n", '"', WIDE)),
+    share=st.sampled_from((1, 2, 4, 4_000)),
+)
+def test_events_about_any_request_fit_into_log(
+    requests: list[Callable[[str], Body]], character: str, share: int
+) -> None:
+    text = character * ((LARGEST_SUBMISSION - 2_000) // share // len(character.encode()))
+    cluster = Cluster(answers=False)
+    cluster.start_master()
+    cluster.start_task_executor("te", 2)
+    cluster.settle()
+    cluster.submit("j", GRAPH)
+    cluster.settle()
+    for request in requests:
+        submission = Event(header("client/c", "dispatcher"), request(text))
+        if len(_CODEC.encode(submission)) <= LARGEST_SUBMISSION:
+            cluster.send("client/c", "dispatcher", submission.body)
+        cluster.settle()
+    assert max(sizes(cluster)) < LARGEST_EVENT - LARGEST_EVENT // 8
+
+
+def test_slot_of_many_vertices_has_bounded_profile() -> None:
+    def wide(number: int) -> JobVertex:
+        names = [f"{number:03}{place:02}".ljust(limits.MAX_RESOURCE_NAME_LENGTH, "r") for place in range(16)]
+        own = vertex(f"v{number}", operator(f"s{number}", OperatorKind.GENERATOR))
+        return replace(own, resource_profile=replace(PROFILE, extended_resources=dict.fromkeys(names, 1.0)))
+
+    graph = replace(GRAPH, vertices=tuple(wide(number) for number in range(5)), edges=())
+    (error,) = [error for error in validate(graph) if "different" in error]
+    assert error == "the graph has 80 different extended resources, more than 64"
+    within = replace(graph, vertices=graph.vertices[:4])
+    assert not [error for error in validate(within) if "different" in error]
+
+
+def test_largest_lists_of_subtasks_fit_into_log() -> None:
     attempts = tuple(f"{number:032x}" for number in range(limits.MAX_SUBTASKS))
     options = CheckpointOptions(
         snapshot_type=SnapshotType.CHECKPOINT,
@@ -165,7 +237,7 @@ def test_the_largest_lists_of_subtasks_fit() -> None:
         stops=True,
         drains=True,
     )
-    said = job_master.CheckpointTriggered(
+    event = job_master.CheckpointTriggered(
         job_id="x" * 64,
         checkpoint_id=2**62,
         options=options,
@@ -174,11 +246,11 @@ def test_the_largest_lists_of_subtasks_fit() -> None:
         finished=attempts,
         requests=(2**62,) * 1000,
     )
-    assert len(_CODEC.encode(Event(header("job_master/j", "job_master/j"), said))) < LARGEST_EVENT // 2
+    assert len(_CODEC.encode(Event(header("job_master/j", "job_master/j"), event))) < LARGEST_EVENT // 2
 
 
 @pytest.mark.parametrize("parallelism", [8, 64])
-def test_what_is_said_for_each_slot_does_not_repeat_what_a_client_made_large(parallelism: int) -> None:
+def test_events_per_slot_do_not_repeat_large_fields_of_client(parallelism: int) -> None:
     name, resource = "n" * limits.MAX_NAME_LENGTH, "r" * (limits.MAX_RESOURCE_NAME_LENGTH - 2)
     profile = ResourceProfile(
         cpu_cores=0.0,
@@ -202,13 +274,13 @@ def test_what_is_said_for_each_slot_does_not_repeat_what_a_client_made_large(par
     cluster.settle()
     cluster.submit("j", graph)
     cluster.settle()
-    cluster.say("client/c", "dispatcher", dispatcher.CancelJob(job_id="j"))
+    cluster.send("client/c", "dispatcher", dispatcher.CancelJob(job_id="j"))
     cluster.settle()
-    cluster.say("client/c", "dispatcher", dispatcher.ShutDownCluster(reason="over", suspend=False))
+    cluster.send("client/c", "dispatcher", dispatcher.ShutDownCluster(reason="over", suspend=False))
     cluster.settle()
     assert sum(sizes(cluster)) < parallelism * SAID_OF_A_SLOT + 100_000
 
 
 def _submission(cluster: Cluster) -> Event:
-    (submitted,) = cluster.said("SubmitJob")
+    (submitted,) = cluster.events_of("SubmitJob")
     return Event(submitted.header, submitted.body)

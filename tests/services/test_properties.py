@@ -1,4 +1,4 @@
-"""The laws of the contract of a role (services/core/role.py), over whole logs: the scenarios and some walks."""
+"""Properties of the role contract (services/core/role.py) over whole logs: the scenarios and some random runs."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ LOGS = [*SCENARIOS, *WALKS]
 
 @functools.cache
 def world_of(seed: int) -> AsyncSimulator:
-    """A walk."""
+    """Returns the world of a random run."""
     return walk(seed)
 
 
 @functools.cache
 def log_of(name: str | int) -> tuple[Record, ...]:
-    """The log of a scenario, or of a walk."""
+    """Returns the log of a scenario or of a random run."""
     return tuple(world_of(name).log if isinstance(name, int) else SCENARIOS[name]().log)
 
 
 def quiet() -> Replica:
-    """A replica that does not complain of what is illegal."""
+    """Returns a replica that logs no illegal events."""
     return new_replica(on_illegal=lambda *_: None)
 
 
-def seen(replica: Replica) -> tuple[Any, ...]:
-    """All that a replica knows."""
+def content_of(replica: Replica) -> tuple[Any, ...]:
+    """Returns the whole content of a replica."""
     return dict(replica.states), replica.leadership, replica.offset
 
 
 @functools.cache
 def states_along(name: str | int) -> tuple[tuple[dict[str, Any], int], ...]:
-    """(states, time of the last event) after each event of a log."""
+    """Returns (states, time of the last event) after each event of a log."""
     replica, along = quiet(), []
     for record in log_of(name):
         replica.apply(record)
@@ -74,9 +74,7 @@ def states_along(name: str | int) -> tuple[tuple[dict[str, Any], int], ...]:
 @pytest.mark.parametrize("name", LOGS)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_the_state_is_the_same_whatever_the_batches_it_was_folded_in(
-    name: str | int, data: st.DataObject
-) -> None:
+def test_state_is_independent_of_batch_sizes(name: str | int, data: st.DataObject) -> None:
     log = log_of(name)
     replica, position = quiet(), 0
     while position < len(log):
@@ -92,14 +90,14 @@ def test_the_state_is_the_same_whatever_the_batches_it_was_folded_in(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_replayed_state_is_the_live_one(name: str) -> None:
+def test_replayed_state_equals_live_state(name: str) -> None:
     live = SCENARIOS[name]()
-    same = seen(replay_to_replica(live.log)) == seen(live.replica)
+    same = content_of(replay_to_replica(live.log)) == content_of(live.replica)
     assert same
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_the_state_is_the_same_from_what_was_written_as_bytes(name: str | int) -> None:
+def test_state_from_encoded_log_equals_live_state(name: str | int) -> None:
     codec, replica = Codec("log"), quiet()
     for record in log_of(name):
         read = codec.decode(codec.encode(Event(record.header, record.body)))
@@ -109,10 +107,10 @@ def test_the_state_is_the_same_from_what_was_written_as_bytes(name: str | int) -
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_replica_of_one_role_knows_of_it_what_a_replica_of_all_knows(name: str | int) -> None:
+def test_replica_of_one_role_agrees_with_replica_of_all_roles(name: str | int) -> None:
     whole = states_along(name)[-1][0]
     for address, state in whole.items():
-        alone = new_replica(only=lambda each, own=address: each == own, on_illegal=lambda *_: None)  # type: ignore[misc]
+        alone = new_replica(only=lambda item, own=address: item == own, on_illegal=lambda *_: None)  # type: ignore[misc]
         for record in log_of(name):
             if {record.header.sender, record.header.recipient} & {address, "*"}:
                 alone.apply(record)
@@ -124,17 +122,17 @@ def test_a_replica_of_one_role_knows_of_it_what_a_replica_of_all_knows(name: str
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_when_all_is_said_nothing_is_owed(name: str | int) -> None:
+def test_settled_cluster_requires_no_event(name: str | int) -> None:
     states, now = states_along(name)[-1]
     for address, state in states.items():
         if address.startswith("task_executor") or name != "the_task_executor_is_there_first":
-            owed = [each.body for each in quiet().role(address).decide(state, now)]
+            owed = [event.body for event in quiet().role(address).decide(state, now)]
             # One that is lost and dead would register again; a process that is started does so by itself.
-            assert [each for each in owed if not isinstance(each, RegisterTaskExecutor)] == []
+            assert [event for event in owed if not isinstance(event, RegisterTaskExecutor)] == []
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_deciding_twice_says_the_same_and_changes_nothing(name: str | int) -> None:
+def test_decide_is_repeatable_and_does_not_change_state(name: str | int) -> None:
     for states, now in states_along(name):
         for address, state in states.items():
             role = quiet().role(address)
@@ -144,7 +142,7 @@ def test_deciding_twice_says_the_same_and_changes_nothing(name: str | int) -> No
 
 @pytest.mark.parametrize("name", LOGS)
 @pytest.mark.parametrize("wait", [0, 5, 30])
-def test_a_deadline_that_has_passed_owes_something(name: str | int, wait: int) -> None:
+def test_overdue_deadline_requires_event(name: str | int, wait: int) -> None:
     for states, time in states_along(name):
         for address, state in states.items():
             role, now = quiet().role(address), time + wait * SECOND
@@ -161,8 +159,13 @@ def test_a_deadline_that_has_passed_owes_something(name: str | int, wait: int) -
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_what_is_at_rest_owes_nothing_ever_and_no_event_to_everyone_changes_it(name: str | int) -> None:
-    to_all = [record for record in log_of(name) if record.header.recipient == "*"]
+def test_quiescent_state_requires_no_event_and_broadcast_does_not_change_it(name: str | int) -> None:
+    # Of claims, only that of the address itself is folded, like an event to this address.
+    to_all = [
+        record
+        for record in log_of(name)
+        if record.header.recipient == "*" and not isinstance(record.body, LeaderElected)
+    ]
     for states, now in states_along(name):
         for address, state in states.items():
             role = quiet().role(address)
@@ -175,46 +178,46 @@ def test_what_is_at_rest_owes_nothing_ever_and_no_event_to_everyone_changes_it(n
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_an_event_to_everyone_concerns_whoever_is_not_at_rest(name: str | int) -> None:
+def test_broadcast_concerns_every_address_that_is_not_quiescent(name: str | int) -> None:
     replica = quiet()
     for record in log_of(name):
         touched = replica.apply(record)
-        resting = {each for each, state in replica.states.items() if replica.role(each).is_quiescent(state)}
+        resting = {item for item, state in replica.states.items() if replica.role(item).is_quiescent(state)}
         assert set(replica.active_addresses) == set(replica.states) - resting
         assert record.header.recipient != "*" or not resting & set(touched)
-        assert not any(replica.recent_events(each) for each in resting)
+        assert not any(replica.recent_events(element) for element in resting)
 
 
 # Determinism
 
 
-def test_what_is_said_does_not_depend_on_the_order_of_a_hash() -> None:
-    said = []
+def test_decisions_are_independent_of_hash_order() -> None:
+    events = []
     for seed in range(4):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
         command = [sys.executable, "-m", "tests.services.scenarios"]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=True
         )
-        said.append(done.stdout.splitlines())
-    assert len(said[0]) > 1000
-    for other in said[1:]:
-        assert other == said[0]
+        events.append(result.stdout.splitlines())
+    assert len(events[0]) > 1000
+    for other in events[1:]:
+        assert other == events[0]
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_every_decision_can_be_decided_again_from_the_log(name: int) -> None:
+def test_every_decision_is_recomputed_from_log(name: int) -> None:
     decisions: dict[tuple[str, int, int], list[Record]] = {}
     for record in log_of(name):
         if record.offset not in world_of(name).by_shells and record.header.decided_at is not None:
             at = (record.header.sender, record.header.sender_epoch, record.header.decided_at)
             decisions.setdefault(at, []).append(record)
     assert len(decisions) > 5
-    for (sender, _, decided_at), said in decisions.items():
+    for (sender, _, decided_at), records in decisions.items():
         state = states_along(name)[decided_at][0][sender]
-        owed = quiet().role(sender).decide(state, said[0].header.time)
-        again = [(each.recipient, each.body, each.cause) for each in owed[: len(said)]]
-        assert again == [(each.header.recipient, each.body, each.header.cause) for each in said]
+        owed = quiet().role(sender).decide(state, records[0].header.time)
+        again = [(event.recipient, event.body, event.cause) for event in owed[: len(records)]]
+        assert again == [(record.header.recipient, record.body, record.header.cause) for record in records]
 
 
 # Fencing
@@ -223,10 +226,10 @@ def test_every_decision_can_be_decided_again_from_the_log(name: int) -> None:
 @pytest.mark.parametrize("name", WALKS)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_what_an_older_epoch_says_changes_nothing(name: int, data: st.DataObject) -> None:
+def test_event_of_older_epoch_changes_nothing(name: int, data: st.DataObject) -> None:
     log = log_of(name)
-    said = [record for record in log if record.header.sender_epoch > 0]
-    late = data.draw(st.sampled_from(said))
+    records = [record for record in log if record.header.sender_epoch > 0]
+    late = data.draw(st.sampled_from(records))
     position = data.draw(st.integers(0, len(log)))
     replica = quiet()
     for record in log[:position]:
@@ -242,7 +245,7 @@ def test_what_an_older_epoch_says_changes_nothing(name: int, data: st.DataObject
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -> None:
+def test_reader_of_own_events_ignores_same_events(name: str | int) -> None:
     log = log_of(name)
     whole, ignored = LeadershipState(), set()
     for record in log:
@@ -250,7 +253,7 @@ def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -
             ignored.add(record.offset)
         whole = whole.evolve(record)
     senders = {record.header.sender for record in log}
-    for address in sorted(each for each in senders if each.startswith(("task_executor", "client"))):
+    for address in sorted(sender for sender in senders if sender.startswith(("task_executor", "client"))):
         own = LeadershipState()
         for record in log:
             if {record.header.sender, record.header.recipient} & {address, "*"}:
@@ -259,7 +262,7 @@ def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -
         assert own == whole
 
 
-def test_nobody_claims_to_lead_the_role_of_another() -> None:
+def test_no_role_claims_leadership_of_another_role() -> None:
     replica = replay_to_replica(log_of("a_job_finishes"))
     before = replica.leadership
     claim = LeaderElected(role="dispatcher", epoch=9, address="x", session="x")
@@ -274,7 +277,7 @@ def test_nobody_claims_to_lead_the_role_of_another() -> None:
 
 @functools.cache
 def _known(name: str | int) -> dict[str, st.SearchStrategy[Any]]:
-    """For fields that name something: mostly something that is there."""
+    """Draws values for fields that are names; mostly existing names."""
     log, (states, _) = log_of(name), states_along(name)[-1]
     names: dict[str, set[Any]] = {"job_id": set(), "allocation_id": set(), "execution_attempt_id": set()}
     names["resource_id"] = set()
@@ -291,14 +294,14 @@ def _known(name: str | int) -> dict[str, st.SearchStrategy[Any]]:
 @pytest.mark.parametrize("event", sorted(EVENTS))
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_whatever_a_role_hears_or_says_is_folded_or_illegal(event: str, data: st.DataObject) -> None:
+def test_any_event_is_folded_or_illegal(event: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(LOGS))
     log, along = log_of(name), states_along(name)
     position = data.draw(st.integers(0, len(along) - 1))
     states, _ = along[position]
     address = data.draw(st.sampled_from(sorted(states))) if states else "dispatcher"
     body = data.draw(instances(EVENTS[event], _known(name)))
-    other = data.draw(st.sampled_from(sorted({each.header.recipient for each in log})))
+    other = data.draw(st.sampled_from(sorted({record.header.recipient for record in log})))
     sender, recipient = (address, other) if data.draw(st.booleans()) else (other, address)
     cause = data.draw(st.none() | st.integers(0, position))
     record = Record(position + 1, replace(header(sender, recipient), cause=cause), body)
@@ -316,23 +319,25 @@ class _Unknown(Body, frozen=True):
     AVRO_NAME = "tailrace.Unknown"
 
 
-def test_an_event_that_a_role_has_no_step_for_is_illegal() -> None:
+def test_event_without_step_is_illegal() -> None:
     for address, state in states_along("a_job_finishes")[-1][0].items():
         with pytest.raises(IllegalEvent, match=rf"tailrace.Unknown from client/x at offset 99 .* {address}"):
             quiet().role(address).evolve(state, Record(99, header("client/x", address), _Unknown()))
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_what_is_illegal_is_told_with_its_story_and_changes_nothing(name: str | int) -> None:
-    told: list[tuple[IllegalEvent, tuple[Record, ...]]] = []
-    replica = new_replica(on_illegal=lambda error, story: told.append((error, story)))
+def test_illegal_event_is_logged_with_context_and_changes_nothing(name: str | int) -> None:
+    reports: list[tuple[IllegalEvent, tuple[Record, ...]]] = []
+    replica = new_replica(on_illegal=lambda error, story: reports.append((error, story)))
     for record in log_of(name):
         replica.apply(record)
-    told.clear()
+    reports.clear()
     before = dict(replica.states)
     # A deposed leader may have said it too.
     starts = {
-        each.header.recipient: each for each in log_of(name) if isinstance(each.body, job_master.StartJob)
+        record.header.recipient: record
+        for record in log_of(name)
+        if isinstance(record.body, job_master.StartJob)
     }
     for recipient, record in starts.items():
         again = Record(replica.offset + 1, record.header, record.body)
@@ -340,6 +345,6 @@ def test_what_is_illegal_is_told_with_its_story_and_changes_nothing(name: str | 
         assert replica.apply(replace(again, header=replace(record.header, sender_epoch=epoch))) == []
         same = replica.states == before
         assert same
-        assert recipient in str(told[-1][0]) + str(told[-2][0])
-        assert told[-1][1] == replica.recent_events(recipient)
-    assert len(told) == 2 * len([each for each in before if each.startswith("job_master/")])
+        assert recipient in str(reports[-1][0]) + str(reports[-2][0])
+        assert reports[-1][1] == replica.recent_events(recipient)
+    assert len(reports) == 2 * len([item for item in before if item.startswith("job_master/")])

@@ -1,10 +1,10 @@
-"""Shells say what came of every instruction, also where it went wrong in a way that nobody thought of."""
+"""Shells report the result of every instruction, also after an unexpected error."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,18 @@ from msgspec.structs import replace
 from polling import TIMEOUT_S
 
 from tailrace.pipelines.checkpoint.metadata import write_metadata
+from tailrace.pipelines.graph.errors import ProgramError
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile, SubtaskState
-from tailrace.services.blobs.keys import BlobKey
+from tailrace.services.blobs import job_graph_blob
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import VoidBlobStore
 from tailrace.services.blobs.tiered_store import TieredBlobStore
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import shell as dispatcher_shell
 from tailrace.services.dispatcher.inline_limit import InlineLimit
+from tailrace.services.dispatcher.job_store import DeleteJobTopics
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.job_master import shell as job_master_shell
@@ -36,7 +39,7 @@ GRAPH = job_graph(source(), vertex("map"), edge("source", "map"))
 
 
 class Broker:
-    """Answers with the failures that it was given, then well."""
+    """Raises the given errors first, then succeeds."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
@@ -65,7 +68,7 @@ class Submissions:
 
 
 @pytest.fixture
-def said() -> queue.Queue[OutgoingEvent]:
+def sent() -> queue.Queue[OutgoingEvent]:
     return queue.Queue()
 
 
@@ -76,35 +79,54 @@ def broker() -> Broker:
 
 @pytest.fixture
 def channels(
-    said: queue.Queue[OutgoingEvent], broker: Broker, monkeypatch: pytest.MonkeyPatch
+    sent: queue.Queue[OutgoingEvent], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[JobMasterShell]:
     monkeypatch.setattr(job_master_shell, "_FIRST_PAUSE_S", 0.01)
-    shell = JobMasterShell(lambda _, owed: said.put(owed), broker, "c", 60_000_000)  # type: ignore[arg-type]
+    shell = JobMasterShell(lambda _, owed: sent.put(owed), broker, "c", 60_000_000)  # type: ignore[arg-type]
     yield shell
     shell.close()
 
 
-def test_channels_that_can_not_be_created_fail_the_job(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent]
+def test_failure_to_create_channels_fails_job(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent]
 ) -> None:
     channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+    assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+
+
+def test_graph_is_stored_before_channels_are_created(
+    sent: queue.Queue[OutgoingEvent], tmp_path: Path
+) -> None:
+    depot = TieredBlobStore(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
+    shell = JobMasterShell(
+        lambda _, owed: sent.put(owed),
+        Broker(),
+        "c",
+        60_000_000,
+        blobs=depot,  # type: ignore[arg-type]
+    )
+    content = job_graph_blob.encode("j", GRAPH)
+    key = BlobKey(compute_digest(content), "j")
+    shell.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3, str(key))], None)
+    assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
+    assert depot.file(key).read_bytes() == content
+    shell.close()
 
 
 PASSING = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
-def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
+def test_short_outage_of_kafka_fails_no_job(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures = [PASSING] * 3
     channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
+    assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
 
 
 @pytest.mark.parametrize("how", ["not demanded", "retired", "closed"])
-def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_job_does_not_fail(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker, how: str
+def test_shell_stops_waiting_for_channels_that_are_no_longer_required(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker, how: str
 ) -> None:
     broker.failures = [PASSING] * 100_000
     channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
@@ -116,28 +138,28 @@ def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_j
         case _:
             pass
     channels.close()
-    assert said.empty()
+    assert sent.empty()
 
 
-def test_channels_are_deleted_in_the_end(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
+def test_channels_are_deleted_at_end_of_job(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     channels.perform("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
-    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     assert broker.failures == []
 
 
-def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
+def test_closed_shell_leaves_deletions_to_successor(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures *= 1_000
     channels.perform("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
     channels.close()
-    assert said.empty()
+    assert sent.empty()
 
 
-def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
+def test_shell_forgets_completed_instruction_that_is_no_longer_demanded(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures.clear()
     demand = DeleteChannels("j", GRAPH, 3)
@@ -145,52 +167,52 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
         channels.perform("job_master/j", demanded, None)
         channels.perform("job_master/other", [], None)
     for _ in range(2):
-        assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
+        assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
-    assert said.empty()
+    assert sent.empty()
 
 
-def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_back(
-    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
+def test_shell_ignores_job_led_elsewhere_and_starts_from_scratch_when_it_leads_again(
+    channels: JobMasterShell, sent: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures *= 1_000
     demand = DeleteChannels("j", GRAPH, 3)
     channels.perform("job_master/j", [demand], None)
     channels.retire("job_master/j")
     channels.retire("job_master/never_led")
-    left = -1
-    while left != len(broker.failures):
-        left = len(broker.failures)
+    rest = -1
+    while rest != len(broker.failures):
+        rest = len(broker.failures)
         threading.Event().wait(0.1)
-    assert said.empty()
+    assert sent.empty()
     broker.failures.clear()
     channels.perform("job_master/j", [demand], None)
-    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert sent.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
-    assert said.empty()
+    assert sent.empty()
 
 
-def test_a_program_that_can_not_even_be_begun_is_answered(
-    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
+def test_program_that_cannot_be_started_is_answered(
+    sent: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fork_fails(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(dispatcher_shell, "build", fork_fails)
-    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
+    shell = DispatcherShell(lambda _, owed: sent.put(owed), Submissions())  # type: ignore[arg-type]
     try:
         shell.perform(
             "dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None
         )
-        body = said.get(timeout=TIMEOUT_S).body
+        body = sent.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(body, dispatcher.JobGraphFailed)
     assert "a:b could not be run: BlockingIOError" in body.reason
 
 
-def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_becomes_one(
-    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_program_is_built_from_blobs_and_large_parts_of_graph_become_blob(
+    sent: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     depot = TieredBlobStore(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     key = str(depot.put(b"the program", "j"))
@@ -203,7 +225,7 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
 
     monkeypatch.setattr(dispatcher_shell, "build", build)
     shell = DispatcherShell(
-        lambda _, owed: said.put(owed),
+        lambda _, owed: sent.put(owed),
         Submissions(),  # type: ignore[arg-type]
         {},
         depot,
@@ -212,12 +234,12 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
-        built = said.get(timeout=TIMEOUT_S).body
+        built = sent.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(built, dispatcher.JobGraphBuilt)
     assert seen == ["the program"]
-    assert [each.content for each in built.job_graph.python_files] == [b"", b""]
+    assert [file.content for file in built.job_graph.python_files] == [b"", b""]
     model = BlobKey.parse(built.job_graph.python_files[1].blob or "")
     assert depot.file(model).read_bytes() == bytes(5000)
 
@@ -232,16 +254,16 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
         (None, None, None, 256),
     ],
 )
-def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
+def test_built_graph_keeps_number_of_key_groups_of_savepoint(
     given: str | None,
     programs: str | None,
     clusters: str | None,
     expected: int,
-    said: queue.Queue[OutgoingEvent],
+    sent: queue.Queue[OutgoingEvent],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """The default is 128 key groups where it was saved, and 256 at the parallelism that it has now."""
+    """The default is 128 key groups where it was saved, and 256 with the parallelism that it has now."""
 
     def configured(name: str | None) -> dict[str, str]:
         return {} if name is None else {"execution.state-recovery.path": str(tmp_path / name)}
@@ -249,44 +271,114 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
     write_metadata(metadata_of(pipeline(), {("reduce", 0): SubtaskState()}, str(tmp_path / "saved")))
     graph = replace(pipeline(parallelism=100, max_parallelism=256), configuration=configured(programs))
     monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: graph)
-    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
+    shell = DispatcherShell(lambda _, owed: sent.put(owed), Submissions())  # type: ignore[arg-type]
     entry_point = EntryPoint(target="a:b", arguments=())
     savepoint = None if given is None else str(tmp_path / given)
     try:
         demand = BuildJobGraph("j", entry_point, None, 3, savepoint, configured(clusters))
         shell.perform("dispatcher", [demand], None)
-        built = said.get(timeout=TIMEOUT_S).body
+        built = sent.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(built, dispatcher.JobGraphBuilt)
     assert built.job_graph.vertices[1].max_parallelism == expected
 
 
-def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[OutgoingEvent], tmp_path: Path) -> None:
+def test_program_with_missing_blobs_is_answered(sent: queue.Queue[OutgoingEvent], tmp_path: Path) -> None:
     depot = TieredBlobStore(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     files = (PythonFile(path="a.py", content=b"", blob=f"permanent/j/{'a' * 64}"),)
-    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
+    shell = DispatcherShell(lambda _, owed: sent.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
-        failed = said.get(timeout=TIMEOUT_S).body
+        failed = sent.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(failed, dispatcher.JobGraphFailed)
     assert "is not here" in failed.reason
 
 
-def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
-    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
+class HangingServer:
+    """A BuildServer whose program hangs until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self.is_cancelled.set()
+
+    def close(self) -> None:
+        self.is_cancelled.set()
+
+
+def test_program_that_is_not_wanted_any_more_is_killed(
+    sent: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: GRAPH)
-    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
-    demand = BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)
+    started: queue.Queue[str] = queue.Queue()
+
+    def build(target: str, *_: object, server: HangingServer, **__: object) -> JobGraph:
+        started.put(target)
+        if target == "quick":
+            return GRAPH
+        assert server.is_cancelled.wait(TIMEOUT_S)
+        server.is_cancelled.clear()
+        raise ProgramError(f"{target} did not build its graph")
+
+    monkeypatch.setattr(dispatcher_shell, "BuildServer", HangingServer)
+    monkeypatch.setattr(dispatcher_shell, "build", build)
+    shell = DispatcherShell(lambda _, owed: sent.put(owed), Submissions())  # type: ignore[arg-type]
+    hang, other, waits, quick = (
+        BuildJobGraph(target, EntryPoint(target=target, arguments=()), None, cause)
+        for cause, target in enumerate(("hang", "other", "waits", "quick"))
+    )
     try:
-        for demanded in ([demand], [demand], [], [demand]):
-            shell.perform("dispatcher", demanded, None)
-        for _ in range(2):
-            assert isinstance(said.get(timeout=TIMEOUT_S).body, dispatcher.JobGraphBuilt)
+        shell.perform("dispatcher", [hang, other, waits], None)
+        assert {started.get(timeout=TIMEOUT_S), started.get(timeout=TIMEOUT_S)} == {"hang", "other"}
+        shell.perform("dispatcher", [other, quick], None)
+        built = sent.get(timeout=TIMEOUT_S)
+        assert (built.cause, type(built.body)) == (3, dispatcher.JobGraphBuilt)
+        assert started.get(timeout=TIMEOUT_S) == "quick", "the program that waits never starts"
     finally:
         shell.close()
-    assert said.empty()
+    assert sent.empty()
+
+
+def test_topics_of_expired_jobs_are_deleted_until_it_succeeds(
+    sent: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher_shell, "_FIRST_PAUSE_S", 0.01)
+    failures, deleted = [RuntimeError("Kafka is away")] * 2, list[Sequence[str]]()
+
+    def delete(job_ids: Sequence[str], _closed: threading.Event) -> None:
+        if failures:
+            raise failures.pop()
+        deleted.append(job_ids)
+
+    shell = DispatcherShell(
+        lambda _, owed: sent.put(owed),
+        Submissions(),  # type: ignore[arg-type]
+        delete_job_topics=delete,
+    )
+    try:
+        shell.perform("dispatcher", [DeleteJobTopics(("a", "b"), 7)], None)
+        event = sent.get(timeout=TIMEOUT_S)
+    finally:
+        shell.close()
+    assert (event.body, event.cause) == (dispatcher.JobsForgotten(job_ids=("a", "b")), 7)
+    assert deleted == [("a", "b")]
+
+
+def test_program_is_built_once_per_demand(
+    sent: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: GRAPH)
+    shell = DispatcherShell(lambda _, owed: sent.put(owed), Submissions())  # type: ignore[arg-type]
+    demand = BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)
+    try:
+        for steps in (([demand], [demand]), ([], [demand])):
+            for demanded in steps:
+                shell.perform("dispatcher", demanded, None)
+            assert isinstance(sent.get(timeout=TIMEOUT_S).body, dispatcher.JobGraphBuilt)
+    finally:
+        shell.close()
+    assert sent.empty()

@@ -1,4 +1,4 @@
-"""What of a client's request is looked at before it is admitted into the log."""
+"""The checks of a client's request before it is admitted into the log."""
 
 from __future__ import annotations
 
@@ -25,48 +25,51 @@ from .simulated_cluster.cluster import Cluster
 CANCEL = dispatcher.CancelJob(job_id="j")
 
 
-def said(body: Body = CANCEL, *, sender: str = "client/me", time: int = 1) -> Event:
+def request(body: Body = CANCEL, *, sender: str = "client/me", time: int = 1) -> Event:
     return Event(Header(event_id="e", time=time, sender=sender, sender_epoch=0, recipient="dispatcher"), body)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        said(),
-        said(time=0),
-        said(time=2**53),
-        said(sender="client/A-b_c.9"),
-        said(sender=f"client/{'n' * 64}"),
+        request(),
+        request(time=0),
+        request(time=2**53),
+        request(sender="client/A-b_c.9"),
+        request(sender=f"client/{'n' * 64}"),
     ],
 )
-def test_a_request_of_a_client_is_taken(event: Event) -> None:
+def test_valid_request_is_admitted(event: Event) -> None:
     check_allowed(event)
 
 
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (said(time=-1), "the time -1 is not"),
-        (said(dispatcher.SubmitJob(job_id="-rf")), "begins with '-', so that commands take it for an option"),
-        (said(time=2**53 + 1), "give microseconds"),
-        (said(sender="client"), "is no client"),
-        (said(sender="client/"), "is no client"),
-        (said(sender=f"client/{'n' * 65}"), "is no client"),
-        (said(sender="client/a\n"), "is no client"),
-        (said(sender="client/\x1b[2J"), "is no client"),
-        (said(sender="client/a/b"), "is no client"),
-        (said(sender="dispatcher"), "is no client"),
-        (said(resource_manager.ShutDownCluster(reason="no")), "not for clients to say"),
+        (request(time=-1), "the time -1 is not"),
+        (
+            request(dispatcher.SubmitJob(job_id="-rf")),
+            "begins with '-', so commands would read it as an option",
+        ),
+        (request(time=2**53 + 1), "give microseconds"),
+        (request(sender="client"), "is not a client"),
+        (request(sender="client/"), "is not a client"),
+        (request(sender=f"client/{'n' * 65}"), "is not a client"),
+        (request(sender="client/a\n"), "is not a client"),
+        (request(sender="client/\x1b[2J"), "is not a client"),
+        (request(sender="client/a/b"), "is not a client"),
+        (request(sender="dispatcher"), "is not a client"),
+        (request(resource_manager.ShutDownCluster(reason="no")), "may not be sent by clients"),
     ],
 )
-def test_what_is_no_request_or_can_not_be_shown_is_refused(event: Event, reason: str) -> None:
+def test_invalid_or_unprintable_request_is_rejected(event: Event, reason: str) -> None:
     with pytest.raises(Undecodable, match=reason) as refused:
         check_allowed(event)
     assert str(refused.value).isprintable()
 
 
 class Flaky(Codec):
-    """A codec whose registry is away at first, or for ever."""
+    """A codec whose registry is unavailable at first, or always."""
 
     def __init__(self, failures: float) -> None:
         super().__init__("c.submissions")
@@ -75,7 +78,7 @@ class Flaky(Codec):
     def decode(self, value: bytes | None) -> Event:
         if self.failures > 0:
             self.failures -= 1
-            raise LogUnavailable("the schema registry can't be reached")
+            raise LogUnavailable("the schema registry cannot be reached")
         return super().decode(value)
 
 
@@ -95,13 +98,13 @@ def reader_with(codec: Codec) -> SubmissionsReader:
     )
 
 
-def test_a_submission_waits_for_a_registry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_waits_for_unavailable_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "_REGISTRY_PAUSE_S", 0.001)
     reader = reader_with(Flaky(3))
-    assert reader._decode(Codec("c.submissions").encode(said())) == said()
+    assert reader._decode(Codec("c.submissions").encode(request())) == request()
 
 
-def test_a_reader_that_is_stopped_waits_for_no_registry() -> None:
+def test_stopped_reader_does_not_wait_for_registry() -> None:
     reader = reader_with(Flaky(float("inf")))
     stopping = threading.Timer(0.05, reader.close)
     stopping.start()
@@ -109,11 +112,11 @@ def test_a_reader_that_is_stopped_waits_for_no_registry() -> None:
     stopping.join()
 
 
-SUBMIT = said(dispatcher.SubmitJob(job_id="job-1"), sender="client/go-1")
+SUBMIT = request(dispatcher.SubmitJob(job_id="job-1"), sender="client/go-1")
 
 
 @pytest.mark.parametrize("head", [b"\xc3\x01" + b"12345678", b"\x00\x00\x00\x00\x63"])
-def test_of_a_submission_with_an_unknown_schema_the_client_and_the_job_are_known(head: bytes) -> None:
+def test_client_and_job_of_submission_with_unknown_schema_are_known(head: bytes) -> None:
     assert sender_of(head + Codec("t").encode(SUBMIT)[10:]) == SubmissionSender("client/go-1", "job-1")
 
 
@@ -121,19 +124,19 @@ def test_of_a_submission_with_an_unknown_schema_the_client_and_the_job_are_known
 def test_garbage_has_no_sender_and_raises_nothing(garbage: bytes, cut: int) -> None:
     whole = Codec("t").encode(SUBMIT)
     for value in (garbage, b"\xc3\x01" + garbage, whole[:10] + garbage, whole[:cut]):
-        found = sender_of(value)
-        assert found is None or is_id(found.job_id)
+        sender = sender_of(value)
+        assert sender is None or is_id(sender.job_id)
 
 
-def test_who_can_be_answered_is_told_that_a_submission_is_refused() -> None:
+def test_rejected_submission_is_answered_if_sender_is_known() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.settle()
     source = Origin(topic="t.submissions", partition=0, offset=0)
     refused = dispatcher.SubmissionRefused(source=source, reason="unknown schema")
-    cluster.say("dispatcher", "dispatcher", refused)
-    cluster.say("dispatcher", "dispatcher", replace(refused, client="client/go-1", job_id="job-1"))
+    cluster.send("dispatcher", "dispatcher", refused)
+    cluster.send("dispatcher", "dispatcher", replace(refused, client="client/go-1", job_id="job-1"))
     cluster.settle()
-    (answer,) = cluster.said("JobRejected")
+    (answer,) = cluster.events_of("JobRejected")
     assert answer.header.recipient == "client/go-1"
     assert (answer.body.job_id, answer.body.reason) == ("job-1", "unknown schema")  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Jobs that have ended are let go: what is kept of each is little, and nobody pays for it but who asks for it."""
+"""State of terminated jobs is compacted: each keeps little memory and costs nothing until somebody asks for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailrace.services.core.role import IllegalEvent
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.cluster_view import jobs
 from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import JobMasterState, TerminatedJob
 
 from .job_master.driver import JOB, Job, running
 from .job_master.states import GRAPH
@@ -27,7 +27,7 @@ JOBS = 1_000
 
 
 def values(data: object) -> Iterator[object]:
-    """All that is in a state, itself included."""
+    """Yields all values in a state, and the state itself."""
     yield data
     if isinstance(data, msgspec.Struct):
         for field in data.__struct_fields__:
@@ -37,23 +37,23 @@ def values(data: object) -> Iterator[object]:
             yield from values(key)
             yield from values(value)
     elif isinstance(data, list | tuple | set | frozenset):
-        for each in data:
-            yield from values(each)
+        for item in data:
+            yield from values(item)
 
 
 def ended() -> Job:
-    """A job that has finished, and whose JobMaster has said all that it had to say."""
+    """Returns a job that has finished and whose JobMaster has sent all its events."""
     job = running(GRAPH)
     for execution in job.executions():
         job.report(execution, ExecutionState.FINISHED)
-    job.say()
+    job.send()
     assert not job.role.is_quiescent(job.state)
-    job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+    job.receive(JOB, job_master.ChannelsDeleted(job_id="j"))
     assert job.role.is_quiescent(job.state)
     return job
 
 
-def test_a_thousand_jobs_that_have_ended_cost_an_event_to_everyone_nothing() -> None:
+def test_broadcast_costs_nothing_for_a_thousand_terminated_jobs() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", 2)
@@ -65,15 +65,14 @@ def test_a_thousand_jobs_that_have_ended_cost_an_event_to_everyone_nothing() -> 
         cluster.finish_all()
         cluster.settle()
     replica = cluster.replica
-    masters = [each for each in replica.states if each.startswith("job_master/")]
+    masters = [state for state in replica.states if state.startswith("job_master/")]
     assert len(masters) == JOBS
     assert sorted(replica.active_addresses) == ["dispatcher", "resource_manager", "task_executor/te-1"]
 
-    role, evolved = JobMaster(), Counter[str]()
-    fresh = role.initial(masters[0])
-    summary = max(sum(1 for _ in values(replica.states[each])) for each in masters)
-    assert summary < 1.2 * sum(1 for _ in values(fresh))
-    assert not any(replica.recent_events(each) for each in masters)
+    evolved = Counter[str]()
+    summary = max(sum(1 for _ in values(replica.states[master])) for master in masters)
+    assert summary < 2 * len(TerminatedJob.__struct_fields__)
+    assert not any(replica.recent_events(item) for item in masters)
 
     original = JobMaster.evolve
 
@@ -87,10 +86,10 @@ def test_a_thousand_jobs_that_have_ended_cost_an_event_to_everyone_nothing() -> 
         cluster.start_master()
         cluster.settle()
         assert not evolved
-    assert dict(replica.states[masters[0]].tasks()) == {ExecutionState.FINISHED: 5}
+    assert dict(replica.states[masters[0]].tasks) == {ExecutionState.FINISHED: 5}
 
 
-def test_what_people_ask_about_a_job_is_the_same_before_and_after_it_is_let_go() -> None:
+def test_client_gets_same_answers_before_and_after_compaction() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", 2)
@@ -101,12 +100,12 @@ def test_what_people_ask_about_a_job_is_the_same_before_and_after_it_is_let_go()
     fold, views = HistoryProjection(), []
     for record in cluster.log:
         fold.apply(record)
-        views += [each for each in jobs(fold) if each.status is JobStatus.FINISHED]
+        views += [job for job in jobs(fold) if job.status is JobStatus.FINISHED]
     state = fold.replica.states["job_master/j1"]
-    assert (state.graph, len(state.executions), len(state.current)) == (None, 0, 0)
-    assert {each.required_slots for each in views} == {2}
+    assert isinstance(state, TerminatedJob)
+    assert {view.required_slots for view in views} == {2}
     last = views[-1]
-    assert all(replace(each, ended=last.ended, reason=last.reason) == last for each in views)
+    assert all(replace(view, ended=last.ended, reason=last.reason) == last for view in views)
 
 
 LATE: list[tuple[str, Body]] = [
@@ -126,16 +125,16 @@ LATE: list[tuple[str, Body]] = [
 ]
 
 
-@pytest.mark.parametrize(("sender", "body"), LATE, ids=lambda each: type(each).__name__)
-def test_what_comes_late_and_wants_no_answer_leaves_an_ended_job_as_it_is(sender: str, body: Body) -> None:
+@pytest.mark.parametrize(("sender", "body"), LATE, ids=lambda item: type(item).__name__)
+def test_late_event_without_answer_leaves_terminated_job_unchanged(sender: str, body: Body) -> None:
     job = ended()
     before = job.state
-    job.tell(sender, body)
+    job.receive(sender, body)
     assert job.state is before
 
 
 @pytest.mark.parametrize("body", ["start", "resume", "report"])
-def test_what_an_ended_job_can_not_do_any_more_is_illegal(body: str) -> None:
+def test_impossible_event_of_terminated_job_is_illegal(body: str) -> None:
     job = ended()
     bodies: dict[str, Body] = {
         "start": job_master.StartJob(job_id="j", job_graph=GRAPH, configuration={}),
@@ -146,36 +145,36 @@ def test_what_an_ended_job_can_not_do_any_more_is_illegal(body: str) -> None:
     }
     before = job.state
     with pytest.raises(IllegalEvent):
-        job.tell("dispatcher", bodies[body])
+        job.receive("dispatcher", bodies[body])
     assert job.state is before
 
 
-def test_a_task_executor_that_comes_late_is_answered_and_then_the_job_rests_again() -> None:
+def test_late_task_executor_is_answered_and_job_is_quiescent_again() -> None:
     job = ended()
     before = job.state
-    job.tell("task_executor/te-7", job_master.RegisterTaskManager(job_id="j", resource_id="te-7"))
+    job.receive("task_executor/te-7", job_master.RegisterTaskManager(job_id="j", resource_id="te-7"))
     assert not job.role.is_quiescent(job.state)
-    (said,) = job.say()
-    assert isinstance(said.body, task_executor.DisconnectJobManager)
-    assert said.body.reason == f"Stopping JobMaster for job {GRAPH.name}(j)."
+    (event,) = job.send()
+    assert isinstance(event.body, task_executor.DisconnectJobManager)
+    assert event.body.reason == f"Stopping JobMaster for job {GRAPH.name}(j)."
     assert job.state == before
 
     offer = SlotOffer(allocation_id="a", slot_number=0, resource_profile=PROFILE)
-    job.tell("task_executor/te-7", job_master.OfferSlots(job_id="j", resource_id="te-7", slots=(offer,)))
-    (said,) = job.say()
-    assert isinstance(said.body, task_executor.SlotsRejected)
+    job.receive("task_executor/te-7", job_master.OfferSlots(job_id="j", resource_id="te-7", slots=(offer,)))
+    (event,) = job.send()
+    assert isinstance(event.body, task_executor.SlotsRejected)
     assert job.state == before
 
 
-def test_a_suspended_job_is_not_let_go() -> None:
+def test_suspended_job_is_not_compacted() -> None:
     job = running(GRAPH)
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
-    job.say()
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.send()
     for execution in job.executions():
         job.report(execution, ExecutionState.CANCELED)
-    said = [each.body for each in job.say()]
-    assert client.JobStatusChanged not in map(type, said)
-    job.tell(
+    events = [event.body for event in job.send()]
+    assert client.JobStatusChanged not in map(type, events)
+    job.receive(
         "task_executor/te-1", job_master.DisconnectTaskManager(job_id="j", resource_id="te-1", reason="-")
     )
     assert job.owed() == []

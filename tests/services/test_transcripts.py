@@ -1,6 +1,7 @@
-"""What is said in each scenario, word for word, as `transcripts/*.txt` has it.
+"""The events of each scenario equal its file in `transcripts/`.
 
-`pytest tests/services/test_transcripts.py --rewrite-transcripts` writes them anew: commit only what you understand.
+`pytest tests/services/test_transcripts.py --rewrite-transcripts` rewrites the files: commit only a diff that you
+understand.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ FOLDER = Path(__file__).parent / "transcripts"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_said_is_what_was_said(name: str, request: pytest.FixtureRequest) -> None:
+def test_events_of_scenario_equal_transcript(name: str, request: pytest.FixtureRequest) -> None:
     story = SCENARIOS[name]
-    said = f"# {' '.join((story.__doc__ or '').split())}\n\n{transcript(story().log)}"
+    output = f"# {' '.join((story.__doc__ or '').split())}\n\n{transcript(story().log)}"
     path = FOLDER / f"{name}.txt"
     if request.config.getoption("--rewrite-transcripts"):
-        path.write_text(said, "utf-8")
-    assert path.read_text("utf-8") == said
+        path.write_text(output, "utf-8")
+    assert path.read_text("utf-8") == output
 
 
-def test_there_is_a_scenario_for_every_transcript() -> None:
+def test_every_transcript_has_scenario() -> None:
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCENARIOS)

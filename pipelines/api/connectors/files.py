@@ -18,10 +18,11 @@ SinkFormat = Literal["text", "avro", "parquet", "json"]
 
 
 class FileSource:
-    """Reads files, directories and glob patterns once, and ends. Relative paths begin where the program runs.
+    """Reads files, directories and glob patterns once, and ends. Relative paths start at the program's working
+    directory.
 
     A record is a line of text, or a row of Avro or Parquet: a `dict`, or the dataclass or NamedTuple that `output_type`
-    declares, whose fields are then the columns that are read.
+    declares. The source then reads only the columns of its fields.
     """
 
     __slots__ = ("columns", "format", "output_type", "paths")
@@ -35,9 +36,9 @@ class FileSource:
     ) -> None:
         """Raises ProgramError."""
         if not paths or not all(map(is_text, paths)):
-            raise _refusal("FileSource", f"it needs paths, not {paths!r}")
+            raise _refusal("FileSource", f"expected paths, not {paths!r}")
         if format not in ("text", "avro", "parquet"):
-            raise _refusal("FileSource", f"the format {format!r} is none of text, avro and parquet")
+            raise _refusal("FileSource", f"the format {format!r} is not text, avro or parquet")
         if format == "text" and columns is not None:
             raise _refusal("FileSource", "lines of text have no columns")
         self.paths = tuple(map(_anchored, paths))
@@ -66,9 +67,9 @@ class FileSink:
         if not is_text(path):
             raise _refusal("FileSink", f"the path is {path!r}, not one or more characters")
         if format not in ("text", "avro", "parquet", "json"):
-            raise _refusal("FileSink", f"the format {format!r} is none of text, avro, parquet and json")
+            raise _refusal("FileSink", f"the format {format!r} is not text, avro, parquet or json")
         if not is_text(prefix) or "/" in prefix:
-            raise _refusal("FileSink", f"the prefix {prefix!r} is no beginning of a file's name")
+            raise _refusal("FileSink", f"the prefix {prefix!r} cannot be the beginning of a file name")
         if not is_whole(roll_records, 1):
             raise _refusal("FileSink", f"roll_records is {roll_records!r}, not an integer of 1 or more")
         self.path = _anchored(path)
@@ -79,12 +80,13 @@ class FileSink:
 
 
 def _anchored(path: str) -> str:
-    """A path that means the same in every working directory, also in those of TaskExecutors. Raises ProgramError."""
+    """Returns a path with the same meaning in every working directory, also those of TaskExecutors. Raises
+    ProgramError."""
     if has_password(path):
         raise _refusal(
             "a file's URL",
-            "it holds a password, and stays in the cluster's log for ever: give the file system its credentials by its "
-            "own configuration or environment, where the tasks run",
+            "it contains a password, and would stay in the cluster's log for ever: give the file system its "
+            "credentials by its own configuration or environment, where the tasks run",
         )
     return path if "://" in path else os.path.abspath(path)
 

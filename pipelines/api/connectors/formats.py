@@ -18,13 +18,13 @@ Framing = Literal["single-object", "registry", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Made by `Formats`."""
+    """A format of Kafka messages. `Formats` creates it."""
 
     kind: FormatKind
     schema: str | None = None
     """An Avro schema as JSON text."""
     framing: Framing | None = None
-    """What stands before a value and says its schema."""
+    """The prefix of a value, which identifies its schema."""
     registry: str | None = None
     """URL of the schema registry."""
 
@@ -32,13 +32,13 @@ class Format:
         return self.kind
 
     def parameters(self) -> Mapping[str, Any]:
-        """`format` in OperatorConfig.parameters."""
+        """The value of `format` in OperatorConfig.parameters."""
         if self.kind != "avro":
             return {"kind": self.kind}
         return {"kind": self.kind, "schema": self.schema, "framing": self.framing, "registry": self.registry}
 
     def natural_type(self) -> RecordType:
-        """Of records whose type is not declared: str, bytes, or whatever dictionaries and lists the values hold."""
+        """The type of records without a declared type: str, bytes, or dictionaries and lists."""
         match self.kind:
             case "text":
                 return RecordType.of(str)
@@ -49,21 +49,21 @@ class Format:
 
 
 class Formats:
-    """The formats that there are."""
+    """The available formats."""
 
     @staticmethod
     def text() -> Format:
-        """UTF-8; a record is a `str`. A sink writes `str(record)`."""
+        """UTF-8 text. A record is a `str`; a sink writes `str(record)`."""
         return Format("text")
 
     @staticmethod
     def raw() -> Format:
-        """A record is `bytes`."""
+        """Bytes. A record is `bytes`."""
         return Format("raw")
 
     @staticmethod
     def json() -> Format:
-        """A JSON value; an object is a `dict`, or the dataclass or NamedTuple that `output_type` declares."""
+        """JSON values. An object is a `dict`, or the dataclass or NamedTuple that `output_type` declares."""
         return Format("json")
 
     @staticmethod
@@ -72,22 +72,24 @@ class Formats:
         registry: str | None = None,
         framing: Framing | None = None,
     ) -> Format:
-        """An Avro value; a record is a `dict`, or the dataclass or NamedTuple that `output_type` declares.
+        """Avro values. A record is a `dict`, or the dataclass or NamedTuple that `output_type` declares.
 
-        `schema` is an Avro schema as JSON text or as what JSON makes of that; None: the one that follows from the
-        record type, or that the registry has. With `registry`, its URL, values have Confluent's wire format;
-        without, they begin with the schema's fingerprint (Avro's single-object encoding); with framing="none" they
-        are bare. A user and password for the registry come from the cluster's option
-        schema.registry.basic-auth.credentials-file: a URL that holds them is refused. Raises ProgramError.
+        `schema` is an Avro schema as JSON text or as parsed JSON; None means the schema that follows from the record
+        type, or that of the registry. With `registry`, a URL, values have Confluent's wire format. Without, they begin
+        with the schema's fingerprint (Avro's single-object encoding); with framing="none" they have no prefix. A user
+        and password for the registry come from the cluster's option schema.registry.basic-auth.credentials-file: a URL
+        that contains them is refused. Raises ProgramError.
         """
         found: Framing = framing or ("registry" if registry else "single-object")
         if found not in ("single-object", "registry", "none"):
-            raise _refusal(f"the framing {framing!r} is none of single-object, registry and none")
+            raise _refusal(f"the framing {framing!r} is not single-object, registry or none")
         if (found == "registry") != (registry is not None):
-            raise _refusal("a registry goes with the framing `registry`, and needs its URL")
+            raise _refusal(
+                "the framing `registry` needs the URL of a registry, and only that framing takes one"
+            )
         if registry is not None and has_user_information(registry):
             raise _refusal(
-                "the registry's URL holds a user or password, and the URL stays in the cluster's log for ever: write "
+                "the registry's URL contains a user or password, and would stay in the cluster's log for ever: write "
                 "them into the file of schema.registry.basic-auth.credentials-file, and give the URL without them"
             )
         return Format("avro", None if schema is None else _schema_text(schema), found, registry)
@@ -100,11 +102,11 @@ def _schema_text(schema: str | Mapping[str, Any]) -> str:
     try:
         form = json.loads(text)
     except ValueError as error:
-        raise _refusal(f"the schema is no JSON text: {error}") from error
+        raise _refusal(f"the schema is not JSON: {error}") from error
     try:
         parse_schema(form, named_schemas={})
-    except Exception as error:  # fastavro's errors have no base of their own
-        raise _refusal(f"the schema is none of Avro: {type(error).__name__}: {error}") from error
+    except Exception as error:  # fastavro's errors have no common base class
+        raise _refusal(f"the schema is not a valid Avro schema: {type(error).__name__}: {error}") from error
     return text
 
 

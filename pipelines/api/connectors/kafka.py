@@ -17,51 +17,53 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """Where a job that has no progress yet begins to read."""
+    """Where a job without progress begins to read."""
 
     mode: Literal["earliest", "latest", "committed", "timestamp"]
     timestamp_ms: int | None = None
 
     @staticmethod
     def earliest() -> StartingOffsets:
-        """At the first record that is there."""
+        """Starts at the first existing record."""
         return StartingOffsets("earliest")
 
     @staticmethod
     def latest() -> StartingOffsets:
-        """Behind the last record that is there when the job starts."""
+        """Starts after the last record that exists when the job starts."""
         return StartingOffsets("latest")
 
     @staticmethod
     def committed() -> StartingOffsets:
-        """Where the source's `group_id` has committed, and at the first record where it has not."""
+        """Starts at the offsets that the source's `group_id` has committed, or at the first record if it has
+        committed none."""
         return StartingOffsets("committed")
 
     @staticmethod
     def timestamp(milliseconds: int) -> StartingOffsets:
-        """At the first record whose timestamp is that or later; milliseconds since the epoch."""
+        """Starts at the first record whose timestamp is at least the given one (milliseconds since the epoch)."""
         if not is_whole(milliseconds, 0):
             raise _refusal(
-                "StartingOffsets.timestamp", f"{milliseconds!r} is no number of milliseconds since the epoch"
+                "StartingOffsets.timestamp",
+                f"{milliseconds!r} is not a number of milliseconds since the epoch",
             )
         return StartingOffsets("timestamp", milliseconds)
 
     def parameters(self) -> Mapping[str, Any]:
-        """`starting` in OperatorConfig.parameters."""
+        """The value of `starting` in OperatorConfig.parameters."""
         if self.timestamp_ms is None:
             return {"mode": self.mode}
         return {"mode": self.mode, "timestamp_ms": self.timestamp_ms}
 
 
 class KafkaSource:
-    """Reads topics; a record's timestamp is its message's.
+    """Reads topics. The timestamp of a record is that of its message.
 
-    `bounded`: the job reads to the ends that the topics have when it starts, and finishes. `group_id`: progress is also
-    committed to that group, where Kafka's tools see it; `committed` starts from it. `output_type`: that of the records,
-    where the format does not say (see `Formats`). A message that cannot be read fails the job, or is skipped.
-    So does a tombstone, a message without a value; `on_tombstone` says otherwise for tombstones alone.
-    `on_data_loss`: what follows where records were deleted that the job had still to read: it fails, or goes on at the
-    first record that is there (`earliest`), or behind the last one (`latest`).
+    `bounded`: the job reads up to the end offsets that the topics have when it starts, and finishes. `group_id`:
+    progress is also committed to this group, where Kafka's tools show it; `committed` starts from it. `output_type`:
+    the type of the records, if the format does not define it (see `Formats`). `on_bad_record`: a message that cannot be
+    read fails the job, or is skipped. `on_tombstone` overrides that for messages without a value. `on_data_loss`: after
+    records were deleted that the job has not read, it fails, or continues at the first existing record (`earliest`), or
+    after the last one (`latest`).
     """
 
     __slots__ = (
@@ -88,7 +90,7 @@ class KafkaSource:
         on_tombstone: Literal["fail", "skip"] | None = None,
         on_data_loss: Literal["fail", "earliest", "latest"] = "fail",
     ) -> None:
-        """By default text from the earliest offsets on. Raises ProgramError."""
+        """By default reads text from the earliest offsets. Raises ProgramError."""
         self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
         self.value_format = _format_of("KafkaSource", value_format or Formats.text())
         self.starting = starting or StartingOffsets.earliest()
@@ -105,7 +107,7 @@ class KafkaSource:
         if not isinstance(self.starting, StartingOffsets):
             raise _refusal("KafkaSource", f"starting is {starting!r}: write StartingOffsets.earliest()")
         if self.starting.mode == "committed" and not group_id:
-            raise _refusal("KafkaSource", "it is to start from committed offsets, but has no group_id")
+            raise _refusal("KafkaSource", "it starts from committed offsets, but has no group_id")
         if on_bad_record not in ("fail", "skip"):
             raise _refusal("KafkaSource", f"on_bad_record is {on_bad_record!r}, neither fail nor skip")
         if on_tombstone not in ("fail", "skip", None):
@@ -122,10 +124,11 @@ class KafkaSource:
 
 
 class KafkaSink:
-    """Writes to a topic, each record once: in the transaction that also commits the progress of the job.
+    """Writes each record to a topic once, in the transaction that also commits the progress of the job.
 
-    `key`: what a function makes of a record (bytes, str or None), or the name of a field, is the message's key;
-    without, messages have none. Readers see only what is committed if they read with `isolation.level=read_committed`.
+    `key`: a function of the record (which returns bytes, str or None) or the name of a field; it gives the message's
+    key. Without it messages have no key. Readers see only committed messages if they read with
+    `isolation.level=read_committed`.
     """
 
     __slots__ = ("key", "topic", "value_format")
@@ -136,7 +139,7 @@ class KafkaSink:
         value_format: Format | None = None,
         key: Callable[[Any], bytes | str | None] | str | None = None,
     ) -> None:
-        """By default JSON. Raises ProgramError."""
+        """By default writes JSON. Raises ProgramError."""
         self.topic = topic
         self.value_format = _format_of("KafkaSink", value_format or Formats.json())
         self.key = key
@@ -151,7 +154,7 @@ def _format_of(who: str, value_format: object) -> Format:
 
 def _check_topic(who: str, topic: object) -> None:
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise _refusal(who, f"{topic!r} is no name of a topic: 1 to 249 of letters, digits, '.', '_' and '-'")
+        raise _refusal(who, f"{topic!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")
 
 
 def _refusal(who: str, reason: str) -> ProgramError:

@@ -1,4 +1,4 @@
-"""Names of sources and sinks: what they read or write is part of the name, so that a plan tells them apart."""
+"""Names of sources and sinks. A name contains what they read or write, so that a plan tells them apart."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _MOST: Final = 3
 
 
 def topics_name(kind: str, topics: Sequence[str]) -> str:
-    """Such as `Source: Kafka orders, payments`."""
-    return f"{kind} {_listed([_cut(each) for each in topics])}"
+    """Returns a name such as `Source: Kafka orders, payments`."""
+    return f"{kind} {_listed([_cut(topic) for topic in topics])}"
 
 
 def paths_name(kind: str, paths: Sequence[str]) -> str:
-    """Such as `Sink: Files report`: below the working directory without it, and of a long path its end."""
-    return f"{kind} {_listed([_tail(redacted(_below(each))) for each in paths])}"
+    """Returns a name such as `Sink: Files report`. A path below the working directory is relative; a long path keeps
+    its end."""
+    return f"{kind} {_listed([_tail(redacted(_below(path))) for path in paths])}"
 
 
 def _listed(shown: Sequence[str]) -> str:

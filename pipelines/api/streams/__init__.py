@@ -1,12 +1,12 @@
-"""Streams: what a program is written with. Each step adds a transformation to the program.
+"""Streams, the objects that a program is written with. Each step adds a transformation to the program.
 
-**Types.** What a function returns is laid out by its type hints (see `pipelines.types`), or by `output_type=` /
-`returns()`; lambdas have no hints, so what they return is pickled unless it is declared.
+**Types.** The type hints of a function define the layout of its results (see `pipelines.types`), or `output_type=` /
+`returns()` do. Lambdas have no hints: their results are pickled unless the type is declared.
 
-**Functions** are any callables, or objects of the classes in `pipelines.functions`. Either may have `open(context)` and
+**Functions** are any callables, or objects of the classes in `pipelines.functions`. Both may have `open(context)` and
 `close()`, called once in each subtask before the first record and after the last.
 
-Whatever is wrong with a step is a ProgramError that names it and the line of the call.
+An error in a step is a ProgramError that names the step and the line of the call.
 """
 
 from .data_stream import (

@@ -114,7 +114,7 @@ class Stream(OnlyInPrograms, Generic[T]):
         return self._program.record_type(self._id)
 
     def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
-        """The type of what follows, once the function is known to be one."""
+        """Checks the function, and returns the type of its results."""
         check_function(function, signature, operator=step, location=caller_location())
         return result_type(function, signature) if output_type is None else RecordType.of(output_type)
 
@@ -149,16 +149,16 @@ class Sinks(Stream[T]):
     """Part of DataStream."""
 
     def print(self, identifier: str | None = None) -> DataStreamSink:
-        """Each record as text to the job's output, after the identifier if there is one."""
+        """Writes each record as text to the job's output, after the identifier if there is one."""
         return self._into(Print, "print", "Sink: Print", identifier=identifier)
 
     def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
-        """Each record to a function, at least once: after a failure, some are given to it again."""
+        """Calls the function for each record, at least once: after a failure it gets some records again."""
         self._checked("foreach", function, signatures.SINK, None)
         return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
 
     def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
-        """Each record to files or a Kafka topic, exactly once."""
+        """Writes each record to files or a Kafka topic, exactly once."""
         if isinstance(sink, (FileSink, KafkaSink)):
             check_sink(sink, self.record_type, "sink_to")
         match sink:
@@ -177,22 +177,22 @@ class Sinks(Stream[T]):
                     WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
                 )
             case _:
-                raise refusal("sink_to", f"it needs a FileSink or a KafkaSink, not {sink!r}")
+                raise refusal("sink_to", f"expected a FileSink or a KafkaSink, not {sink!r}")
 
 
 class Partitioning(Stream[T]):
     """Part of DataStream."""
 
     def shuffle(self) -> DataStream[T]:
-        """Each record goes to any subtask of the next operator, by chance."""
+        """Sends each record to a random subtask of the next operator."""
         return self._partitioned(Partitioner.SHUFFLE, "shuffle")
 
     def rebalance(self) -> DataStream[T]:
-        """Records go to the subtasks of the next operator by turns."""
+        """Sends records to the subtasks of the next operator in turn."""
         return self._partitioned(Partitioner.REBALANCE, "rebalance")
 
     def rescale(self) -> DataStream[T]:
-        """Records go by turns to those few subtasks of the next operator that are this subtask's."""
+        """Sends records in turn to the few subtasks of the next operator that are assigned to this subtask."""
         return self._partitioned(Partitioner.RESCALE, "rescale")
 
     @overload
@@ -202,26 +202,26 @@ class Partitioning(Stream[T]):
         self, state: MapStateDescriptor[Any, Any], /, *more: MapStateDescriptor[Any, Any]
     ) -> BroadcastStream[T]: ...
     def broadcast(self, *states: MapStateDescriptor[Any, Any]) -> DataStream[T] | BroadcastStream[T]:
-        """Each record goes to all subtasks of the next operator.
+        """Sends each record to all subtasks of the next operator.
 
-        With descriptors: to an operator that keeps these states of it, alike in every subtask (broadcast state).
-        Connect another stream with it: `stream.connect(rules.broadcast(descriptor)).process(function)`.
+        With descriptors: for an operator that stores these states, with the same content in every subtask (broadcast
+        state). Connect another stream with it: `stream.connect(rules.broadcast(descriptor)).process(function)`.
         """
         stream = self._partitioned(Partitioner.BROADCAST, "broadcast")
         return BroadcastStream(stream, states) if states else stream
 
     def global_(self) -> DataStream[T]:
-        """All records go to the first subtask of the next operator."""
+        """Sends all records to the first subtask of the next operator."""
         return self._partitioned(Partitioner.GLOBAL, "global_")
 
     def forward(self) -> DataStream[T]:
-        """Records stay in the subtask; the next operator must have the same parallelism."""
+        """Leaves records in their subtask; the next operator must have the same parallelism."""
         return self._partitioned(Partitioner.FORWARD, "forward")
 
     def partition_custom(
         self, partitioner: Callable[[K, int], int], key: Callable[[T], K] | str | int
     ) -> DataStream[T]:
-        """Each record goes to the subtask `partitioner(key, number of subtasks)`, from 0."""
+        """Sends each record to the subtask `partitioner(key, number of subtasks)`; subtasks are numbered from 0."""
         location = caller_location()
         check_function(partitioner, signatures.PARTITIONER, operator="partition_custom", location=location)
         if isinstance(key, (str, int)):
@@ -251,7 +251,7 @@ class DataStream(Partitioning[T], Sinks[T]):
     def map(
         self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
     ) -> SingleOutputStreamOperator[R]:
-        """One record for each: what the function returns."""
+        """Emits the function's result for each record."""
         of = self._checked("map", function, signatures.MAP, output_type)
         return self._then(Map, "map", "Map", of, function=function)
 
@@ -260,19 +260,20 @@ class DataStream(Partitioning[T], Sinks[T]):
         function: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each: what the function returns or yields. `output_type` is that of one."""
+        """Emits all records that the function returns or yields for each record. `output_type` is the type of one of
+        them."""
         of = self._checked("flat_map", function, signatures.FLAT_MAP, output_type)
         return self._then(FlatMap, "flat_map", "Flat Map", of, function=function)
 
     def filter(self, function: Callable[[T], object] | FilterFunction[T]) -> SingleOutputStreamOperator[T]:
-        """Those records for which the function returns something true."""
+        """Emits the records for which the function returns a true value."""
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
         return self._then(Filter, "filter", "Filter", of, function=function)
 
     def process(
         self, function: ProcessFunction[T, R], output_type: object = None
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each, and side outputs. State and timers are for keyed streams."""
+        """Emits any number of records for each record, also on side outputs. State and timers need a keyed stream."""
         if isinstance(function, signatures.KEYED_PROCESS.base or ()):
             raise refusal(
                 "process", f"{signatures.function_name(function)} needs keys for its state: call key_by first"
@@ -285,29 +286,28 @@ class DataStream(Partitioning[T], Sinks[T]):
         function: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """A function from Arrow record batches to Arrow record batches: one column per field, or `value` (see
-        `pipelines.types`).
+        """Applies a function to Arrow record batches: one column per field, or `value` (see `pipelines.types`).
 
         A batch holds records that arrived together: one or more. `output_type` is the record type of the result's
         columns; None: that of the input.
         """
         of = self._checked("map_batches", function, signatures.BATCHES, output_type or self.record_type)
         if PICKLED in (self.record_type, of):
-            which = "records that come in" if self.record_type == PICKLED else "records that go out"
+            which = "records of the input" if self.record_type == PICKLED else "records of the output"
             raise refusal(
-                "map_batches", f"the {which} are pickled, and have no columns: declare their output_type"
+                "map_batches", f"the {which} are pickled and have no columns: declare their output_type"
             )
         return self._then(MapBatches, "map_batches", "Map Batches", of, function=function)
 
     def assign_timestamps_and_watermarks(
         self, strategy: WatermarkStrategy[T]
     ) -> SingleOutputStreamOperator[T]:
-        """Records get timestamps, and event time comes on, by the strategy. Best called right behind a source."""
+        """Assigns timestamps and watermarks by the strategy. Call it directly after a source if possible."""
         step = "assign_timestamps_and_watermarks"
         if not isinstance(strategy, WatermarkStrategy):
             raise refusal(
                 step,
-                "it needs a WatermarkStrategy such as WatermarkStrategy.for_monotonous_timestamps(),"
+                "expected a WatermarkStrategy such as WatermarkStrategy.for_monotonous_timestamps(),"
                 f" not {strategy!r}",
             )
         assigner: Any = strategy.timestamp_assigner
@@ -324,9 +324,9 @@ class DataStream(Partitioning[T], Sinks[T]):
         )
 
     def union(self, *streams: DataStream[T]) -> DataStream[T]:
-        """The records of this stream and all others, which must be of one type."""
+        """Returns the records of this stream and all others, which must have one type."""
         if not streams:
-            raise refusal("union", "it needs one or more other streams")
+            raise refusal("union", "expected one or more other streams")
         for stream in streams:
             self._check_same_program("union", stream)
             if stream.record_type != self.record_type:
@@ -346,9 +346,9 @@ class DataStream(Partitioning[T], Sinks[T]):
     def connect(
         self, other: DataStream[U] | BroadcastStream[U]
     ) -> ConnectedStreams[T, U] | BroadcastConnectedStream[T, U]:
-        """This stream and another, of whatever type, for one operator with two inputs.
+        """Connects this stream and another, of any type, for one operator with two inputs.
 
-        The other may be a broadcast one with state: `rules.broadcast(descriptor)`.
+        The other may be a broadcast stream with state: `rules.broadcast(descriptor)`.
         """
         if isinstance(other, BroadcastStream):
             self._check_same_program("connect", other._stream)
@@ -361,10 +361,10 @@ class DataStream(Partitioning[T], Sinks[T]):
     @overload
     def key_by(self, key: str | int, key_type: object = None) -> KeyedStream[T, Any]: ...
     def key_by(self, key: Callable[[T], Any] | str | int, key_type: object = None) -> KeyedStream[T, Any]:
-        """Records with equal keys go to the same subtask.
+        """Sends records with equal keys to the same subtask.
 
-        The key is what a function makes of a record, or the name of a field, or a position in a tuple. It is made of
-        str, int, float, bool, bytes, None and tuples of them (`graph.key_groups`).
+        The key is a function of the record, the name of a field, or a position in a tuple. Its type is str, int, float,
+        bool, bytes, None, or a tuple of them (`graph.key_groups`).
         """
         return self._keyed(key_of(self.record_type, key, key_type, "key_by"), "key_by")
 
@@ -387,20 +387,21 @@ class DataStream(Partitioning[T], Sinks[T]):
 
     def _check_same_program(self, step: str, other: object) -> None:
         if not isinstance(other, DataStream):
-            raise refusal(step, f"it needs a stream, not {other!r}")
+            raise refusal(step, f"expected a stream, not {other!r}")
         if other._program is not self._program:
             raise refusal(step, "the streams belong to two environments")
 
 
 class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
-    """What an operator gives (Flink's name for it)."""
+    """The output stream of an operator (Flink's name)."""
 
     def returns(self, output_type: object) -> Self:
         """Declares the type of the stream's records: a Python type or one of `Types`."""
         return self._set(output_type=RecordType.of(output_type))
 
     def get_side_output(self, tag: OutputTag[X]) -> DataStream[X]:
-        """The records that the operator's function has put out under the tag, or that came late for a window."""
+        """Returns the records that the operator's function has emitted under the tag, or that came too late for a
+        window."""
         check_tag("get_side_output", tag)
         operator = self._operator
         with_context = (Process, KeyedProcess, CoProcess, KeyedCoProcess, BroadcastProcess, Window)
@@ -434,7 +435,7 @@ class DataStreamSink(OperatorSettings, OnlyInPrograms):
 
 
 class KeyedStream(DataStream[T], Generic[T, K]):
-    """A stream partitioned by key. What its steps give is not keyed any more."""
+    """A stream partitioned by key. The streams that its steps return are not keyed."""
 
     def __init__(self, program: Program, transformation_id: int, key: Key) -> None:
         super().__init__(program, transformation_id)
@@ -443,7 +444,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def map(
         self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
     ) -> SingleOutputStreamOperator[R]:
-        """One record for each; a rich function may have keyed state."""
+        """Emits one record for each record; a rich function may use keyed state."""
         if not is_rich(function):
             return super().map(function, output_type)
         of = self._checked("map", function, signatures.MAP, output_type)
@@ -454,14 +455,14 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         function: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each; a rich function may have keyed state."""
+        """Emits any number of records for each record; a rich function may use keyed state."""
         if not is_rich(function):
             return super().flat_map(function, output_type)
         of = self._checked("flat_map", function, signatures.FLAT_MAP, output_type)
         return self._with_state("flat_map", "Flat Map", KeyedFlatMap(function), of)
 
     def filter(self, function: Callable[[T], object] | FilterFunction[T]) -> SingleOutputStreamOperator[T]:
-        """Some of the records; a rich function may have keyed state."""
+        """Emits some of the records; a rich function may use keyed state."""
         if not is_rich(function):
             return super().filter(function)
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
@@ -472,35 +473,37 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         function: KeyedProcessFunction[K, T, R] | ProcessFunction[T, R],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each, and side outputs; with state and timers of each key."""
+        """Emits any number of records for each record, also on side outputs, with state and timers of each key."""
         if isinstance(function, ProcessFunction):
             return super().process(function, output_type)
         of = self._checked("process", function, signatures.KEYED_PROCESS, output_type)
         return self._with_state("process", "Keyed Process", function, of)
 
     def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]:
-        """For each record what all of its key so far come to: the function folds two into one."""
+        """Emits, for each record, the reduction of all records of its key so far: the function combines two records
+        into one."""
         of = self._checked("reduce", function, signatures.REDUCE, self.record_type)
         return self._then(Reduce, "reduce", "Keyed Reduce", of, key=self._key, function=function)
 
     def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """For each record the first of its key, with the sum of a field so far; None: records are numbers."""
+        """Emits, for each record, the first record of its key with the sum of a field so far; None: records are
+        numbers."""
         return self._running("sum", field)
 
     def min(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """For each record the first of its key, with the least value of a field so far."""
+        """Emits, for each record, the first record of its key with the least value of a field so far."""
         return self._running("min", field)
 
     def max(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """For each record the first of its key, with the greatest value of a field so far."""
+        """Emits, for each record, the first record of its key with the greatest value of a field so far."""
         return self._running("max", field)
 
     def min_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """For each record the one of its key so far with the least value of a field; the first such."""
+        """Emits, for each record, the first record of its key so far that has the least value of a field."""
         return self._running("min_by", field)
 
     def max_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """For each record the one of its key so far with the greatest value of a field; the first such."""
+        """Emits, for each record, the first record of its key so far that has the greatest value of a field."""
         return self._running("max_by", field)
 
     def window(self, assigner: WindowAssigner) -> WindowedStream[T, K]:
@@ -527,7 +530,8 @@ class KeyedStream(DataStream[T], Generic[T, K]):
 
 
 def aggregated_column(records: RecordType, step: str, field: str | int | None) -> str | None:
-    """The column that a built-in aggregation works on; None: the record. Raises ProgramError if it can't."""
+    """Returns the column of a built-in aggregation; None: the whole record. Raises ProgramError if it cannot be
+    aggregated."""
     if field is None:
         name, of = None, records
     else:
@@ -540,7 +544,7 @@ def aggregated_column(records: RecordType, step: str, field: str | int | None) -
     if of == PICKLED:
         hint = "declare output_type, or returns(), on the step before"
     elif name is None:
-        hint = "say of which field"
+        hint = "give the field"
     else:
         hint = "use reduce"
     wanted = "a number" if step == "sum" else "one value that can be compared"
@@ -548,7 +552,7 @@ def aggregated_column(records: RecordType, step: str, field: str | int | None) -
 
 
 class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
-    """A first and a second stream. Where both are keyed, functions may have keyed state, which is one for both."""
+    """Two streams. If both are keyed, functions may use keyed state, which both inputs share."""
 
     def __init__(self, first: DataStream[A], second: DataStream[B]) -> None:
         self._first = first
@@ -557,7 +561,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     def key_by(
         self, key1: Callable[[A], Any] | str | int, key2: Callable[[B], Any] | str | int
     ) -> ConnectedStreams[A, B]:
-        """Records of both streams with equal keys go to the same subtask."""
+        """Sends records of both streams with equal keys to the same subtask."""
         return ConnectedStreams(self._first.key_by(key1), self._second.key_by(key2))
 
     @overload
@@ -571,7 +575,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     def map(
         self, function: Any, second: Any = None, /, *, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """One record for each: by a CoMapFunction, or by a function for each of the streams."""
+        """Emits one record for each record, by a CoMapFunction or by one function per stream."""
         if second is not None:
             of = self._checked_two("map", function, second, signatures.MAP, output_type)
             function = TwoMaps(function, second)
@@ -597,7 +601,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     def flat_map(
         self, function: Any, second: Any = None, /, *, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """Any number of records for each: by a CoFlatMapFunction, or by a function for each of the streams."""
+        """Emits any number of records for each record, by a CoFlatMapFunction or by one function per stream."""
         if second is not None:
             of = self._checked_two("flat_map", function, second, signatures.FLAT_MAP, output_type)
             function = TwoFlatMaps(function, second)
@@ -612,7 +616,8 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
         function: CoProcessFunction[A, B, R] | KeyedCoProcessFunction[Any, A, B, R],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each, and side outputs; with state and timers where both streams are keyed."""
+        """Emits any number of records for each record, also on side outputs; with state and timers if both streams
+        are keyed."""
         if isinstance(function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
             raise refusal(
                 "process",
@@ -627,7 +632,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
 
     @property
     def _keys(self) -> tuple[Key, Key] | None:
-        """Of both streams, where both are keyed."""
+        """Returns the keys of both streams if both are keyed."""
         first, second = self._first, self._second
         if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
             return first._key, second._key
@@ -644,7 +649,9 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     ) -> RecordType:
         for function in (first, second):
             if isinstance(function, (CoMapFunction, CoFlatMapFunction)):
-                raise refusal(step, f"a {type(function).__name__} is for both streams: give it alone")
+                raise refusal(
+                    step, f"a {type(function).__name__} handles both streams: pass it as the only argument"
+                )
         found = {self._checked(step, function, signature, output_type) for function in (first, second)}
         return found.pop() if len(found) == 1 else PICKLED
 
@@ -680,14 +687,14 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
         return isinstance(found, Partition) and found.partitioner is Partitioner.BROADCAST
 
     def _warn_of_broadcast(self, step: str, function: object, signature: Signature) -> None:
-        """What a function keeps of a broadcast stream in its attributes is lost when its task starts again."""
+        """Warns if a function may store a broadcast stream in its attributes: a restart of its task loses them."""
         streams: tuple[DataStream[Any], DataStream[Any]] = self._first, self._second
         for stream, method in zip(streams, signature.methods, strict=True):
             if self._is_broadcast(stream) and uses_itself(getattr(function, method)):
                 name = signatures.function_name(function)
                 warnings.warn(
-                    f"{step} at {caller_location()}: {name}.{method} gets a broadcast stream, and what it keeps of it"
-                    f" in attributes of {name} is lost when its task starts again: keep it in broadcast state (give"
+                    f"{step} at {caller_location()}: {name}.{method} gets a broadcast stream, and data of it"
+                    f" in attributes of {name} is lost when its task restarts: store it in broadcast state (give"
                     " broadcast() a MapStateDescriptor)",
                     stacklevel=4,
                 )
@@ -708,12 +715,13 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
 
 
 class BroadcastStream(OnlyInPrograms, Generic[B]):
-    """A stream for every subtask, with the states that these keep of it: the second input of `connect`, and no more."""
+    """A stream for every subtask, with the states that the subtasks store of it. Only `connect` takes it, as the
+    second input."""
 
     def __init__(self, stream: DataStream[B], states: tuple[Any, ...]) -> None:
         for state in states:
             if not isinstance(state, MapStateDescriptor) or not is_text(state.name):
-                raise refusal("broadcast", f"it needs MapStateDescriptors with names, not {state!r}")
+                raise refusal("broadcast", f"expected MapStateDescriptors with names, not {state!r}")
         names = [state.name for state in states]
         for name in names:
             if names.count(name) > 1:
@@ -742,7 +750,8 @@ class BroadcastConnectedStream(OnlyInPrograms, Generic[A, B]):
         function: BroadcastProcessFunction[A, B, R] | KeyedBroadcastProcessFunction[Any, A, B, R],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for each, side outputs, and the broadcast state; with keys, their state and timers."""
+        """Emits any number of records for each record, also on side outputs, with broadcast state; if keyed, with
+        state and timers."""
         first = self._first
         if isinstance(first, KeyedStream):
             if isinstance(function, BroadcastProcessFunction):
@@ -783,7 +792,7 @@ class BroadcastConnectedStream(OnlyInPrograms, Generic[A, B]):
 
 
 class Windowed(OnlyInPrograms, Generic[T]):
-    """Records grouped by windows. Frozen: each method that changes something gives a changed copy."""
+    """Records grouped by windows. Frozen: each setter returns a changed copy."""
 
     _PROCESS: Signature
     _OF_ALL: bool
@@ -803,21 +812,20 @@ class Windowed(OnlyInPrograms, Generic[T]):
     def allowed_lateness(
         self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> Self:
-        """A window stays so long after it has fired, and fires again for each record that comes late."""
+        """Keeps a window for this time after it has fired; the window fires again for each late record."""
         if self._assigner.TIME == "processing":
-            raise refusal("allowed_lateness", f"no record comes late for {self._assigner}: use event time")
+            raise refusal("allowed_lateness", f"no record is late for {self._assigner}: use event time")
         found = to_milliseconds(
             "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
         )
         return type(self)(self._keyed, self._assigner, found, self._late)
 
     def side_output_late_data(self, tag: OutputTag[T]) -> Self:
-        """Records too late for their windows go to a side output of the next step, instead of nowhere."""
+        """Sends records that are too late for their windows to a side output of the next step; by default they are
+        dropped."""
         check_tag("side_output_late_data", tag)
         if self._assigner.TIME == "processing":
-            raise refusal(
-                "side_output_late_data", f"no record comes late for {self._assigner}: use event time"
-            )
+            raise refusal("side_output_late_data", f"no record is late for {self._assigner}: use event time")
         own = self._keyed.record_type
         if tag.output_type is not None and tag.record_type != own:
             raise refusal(
@@ -827,23 +835,23 @@ class Windowed(OnlyInPrograms, Generic[T]):
         return type(self)(self._keyed, self._assigner, self._lateness_ms, tag)
 
     def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """The window's first record, with the sum of a field; None: records are numbers."""
+        """Emits the window's first record with the sum of a field; None: records are numbers."""
         return self._built_in("sum", field)
 
     def min(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """The window's first record, with the least value of a field."""
+        """Emits the window's first record with the least value of a field."""
         return self._built_in("min", field)
 
     def max(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """The window's first record, with the greatest value of a field."""
+        """Emits the window's first record with the greatest value of a field."""
         return self._built_in("max", field)
 
     def min_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """The window's record with the least value of a field; the first such."""
+        """Emits the window's first record that has the least value of a field."""
         return self._built_in("min_by", field)
 
     def max_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
-        """The window's record with the greatest value of a field; the first such."""
+        """Emits the window's first record that has the greatest value of a field."""
         return self._built_in("max_by", field)
 
     def _reduce(
@@ -877,7 +885,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
 
     def _process(self, function: Any, output_type: object) -> SingleOutputStreamOperator[Any]:
         if function is None:
-            raise refusal("process", "it needs a function")
+            raise refusal("process", "expected a function")
         own = self._keyed.record_type
         return self._fired(
             "process",
@@ -895,7 +903,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
     def _result(
         self, step: str, window_function: Any, output_type: object, without: RecordType
     ) -> RecordType:
-        """The type of what a fired window gives, by its function if it has one."""
+        """Returns the type of the records that a fired window emits, from its function if it has one."""
         if window_function is not None:
             check_function(window_function, self._PROCESS, operator=step, location=caller_location())
         if output_type is not None:
@@ -937,20 +945,20 @@ class Windowed(OnlyInPrograms, Generic[T]):
 
 
 def check_assigner(step: str, assigner: object) -> None:
-    """Raises ProgramError for what is no window assigner."""
+    """Raises ProgramError if the value is no window assigner."""
     if not isinstance(assigner, WindowAssigner):
         raise refusal(
             step,
-            "it needs a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
+            "expected a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
             f" not {type(assigner).__name__}",
         )
 
 
 class WindowedStream(Windowed[T], Generic[T, K]):
-    """The records of each key, grouped by windows. The timestamp of what follows is the window's last millisecond.
+    """The records of each key, grouped by windows. The timestamp of a result is the window's last millisecond.
 
-    Window functions get the key, a context with the window, and its records; or, behind `reduce` and `aggregate`, the
-    one that these came to.
+    Window functions get the key, a context with the window, and its records; after `reduce` and `aggregate` they get
+    the one result.
     """
 
     _PROCESS = signatures.PROCESS_WINDOW
@@ -969,7 +977,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
     def reduce(
         self, function: Any, window_function: Any = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """The window's records folded into one by the function, in any order."""
+        """Combines the window's records into one by the function, in any order."""
         return self._reduce(function, window_function, output_type)
 
     @overload
@@ -996,7 +1004,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         accumulator_type: object = None,
         output_type: object = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """What the window's records come to, gathered in an accumulator."""
+        """Aggregates the window's records in an accumulator."""
         return self._aggregate(function, window_function, accumulator_type, output_type)
 
     def process(
@@ -1004,7 +1012,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         function: ProcessWindowFunction[T, R, K] | Callable[[K, WindowContext, Iterable[T]], Iterable[R]],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for all of the window's, which are kept until it fires."""
+        """Emits any number of records from all records of the window, which are stored until it fires."""
         return self._process(function, output_type)
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
@@ -1014,7 +1022,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
 
 
 class AllWindowedStream(Windowed[T]):
-    """All records, grouped by windows, in one subtask. As WindowedStream, but window functions get no key."""
+    """All records, grouped by windows, in one subtask. Like WindowedStream, but window functions get no key."""
 
     _PROCESS = signatures.PROCESS_ALL_WINDOW
     _OF_ALL = True
@@ -1031,7 +1039,7 @@ class AllWindowedStream(Windowed[T]):
     def reduce(
         self, function: Any, window_function: Any = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
-        """The window's records folded into one by the function, in any order."""
+        """Combines the window's records into one by the function, in any order."""
         return self._reduce(function, window_function, output_type)
 
     @overload
@@ -1057,7 +1065,7 @@ class AllWindowedStream(Windowed[T]):
         accumulator_type: object = None,
         output_type: object = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """What the window's records come to, gathered in an accumulator."""
+        """Aggregates the window's records in an accumulator."""
         return self._aggregate(function, window_function, accumulator_type, output_type)
 
     def process(
@@ -1065,7 +1073,7 @@ class AllWindowedStream(Windowed[T]):
         function: ProcessAllWindowFunction[T, R] | Callable[[WindowContext, Iterable[T]], Iterable[R]],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
-        """Any number of records for all of the window's, which are kept until it fires."""
+        """Emits any number of records from all records of the window, which are stored until it fires."""
         return self._process(function, output_type)
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:

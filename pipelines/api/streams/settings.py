@@ -1,4 +1,4 @@
-"""What can be set on the operator that a step made."""
+"""Settings of the operator of a step."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from ..transformations import Physical
 
 
 class OperatorSettings:
-    """Each method returns the same stream."""
+    """Settings of an operator. Each method returns the same stream."""
 
     _program: Program
     _id: int
 
     def name(self, name: str) -> Self:
-        """The name shown to people."""
+        """Sets the name that commands and logs show."""
         if not is_text(name) or not name.strip():
             raise refusal("name", f"the name is {name!r}, not one or more characters")
         return self._set(name=name)
 
     def uid(self, uid: str) -> Self:
-        """Fixes the operator's id, so that its state finds it in a changed program. Unique in the job."""
+        """Fixes the operator's id, by which a changed program finds its state. The uid must be unique in the job."""
         if not is_text(uid):
             raise refusal("uid", "a uid cannot be empty")
         return self._set(uid=uid)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks the operator has; the environment's default where it is not set."""
+        """Sets the number of subtasks; by default it is that of the environment."""
         check_count("parallelism", parallelism, operator="set_parallelism")
         if parallelism > 1 and not self._operator.parallel:
             raise refusal("set_parallelism", f"{self._operator.name} cannot have more than 1 subtask")
         return self._set(parallelism=parallelism)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """How many key groups the operator's state has: the limit of its parallelism, for ever."""
+        """Sets the number of key groups of the operator's state. It limits the parallelism, and cannot change later."""
         check_count("maximum parallelism", max_parallelism, operator="set_max_parallelism")
         return self._set(max_parallelism=max_parallelism)
 
     def slot_sharing_group(self, group: str | None) -> Self:
-        """Subtasks of operators in one group share slots; None: each subtask gets a slot of its own.
+        """Puts the operator into a group whose subtasks share slots; None: each subtask gets a slot of its own.
 
-        Where it is not called, the group is that of all inputs, or "default".
+        By default the group is that of all inputs if they have the same one, else "default".
         """
         if group == "" or "/" in (group or ""):
             raise refusal("slot_sharing_group", "a slot sharing group needs a name, without '/'")
         return self._set(slot_sharing_group=group or "")
 
     def co_location_group(self, group: str) -> Self:
-        """Subtasks of the same index of the operators in one group run in the same slot, whatever happens.
+        """Puts the operator into a group whose subtasks of the same index always run in the same slot.
 
-        They must be in one slot sharing group and have the same parallelism (Flink's CoLocationGroup).
+        The operators must be in one slot sharing group and have the same parallelism (Flink's CoLocationGroup).
         """
         if not group:
             raise refusal("co_location_group", "a co-location group needs a name")
@@ -72,7 +72,8 @@ class OperatorSettings:
         managed_memory_mb: int = 0,
         **extended: float,
     ) -> Self:
-        """What a slot must offer at least for a subtask of this operator, such as cpu_cores=0.5 or gpu=1."""
+        """Sets the least resources that a slot must offer to a subtask of this operator, such as cpu_cores=0.5 or
+        gpu=1."""
         profile = ResourceProfile(
             cpu_cores=cpu_cores,
             heap_memory_mb=heap_memory_mb,
@@ -85,11 +86,11 @@ class OperatorSettings:
         return self._set(resources=profile)
 
     def disable_chaining(self) -> Self:
-        """The operator is a task by itself."""
+        """Makes the operator a task of its own."""
         return self._set(chaining=ChainingStrategy.NEVER)
 
     def start_new_chain(self) -> Self:
-        """The operator is not chained with what is before it."""
+        """Does not chain the operator with its input."""
         return self._set(chaining=ChainingStrategy.HEAD)
 
     @property
@@ -102,23 +103,23 @@ class OperatorSettings:
 
 
 class OnlyInPrograms:
-    """What functions cannot take along."""
+    """Base of objects that functions cannot use at run time: pickling one raises an error."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} exists only in the program that describes the job, not in its tasks"
+            f"a {type(self).__name__} exists only in the program that builds the job, not in its tasks"
         )
 
 
 def refusal(step: str, reason: str) -> ProgramError:
-    """What is wrong with the user's call of a step."""
+    """Returns the error for a wrong call of a step."""
     return ProgramError(reason, operator=step, location=caller_location())
 
 
 def check_tag(step: str, tag: object) -> None:
-    """Raises ProgramError for what names no side output."""
+    """Raises ProgramError if the value is no side output's tag."""
     if not isinstance(tag, OutputTag) or not is_text(tag.name):
-        raise refusal(step, f"it needs an OutputTag with a name, not {tag!r}")
+        raise refusal(step, f"expected an OutputTag with a name, not {tag!r}")
 
 
 def check_count(what: str, count: object, *, operator: str) -> None:

@@ -1,11 +1,12 @@
-"""Transformations: what a program asked for, one small frozen class each.
+"""Transformations: the steps that a program asks for, one small frozen class each.
 
-A `Physical` one becomes an operator. A `Virtual` one only says how records get from its inputs to the next operator:
-how they are partitioned, which side output they are, or that several streams are one (PartitionTransformation,
-UnionTransformation, SideOutputTransformation in Flink). Inputs are named by id, so that a transformation can be
-replaced by a changed copy after others have been built on it.
+A `Physical` one becomes an operator. A `Virtual` one only defines how records get from its inputs to the next operator:
+their partitioning, a side output, or the union of several streams (PartitionTransformation, UnionTransformation,
+SideOutputTransformation in Flink). Inputs are referenced by id, so that a changed copy can replace a transformation
+after later ones have been created.
 
-To add an operator: its traits in graph/operators.py, a class here, a method on a stream, and its work in the runtime.
+To add an operator: its traits in graph/operators.py, a class here, a method on a stream, and its execution in the
+runtime.
 """
 
 from .base import Physical, Surroundings, Transformation

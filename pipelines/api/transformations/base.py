@@ -1,4 +1,4 @@
-"""What all transformations have, and what all of those that become operators have."""
+"""Base classes of all transformations, and of those that become operators."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..signatures import has_timers, is_rich
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an operator's parameters depend on that only the whole program says."""
+    """Properties of the whole program that an operator's parameters depend on."""
 
     mini_batch: bool
     """`execution.mini-batch`."""
     event_time_held_by: str | None = None
-    """The source, with its line, because of which no watermark of the others ever counts."""
+    """The source, with its line, that holds back the watermarks of all others."""
 
     def of_timers(self, function: Any) -> dict[str, Any]:
-        """The parameters of an operator whose function may have timers."""
+        """Returns the parameters of an operator whose function may have timers."""
         found: dict[str, Any] = {} if has_timers(function) else {"timers": False}
         if self.event_time_held_by is not None:
             found["event_time_held_by"] = self.event_time_held_by
@@ -32,11 +32,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformation:
-    """Anything a program can ask for."""
+    """A step of a program."""
 
     id: int
     step: str
-    """The user's word for it, such as `map`."""
+    """The name of the method, such as `map`."""
     location: str
     """file:line of the call."""
     inputs: tuple[int, ...] = ()
@@ -44,17 +44,17 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Physical(Transformation):
-    """A transformation that becomes an operator. What is None is decided when the graph is made."""
+    """A transformation that becomes an operator. The translation into a graph fills in fields that are None."""
 
     KIND: ClassVar[OperatorKind]
     CODE: ClassVar[str] = "function"
-    """What `functions` are, for people."""
+    """The name of `functions` in messages."""
 
     name: str
     output_type: RecordType | None
     """None for sinks."""
     side_outputs: Mapping[str, RecordType] = field(default_factory=dict)
-    """Tag -> type, for those that the program takes."""
+    """Tag -> type, for the side outputs that the program uses."""
     uid: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
@@ -66,25 +66,25 @@ class Physical(Transformation):
 
     @property
     def traits(self) -> OperatorTraits:
-        """What holds for all operators of the kind."""
+        """The traits of all operators of this kind."""
         return TRAITS[self.KIND]
 
     @property
     def parallel(self) -> bool:
-        """Whether it may have more than one subtask."""
+        """Whether the operator may have more than one subtask."""
         return self.traits.parallel
 
     def functions(self) -> tuple[Any, ...]:
-        """What goes into OperatorConfig.code."""
+        """The functions for OperatorConfig.code."""
         return ()
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
-        """What goes into OperatorConfig.parameters, beside what all operators have there."""
+        """The parameters of this kind for OperatorConfig.parameters."""
         del surroundings
         return {}
 
     def parameters(self, surroundings: Surroundings) -> dict[str, Any]:
-        """What goes into OperatorConfig.parameters."""
+        """Returns all parameters for OperatorConfig.parameters."""
         found = dict(self.own_parameters(surroundings))
         if self.output_type is not None:
             found["output_type"] = self.output_type.to_json()

@@ -40,7 +40,7 @@ class KeyedProcess(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce(Keyed):
-    """For each record, all of its key so far, reduced."""
+    """Emits, for each record, the reduction of all records of its key so far."""
 
     KIND = OperatorKind.REDUCE
 
@@ -55,7 +55,7 @@ class Reduce(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate(Keyed):
-    """For each record, the sum, least, ... of a field over all of its key so far."""
+    """Emits, for each record, the sum, minimum, ... of a field over all records of its key so far."""
 
     KIND = OperatorKind.AGGREGATE
 
@@ -77,14 +77,14 @@ class Aggregate(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreAggregate(Aggregate):
-    """What comes in together, aggregated by key before it is sent on: made by the translation."""
+    """Aggregates the records of a batch by key before the shuffle. The translation creates it."""
 
     KIND = OperatorKind.PRE_AGGREGATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Keyed):
-    """What follows from the records of each key and window."""
+    """Emits the results of each key and window."""
 
     KIND = OperatorKind.WINDOW
 
@@ -97,7 +97,7 @@ class Window(Keyed):
     window_function: Any
     accumulator_type: RecordType
     of_all: bool
-    """All records are of one key, and of one subtask."""
+    """Whether all records have one key, and go to one subtask."""
 
     @property
     def parallel(self) -> bool:

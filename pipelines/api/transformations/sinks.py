@@ -13,7 +13,7 @@ from .base import OneFunction, Physical, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print(Physical):
-    """Each record to the job's output."""
+    """Writes each record to the job's output."""
 
     KIND = OperatorKind.PRINT
 
@@ -26,14 +26,14 @@ class Print(Physical):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreach(OneFunction):
-    """Each record to a function."""
+    """Calls a function for each record."""
 
     KIND = OperatorKind.FOREACH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFiles(Physical):
-    """Each record to a file."""
+    """Writes each record to a file."""
 
     KIND = OperatorKind.FILE_SINK
 
@@ -53,7 +53,7 @@ class WriteFiles(Physical):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteKafka(Physical):
-    """Each record to a Kafka topic."""
+    """Writes each record to a Kafka topic."""
 
     KIND = OperatorKind.KAFKA_SINK
 

@@ -13,7 +13,7 @@ from .base import OneFunction, Physical, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketTextStream(Physical):
-    """Text from a socket, split at the delimiter."""
+    """Reads text from a socket, split at the delimiter."""
 
     KIND = OperatorKind.SOCKET_TEXT_STREAM
 
@@ -34,7 +34,7 @@ class SocketTextStream(Physical):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection(Physical):
-    """Records that the program itself has."""
+    """Emits records that the program itself contains."""
 
     KIND = OperatorKind.COLLECTION
     CODE = "list of records"
@@ -47,7 +47,7 @@ class Collection(Physical):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate(OneFunction):
-    """Records that a function makes of their numbers."""
+    """Emits the results of a function of the record's number."""
 
     KIND = OperatorKind.GENERATOR
 
@@ -61,7 +61,7 @@ class Generate(OneFunction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFiles(Physical):
-    """Records of files."""
+    """Reads records from files."""
 
     KIND = OperatorKind.FILES
 
@@ -75,7 +75,7 @@ class ReadFiles(Physical):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadKafka(Physical):
-    """Records of Kafka topics."""
+    """Reads records from Kafka topics."""
 
     KIND = OperatorKind.KAFKA_SOURCE
 

@@ -12,42 +12,42 @@ from .base import OneFunction, Physical, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map(OneFunction):
-    """One record for each."""
+    """Emits one record for each record."""
 
     KIND = OperatorKind.MAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMap(OneFunction):
-    """Any number of records for each."""
+    """Emits any number of records for each record."""
 
     KIND = OperatorKind.FLAT_MAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter(OneFunction):
-    """Those records for which the function is true."""
+    """Emits the records for which the function is true."""
 
     KIND = OperatorKind.FILTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapBatches(OneFunction):
-    """Arrow record batches for Arrow record batches."""
+    """Maps Arrow record batches to Arrow record batches."""
 
     KIND = OperatorKind.MAP_BATCHES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process(OneFunction):
-    """Any number of records and side outputs for each."""
+    """Emits any number of records for each record, also on side outputs."""
 
     KIND = OperatorKind.PROCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks(Physical):
-    """Timestamps, and how far event time has come."""
+    """Assigns timestamps and emits watermarks."""
 
     KIND = OperatorKind.WATERMARKS
 

@@ -15,21 +15,21 @@ from .base import OneFunction, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoMap(OneFunction):
-    """One record for each."""
+    """Emits one record for each record."""
 
     KIND = OperatorKind.CO_MAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoFlatMap(OneFunction):
-    """Any number of records for each."""
+    """Emits any number of records for each record."""
 
     KIND = OperatorKind.CO_FLAT_MAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoProcess(OneFunction):
-    """Any number of records and side outputs for each."""
+    """Emits any number of records for each record, also on side outputs."""
 
     KIND = OperatorKind.CO_PROCESS
 
@@ -73,7 +73,7 @@ class BroadcastProcess(OneFunction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBroadcastProcess(BroadcastProcess):
-    """The same where the first input is keyed: with state and timers of each key."""
+    """A process function with broadcast state whose first input is keyed: with state and timers of each key."""
 
     KIND = OperatorKind.KEYED_BROADCAST_PROCESS
 

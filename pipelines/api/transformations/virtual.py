@@ -15,18 +15,18 @@ from .base import Transformation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Virtual(Transformation):
-    """Something that lies between operators."""
+    """A transformation between operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(Virtual):
-    """How the records of its input are distributed."""
+    """The partitioning of the records of its input."""
 
     partitioner: Partitioner
     functions: tuple[Any, ...] = ()
-    """What goes into JobEdge.code."""
+    """The functions for JobEdge.code."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What goes into JobEdge.parameters."""
+    """The parameters for JobEdge.parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What the runtime's processes share: the deployment, the protocol between them, settings, failures."""
+"""Shared by the runtime's processes: the deployment, the protocol between them, settings, failures."""

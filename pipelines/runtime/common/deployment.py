@@ -29,24 +29,25 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     subtask_index: int
     attempt_number: int
     resumes: bool = False
-    """Whether this attempt ran before, in a TaskExecutor that has been started again since."""
+    """Whether this attempt ran before, in a TaskExecutor that has been restarted since."""
     generation: int = 0
-    """How often the job was rolled back: what older generations have sent and committed counts for nothing."""
+    """The number of rollbacks of the job: messages and commits of older generations are ignored."""
     restore: RestoredCheckpoint | None = None
-    """The last completed checkpoint, which the subtask's state begins with."""
+    """The last completed checkpoint: the start of the subtask's state."""
     finished: bool = False
-    """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
+    """Whether the subtask had finished in that checkpoint: it only sends its end."""
     checkpoints_over: int = 0
-    """The newest checkpoint that had begun before: late barriers up to it count for nothing, as nobody waits for it."""
+    """The newest checkpoint that had begun before: late barriers up to it are ignored, because no result is
+    expected."""
 
     @property
     def has_past(self) -> bool:
-        """Whether something may be committed that this attempt goes on from, or it reads nothing."""
+        """Whether this attempt may continue from committed progress; True also if it reads nothing."""
         return self.resumes or self.attempt_number > 0 or self.generation > 0 or self.finished
 
 
 class VertexDeployment(msgspec.Struct, frozen=True):
-    """The subtasks of one job vertex that a TaskExecutor is to run: one query, if the vertex has inputs."""
+    """The subtasks of one job vertex for one TaskExecutor: one query, if the vertex has inputs."""
 
     cluster: str
     job_id: str
@@ -58,22 +59,23 @@ class VertexDeployment(msgspec.Struct, frozen=True):
 
     @property
     def vertex(self) -> JobVertex:
-        """The vertex to run. Raises LookupError where the graph has none of that id."""
+        """Returns the vertex to run. Raises LookupError if the graph has none of that id."""
         return vertex_of(self.job_graph, self.vertex_id)
 
     @property
     def inputs(self) -> tuple[JobEdge, ...]:
-        """The edges that end at the vertex, in the graph's order: an input's index is its place here."""
+        """Returns the edges that end at the vertex, in the graph's order. The index of an input is its position
+        here."""
         return tuple(edge for edge in self.job_graph.edges if edge.target_vertex_id == self.vertex_id)
 
     @property
     def outputs(self) -> tuple[JobEdge, ...]:
-        """The edges that begin at the vertex, in the graph's order."""
+        """Returns the edges that begin at the vertex, in the graph's order."""
         return tuple(edge for edge in self.job_graph.edges if edge.source_vertex_id == self.vertex_id)
 
 
 class ExecutionReporter(Protocol):
-    """Told of each change of an attempt's state; from any thread."""
+    """Receives each change of an attempt's state; from any thread."""
 
     def __call__(
         self,
@@ -84,13 +86,13 @@ class ExecutionReporter(Protocol):
         progress_lost: bool,
         /,
     ) -> None:
-        """`failure`: for FAILED, the reason. `accumulators`: at an end, what functions have counted and committed, in
-        all attempts of the subtask. `progress_lost`: whether no other attempt would fare better, as what it was to go
-        on from is gone."""
+        """`failure`: the reason of FAILED. `accumulators`: in a terminal state, the committed counts of functions,
+        in all attempts of the subtask. `progress_lost`: the state that the attempt should continue from is gone, so
+        another attempt would fail too."""
 
 
 class CheckpointTrigger(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint that a task is to take. `timestamp`: when it was triggered, in microseconds since the epoch."""
+    """A trigger for a checkpoint of a task. `timestamp`: when it was triggered, in microseconds since the epoch."""
 
     checkpoint_id: int
     timestamp: int
@@ -98,7 +100,7 @@ class CheckpointTrigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointResponder(Protocol):
-    """Told of each subtask's part in a checkpoint; from any thread."""
+    """Receives each subtask's answer to a checkpoint; from any thread."""
 
     def acknowledged(
         self,
@@ -108,14 +110,14 @@ class CheckpointResponder(Protocol):
         metrics: CheckpointMetrics,
         /,
     ) -> None:
-        """The part is in storage."""
+        """Reports that the snapshot is in storage."""
 
     def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str, /) -> None:
-        """There will be none."""
+        """Reports that the subtask takes no snapshot."""
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
-    """The vertex of that id. Raises LookupError."""
+    """Returns the vertex with that id. Raises LookupError."""
     for vertex in graph.vertices:
         if vertex.vertex_id == vertex_id:
             return vertex

@@ -15,7 +15,7 @@ _WITH_TIMERS: Final = frozenset(
 
 
 def uses_event_time(operator: OperatorConfig) -> bool:
-    """Whether an operator does something just because the watermark passes."""
+    """Whether an operator reacts to the progress of the watermark."""
     match OperatorKind(operator.kind):
         case kind if kind in _WITH_TIMERS:
             return True
@@ -26,7 +26,7 @@ def uses_event_time(operator: OperatorConfig) -> bool:
 
 
 def event_time_edges(graph: JobGraph) -> frozenset[str]:
-    """The data set ids of the edges behind which, at any distance, an operator goes by event time."""
+    """Returns the data set ids of the edges that lead, over any distance, to an operator with event time."""
     timed: set[str] = set()
     behind = _targets(graph)
     for vertex in reversed(graph.vertices):
@@ -36,7 +36,7 @@ def event_time_edges(graph: JobGraph) -> frozenset[str]:
 
 
 def _targets(graph: JobGraph) -> Mapping[str, list[str]]:
-    """Vertex -> the vertices that its edges lead to."""
+    """Returns vertex -> the vertices that its edges lead to."""
     targets: dict[str, list[str]] = {vertex.vertex_id: [] for vertex in graph.vertices}
     for edge in graph.edges:
         targets[edge.source_vertex_id].append(edge.target_vertex_id)

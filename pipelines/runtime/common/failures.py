@@ -5,6 +5,7 @@ The text is bounded and encodable: a reason that is too large for an event would
 
 from __future__ import annotations
 
+import signal
 import sysconfig
 import traceback
 from pathlib import Path
@@ -25,21 +26,21 @@ _MAX_KEY_LENGTH: Final = 120
 
 
 class RecordError(Exception):
-    """Something is wrong with a record. Whoever knows where the record was read says so on the way up."""
+    """An error of a record. The caller that knows where the record was read adds its location."""
 
     index: int | None = None
-    """Of the record in the batch of the operator that is asked; None: not known."""
+    """The index of the record in the batch of the current operator; None: unknown."""
     place: str | None = None
-    """Where that record was read, or which timer or window it is about."""
+    """The location of that record, or the timer or window of the call."""
 
 
 class UserCodeError(RecordError):
-    """A user's function raised; `__cause__` is what it raised, `operator` whose function it was."""
+    """A user's function raised `__cause__`. `operator` has the function."""
 
     def __init__(
         self, operator: str, location: str | None, index: int | None = None, key: str | None = None
     ) -> None:
-        """`key`: of the record, for people; None: it has none, or none is known."""
+        """`key`: the record's key, formatted; None: it has none, or it is unknown."""
         super().__init__(f"in operator {operator!r}")
         self.operator = operator
         self.location = location
@@ -48,7 +49,7 @@ class UserCodeError(RecordError):
 
 
 def format_key(key: object) -> str:
-    """A key for people: short, and on one line."""
+    """Returns a key for messages: short, and on one line."""
     try:
         text = " ".join(repr(key).split())
     except Exception:
@@ -57,7 +58,7 @@ def format_key(key: object) -> str:
 
 
 def format_offsets(topic: str, partition: int, first: int, last: int | None = None) -> str:
-    """A place in a topic, for people: of one record, or of all between two offsets."""
+    """Returns a location in a topic for messages: one record, or all records between two offsets."""
     which = f"offset {first}" if last in (None, first) else f"offsets {first} to {last}"
     return f"topic {topic} [{partition}] {which}"
 
@@ -65,7 +66,8 @@ def format_offsets(topic: str, partition: int, first: int, last: int | None = No
 def format_record(
     topic: str, partition: int, offset: int, index: int | None, count: int, behind: str = ""
 ) -> str:
-    """The place of a record in a buffer that holds so many; `behind`: which operator they have passed already."""
+    """Returns the location of a record in a buffer with `count` records. `behind`: the operator that has already
+    processed them."""
     place = format_offsets(topic, partition, offset)
     if count <= 1:
         return place
@@ -73,36 +75,61 @@ def format_record(
 
 
 class TaskError(Exception):
-    """A task cannot go on, for a reason that is not the user's code; the text says which and what to do."""
+    """A task cannot continue, for a reason outside the user's code. The text says why and what to do."""
+
+
+class RuntimeProcessDied(TaskError):
+    """A process that all tasks of a TaskExecutor need has died, for example killed by the kernel for lack of memory."""
+
+    def __init__(self, what: str, pid: int, status: int | None, hint: str = "") -> None:
+        """`status`: as of a subprocess, negative for a signal; None if it is unknown. `hint` is appended to the
+        message."""
+        super().__init__(
+            f"{what} (process {pid}) {describe_status(status)}{hint}: the TaskExecutor ends, and its tasks start again "
+            "where slots are free"
+        )
+
+
+def describe_status(status: int | None) -> str:
+    """Returns how a process ended: `was killed by SIGKILL`, `ended with status 1`."""
+    if status is None:
+        return "has died"
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
 
 
 class StateTypeError(TaskError):
-    """State or records of a checkpoint were written as a type that cannot be read as the declared one."""
+    """State or records of a checkpoint have a type that cannot be read as the declared one."""
 
 
 class RecordRejected(RecordError, TaskError):
-    """A record that an operator cannot take."""
+    """An operator does not accept a record."""
 
 
 class ProgressLostError(TaskError):
-    """What an attempt was to go on from is gone: no other attempt fares better, the job has to go back."""
+    """The state that an attempt should continue from is gone. Another attempt would fail too: the job must roll back
+    to a checkpoint."""
 
 
 def describe_failure(error: BaseException) -> str:
-    """One line for a person, then a short traceback where it helps; at most LONGEST characters."""
+    """Returns one line for the user, then a short traceback if it helps; at most MAX_FAILURE_LENGTH characters."""
     return truncate(_describe(error))
 
 
 def truncate(text: str, longest: int = MAX_FAILURE_LENGTH) -> str:
-    """The beginning of the text, saying where it was cut, without secrets; characters that UTF-8 has not become
-    question marks."""
+    """Returns the text without secrets, truncated with a mark. Characters that UTF-8 cannot encode become question
+    marks."""
     text = redacted(text.encode(errors="replace").decode())
     cut = f" [cut: {len(text)} characters]"
     return text if len(text) <= longest else text[: longest - len(cut)] + cut
 
 
 def one_line(error: BaseException) -> str:
-    """An error for a person, in a few words."""
+    """Returns an error in one short line."""
     text = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     return (
         text
@@ -134,12 +161,12 @@ def _summary(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())
     except Exception:
-        text = "its message could not be made"
+        text = "its message could not be created"
     return truncate(f"{type(error).__name__}: {text}" if text else type(error).__name__, _MAX_MESSAGE_LENGTH)
 
 
 def _user_line(trace: TracebackType | None) -> str | None:
-    """file:line of the innermost frame that is neither ours nor a library's."""
+    """Returns file:line of the innermost frame that is not in tailrace or a library."""
     found = None
     for frame in traceback.extract_tb(trace):
         if not _is_foreign(frame.filename):
@@ -151,7 +178,7 @@ def _is_foreign(filename: str) -> bool:
     example = f"{_OURS}/pipelines/examples/"
     if filename.startswith(example):
         return False
-    # User code may live below the checkout (tests, scripts): ours is what the package ships.
+    # User code may be below the checkout (tests, scripts): only packaged folders count as tailrace's.
     ours = any(
         filename.startswith(f"{_OURS}/{top}/") for top in ("pipelines", "services", "schemas", "infra")
     )

@@ -16,12 +16,12 @@ _RECEIVE_BYTES: Final = 1 << 18
 
 
 def encode_frame(*parts: bytes) -> bytes:
-    """The parts as one frame."""
+    """Returns the parts as one frame."""
     return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
 
 
 class FrameReader:
-    """Frames out of a socket, which may be non-blocking."""
+    """Reads frames from a socket, which may be non-blocking."""
 
     def __init__(self, source: socket.socket) -> None:
         self.socket = source
@@ -29,7 +29,7 @@ class FrameReader:
         self.ended = False
 
     def receive(self) -> list[bytes]:
-        """The frames that one read completes; sets `ended` where the peer is gone."""
+        """Returns the frames that one read completes; sets `ended` if the peer is gone."""
         try:
             data = self.socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):

@@ -13,13 +13,13 @@ from .failures import ProgressLostError, TaskError
 
 _TIMEOUT_S: Final = 30.0
 _APPEARS_S: Final = 5.0
-"""A topic that was made a moment ago is not known to the brokers that have it yet: it is gone if it stays away."""
+"""The brokers of a new topic may not know it yet: it counts as gone only after this time."""
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset of a partition, and the one behind the last committed record now.
+    """Returns the first offset of a partition, and the offset after the last committed record now.
 
-    What brokers say only for a moment is waited for. Raises KafkaException.
+    Waits out temporary errors of brokers. Raises KafkaException.
     """
     of = TopicPartition(topic, partition)
     low, high = retry_until(
@@ -29,15 +29,15 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
 
 
 def topic_gone(topic: str, partition: int | None = None) -> str:
-    """What is said of a channel or changelog, or of its partition, that does not exist any more."""
+    """Returns the message about a channel, a changelog, or one of its partitions that no longer exists."""
     what = f"the topic {topic}" if partition is None else f"{topic}-{partition}"
-    return f"{what} is gone: the job has to go back to a checkpoint"
+    return f"{what} does not exist any more: the job must roll back to a checkpoint"
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset of a partition, and the one behind the last committed record now.
+    """Returns the first offset of a partition, and the offset after the last committed record now.
 
-    Raises ProgressLost where there is no such topic (any more), TaskError where Kafka does not answer.
+    Raises ProgressLost if the topic does not exist (any more), TaskError if Kafka does not answer.
     """
     try:
         return watermarks(consumer, topic, partition)
@@ -45,16 +45,14 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
         reason = error.args[0]
         if reason.code() in ABSENT:
             raise ProgressLostError(topic_gone(topic, partition)) from error
-        raise TaskError(
-            f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
-        ) from error
+        raise TaskError(f"{topic}-{partition} could not be read: {reason.str()}; is Kafka up?") from error
 
 
 def require_offset(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
-    """Raises ProgressLost where a partition cannot be read on from an offset, since it holds less than it did."""
+    """Raises ProgressLost if a partition no longer holds an offset to continue from."""
     low, high = bounds(consumer, topic, partition)
     if not low <= offset <= high:
         raise ProgressLostError(
             f"{topic}-{partition} holds the offsets {low} to {high}, and is to be read on from {offset}: something was"
-            " deleted; the job has to go back to a checkpoint"
+            " deleted; the job must roll back to a checkpoint"
         )

@@ -1,4 +1,4 @@
-"""Imports before a fork what every task needs, and what programs usually import.
+"""Imports, before a fork, what every task needs and what programs usually import.
 
 Unpickling a user's function imports its modules; a module that is already imported costs nothing.
 """
@@ -19,7 +19,7 @@ _MODULES: Final = (
     "re",
     "typing",
     "cloudpickle",
-    # PyArrow imports it at the first array that it makes, for a third of a second.
+    # PyArrow imports it at its first array, which takes a third of a second.
     "pandas",
     "pyarrow.compute",
     "tailrace.pipelines.api",
@@ -27,7 +27,7 @@ _MODULES: Final = (
 
 
 def preload() -> None:
-    """Imports, and keeps the collector from touching what is then shared with forked processes."""
+    """Imports the modules, and keeps the garbage collector from touching memory that forked processes share."""
     for name in _MODULES:
         import_module(name)
     gc.collect()

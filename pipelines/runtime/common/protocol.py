@@ -18,64 +18,66 @@ from .deployment import CheckpointTrigger, VertexDeployment
 FORWARDED: Final = struct.Struct("<BHIIqq")
 """Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
 BUFFER: Final = 0
-"""Then follows a buffer of a channel (buffers.py), one offset wide."""
+"""A buffer of a channel follows (buffers.py); it takes one offset."""
 FAILURE: Final = 1
-"""Then follows why the records at these offsets could not be handed over."""
+"""The reason follows why the records at these offsets could not be forwarded."""
 RECORDS: Final = 2
-"""Then follows a payload (BufferCodec.payload) of what a Kafka source read at these offsets; nothing for no records."""
+"""A payload (BufferCodec.payload) of a Kafka source's records at these offsets follows; empty if there are no
+records."""
 SKIPPED_COUNTS: Final = 3
-"""As RECORDS, behind the numbers of messages at these offsets that are left out (SKIPPED, the fields of Skipped)."""
+"""Like RECORDS, after the numbers of skipped messages at these offsets (SKIPPED, the fields of SkippedRecords)."""
 SKIPPED: Final = struct.Struct("<II")
 
 
 class SkippedRecords(NamedTuple):
-    """How many messages a Kafka source has left out."""
+    """The number of messages that a Kafka source has skipped."""
 
     bad: int = 0
-    """Could not be read."""
+    """Messages that could not be read."""
     tombstones: int = 0
-    """Have no value."""
+    """Messages without a value."""
 
 
 NO_SKIPPED_RECORDS: Final = SkippedRecords()
 
 
 PartitionPositions = Mapping[int, Mapping[int, int]]
-"""Index of the input -> partition -> the offset to go on from. What has no position yet is not in it."""
+"""Index of the input -> partition -> the offset to continue from. Partitions without a position are absent."""
 
 
 class OpenTask(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: be this subtask of the vertex."""
+    """Runtime -> StreamTask: run this subtask of the vertex."""
 
     deployment: VertexDeployment
     subtask_index: int
     attempt_number: int
     bootstrap_servers: str
     python_path: str | None = None
-    """The directory of the files that the job ships: to be imported from before anything of the job is."""
+    """The directory of the job's shipped files: the process imports from it before it loads anything else of the
+    job."""
     generation: int = 0
     restore: RestoredCheckpoint | None = None
     finished: bool = False
     checkpoints_over: int = 0
-    """These four: see deployment.SubtaskDeployment."""
+    """For these four see deployment.SubtaskDeployment."""
     beat_interval_s: float | None = None
-    """How often the process says Beat; None: never."""
+    """The interval of TaskBeat notices; None: never."""
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: end, without what is not committed."""
+    """Runtime -> StreamTask: end, and drop uncommitted work."""
 
 
 class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: only frames of this query, or of later ones, are to count; answered by Switched."""
+    """Runtime -> StreamTask: only frames of this query, or of later ones, count. The answer is QuerySwitched."""
 
     query: int
     at_once: bool = True
-    """From now on, or, if not, from the first of them on that brings something new."""
+    """Whether to switch now; otherwise at the first frame of the new query that brings new data."""
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: begin a checkpoint, as one that has no senders, or whose senders have all ended."""
+    """Runtime -> StreamTask: begin a checkpoint; the subtask has no senders, or all have ended."""
 
     checkpoint: CheckpointTrigger
 
@@ -87,7 +89,7 @@ class ConfirmCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class AbortCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: the checkpoint will not be completed; what waits for its barriers goes on."""
+    """Runtime -> StreamTask: the checkpoint will not complete; process the buffers that wait for its barriers."""
 
     checkpoint_id: int
 
@@ -96,12 +98,12 @@ TaskCommand = OpenTask | CancelTask | SwitchQuery | TriggerCheckpoint | ConfirmC
 
 
 class StateRestored(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: older attempts are fenced; each input goes on from this offset."""
+    """StreamTask -> runtime: older attempts are fenced; each input continues from this offset."""
 
     process_id: int
     positions: PartitionPositions
     ends: PartitionPositions | None = None
-    """Of a bounded Kafka source: no record at or behind these offsets is to be handed over."""
+    """For a bounded Kafka source: records at or after these offsets are not forwarded."""
 
 
 class TaskOpened(msgspec.Struct, frozen=True, tag=True):
@@ -109,14 +111,14 @@ class TaskOpened(msgspec.Struct, frozen=True, tag=True):
 
 
 class QuerySwitched(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: where the query is to begin. Where it was to count at once, none of an older one does."""
+    """StreamTask -> runtime: the position at which the new query must begin."""
 
     query: int
     positions: PartitionPositions
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: what has been committed so far; told at most once a second, and before the end."""
+    """StreamTask -> runtime: the committed counts so far; sent at most once a second, and before the end."""
 
     records_in: int
     """Records that this attempt has read from inputs or the source."""
@@ -124,14 +126,14 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """Records that this attempt has written to channels."""
     commits: int
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What the user's functions have counted in all attempts of the subtask (accumulators.py)."""
+    """The counts of the user's functions in all attempts of the subtask (accumulators.py)."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What the user's functions measure in this attempt: operator.name -> value."""
+    """The metrics of the user's functions in this attempt: operator.name -> value."""
     positions: PartitionPositions = msgspec.field(default_factory=dict)
-    """How far a Kafka source has come."""
+    """The positions of a Kafka source."""
 
     def as_accumulators(self) -> dict[str, float]:
-        """All by name: Flink's names for what it counts itself."""
+        """Returns all counts by name, with Flink's names for the built-in ones."""
         return {
             **self.metrics,
             **self.accumulators,
@@ -142,7 +144,7 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointAcknowledged(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: this subtask's part of the checkpoint is in storage, and its transaction committed."""
+    """StreamTask -> runtime: this subtask's snapshot is in storage, and its transaction is committed."""
 
     checkpoint_id: int
     state: SubtaskState
@@ -150,18 +152,18 @@ class CheckpointAcknowledged(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: this subtask has no part in the checkpoint."""
+    """StreamTask -> runtime: this subtask takes no part in the checkpoint."""
 
     checkpoint_id: int
     reason: str
 
 
 class TaskBeat(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: the process lives, whatever its task does."""
+    """StreamTask -> runtime: the process lives, independent of its task."""
 
 
 class CommitStarted(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime, after a Cancel: the process ends when the commit that is going on has ended."""
+    """StreamTask -> runtime, after a CancelTask: the process ends after the commit that is under way."""
 
 
 class TaskFinished(msgspec.Struct, frozen=True, tag=True):
@@ -169,15 +171,15 @@ class TaskFinished(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskCanceledNotice(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: ended because of Cancel."""
+    """StreamTask -> runtime: the task has ended because of CancelTask."""
 
 
 class TaskFailed(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: ended because of an error."""
+    """StreamTask -> runtime: the task has ended because of an error."""
 
     reason: str
     progress_lost: bool = False
-    """Whether what the attempt was to go on from is gone: the job has to go back to a checkpoint."""
+    """Whether the state that the attempt should continue from is gone: the job must roll back to a checkpoint."""
 
 
 TaskNotice = (
@@ -196,7 +198,7 @@ TaskNotice = (
 
 
 class WorkerHello(msgspec.Struct, frozen=True):
-    """Spark's Python worker -> lobby: a task of this query is up, or cannot be."""
+    """Spark's Python worker -> WorkerRendezvous: a task of this query runs, or cannot start."""
 
     query: int
     failure: str | None = None

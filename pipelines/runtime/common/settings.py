@@ -1,4 +1,5 @@
-"""The options of a job that the runtime reads from JobGraph.configuration; pipelines.graph.job_options has them all."""
+"""The options of a job that the runtime reads from JobGraph.configuration; pipelines.graph.job_options has all of
+them."""
 
 from __future__ import annotations
 
@@ -20,19 +21,19 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     commit_interval_ms: int = job_options.COMMIT_INTERVAL.default
     watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
     periodic_checkpoints: bool = False
-    """Whether checkpoints are taken at intervals, not only when somebody asks for one."""
+    """Whether checkpoints are taken at intervals, not only on request."""
     idle_commit_interval_ms: int = 5_000
-    """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
+    """How often positions are committed if only watermarks arrived; reading these again is harmless."""
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> TaskSettings:
-        """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
+        """Reads a job's configuration. Raises ValueError with the key and its valid values."""
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(
             mode=_value(job_options.MODE, configuration),
             commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
             watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
-            # As the JobMaster reads it: a job that has started without the option takes none.
+            # Like the JobMaster: a job that was started without the option takes no checkpoints.
             periodic_checkpoints=interval.key in configuration
             and _value(interval, configuration) is not None,
         )

@@ -1,9 +1,9 @@
-"""What user functions log with `logging`: each line has time, level, logger, job, vertex, subtask and attempt.
+"""Formats the log lines of user functions that use `logging`: time, level, logger, job, vertex, subtask and attempt.
 
-A StreamTask is one subtask; a Python worker of Spark serves several in turn, and says by `serve` whose records it
-works on. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all of the job's processes on a
-machine append to it, and who finds it full renames it. Secrets are left out. Nothing here raises: a line that can't be
-written is lost, and so is what a function prints. A full disk is no reason for a task to fail.
+A StreamTask is one subtask. A Python worker of Spark serves several in turn, and calls `serve` with the subtask whose
+records it processes. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all processes of the
+job on a machine append to it, and a process that finds it full renames it. Secrets are redacted. Nothing here raises: a
+line that cannot be written is lost, and so is printed output. A full disk does not fail a task.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ...graph import job_options
 from .deployment import VertexDeployment
 
 MAX_FILE_BYTES: Final = 10 << 20
-"""Of a job's file; then it is renamed to `<job>.log.1`, and a new one begins."""
+"""The size of a job's file; then it is renamed to `<job>.log.1`, and a new one begins."""
 MAX_FILES: Final = 5
-"""Older ones that are kept."""
+"""The number of older files."""
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s [%(task)s] %(message)s"
 
 
 class TaskLogging(msgspec.Struct, frozen=True):
-    """Where a vertex logs, and what it is called."""
+    """Where a vertex logs, and its names."""
 
     job_id: str
     vertex: str
@@ -44,7 +44,7 @@ class TaskLogging(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_deployment(cls, deployment: VertexDeployment) -> TaskLogging:
-        """As the job's options have it."""
+        """Reads the job's options."""
         vertex, configuration = deployment.vertex, deployment.job_graph.configuration
         return cls(
             deployment.job_id,
@@ -55,7 +55,7 @@ class TaskLogging(msgspec.Struct, frozen=True):
         )
 
     def begin(self) -> None:
-        """From here on this process logs for the vertex, in place of whatever it logged for before."""
+        """Makes this process log for the vertex from now on."""
         global _current
         _current = self
         serve(None, 0)
@@ -63,9 +63,9 @@ class TaskLogging(msgspec.Struct, frozen=True):
         handler = self._handler()
         handler.setFormatter(_Redacting(_FORMAT))
         handler.addFilter(_add_task)
-        for each in [each for each in root.handlers if getattr(each, "of_tasks", False)]:
-            root.removeHandler(each)
-            each.close()
+        for task_handler in [handler for handler in root.handlers if getattr(handler, "of_tasks", False)]:
+            root.removeHandler(task_handler)
+            task_handler.close()
         handler.of_tasks = True  # type: ignore[attr-defined]
         root.addHandler(handler)
         root.setLevel(self.level)
@@ -74,13 +74,16 @@ class TaskLogging(msgspec.Struct, frozen=True):
         if self.directory is not None:
             with contextlib.suppress(OSError):
                 Path(self.directory).mkdir(parents=True, exist_ok=True)
-                name = "".join(each if each.isalnum() or each in "-_" else "_" for each in self.job_id)
+                name = "".join(
+                    character if character.isalnum() or character in "-_" else "_"
+                    for character in self.job_id
+                )
                 return SharedFileHandler(Path(self.directory) / f"{name}.log")
         return logging.StreamHandler(sys.stderr)
 
 
 class LossyFile(io.FileIO):
-    """A file of which nobody is told that it cannot be written to."""
+    """A file that drops what it cannot write."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -90,7 +93,7 @@ class LossyFile(io.FileIO):
 
 
 def make_output_lossy() -> None:
-    """From here on what this process prints, and cannot write, is lost. Lines are written whole."""
+    """Drops printed text that cannot be written, from now on. Lines are written whole."""
     sys.stdout, sys.stderr = _lossy(sys.stdout), _lossy(sys.stderr)
 
 
@@ -101,17 +104,18 @@ def _lossy(stream: TextIO) -> TextIO:
 
 _current: TaskLogging | None = None
 _subtask: tuple[int | None, int] = None, 0
-"""Its index and the number of its attempt."""
+"""The index of the subtask and the number of its attempt."""
 
 
 def serve(subtask_index: int | None, attempt_number: int) -> None:
-    """What is logged from here on is about records of this subtask; None: of the vertex."""
+    """Assigns the next log lines to this subtask; None: to the vertex."""
     global _subtask
     _subtask = subtask_index, attempt_number
 
 
 class SharedFileHandler(logging.handlers.WatchedFileHandler):
-    """Appends to a file that other processes append to as well; who finds it full renames it, under a lock."""
+    """Appends to a file that other processes append to as well; a process that finds it full renames it, under a
+    lock."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -129,7 +133,7 @@ class SharedFileHandler(logging.handlers.WatchedFileHandler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """The line is lost."""
+        """Drops the line."""
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

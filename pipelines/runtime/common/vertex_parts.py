@@ -1,9 +1,9 @@
 """Divides the operators of a vertex: source | stateless prefix | the rest.
 
-The prefix is the longest chain of plain stateless operators from the head, or behind a source that Spark reads, in
-which each operator is the only consumer of the previous one. It runs in Spark's Python workers. The rest runs in the
+The prefix is the longest chain of plain stateless operators from the head, or after a source that Spark reads, in which
+each operator is the only consumer of the previous one. It runs in Spark's Python workers. The rest runs in the
 StreamTask: operators with state, timers or an end, branches, rich functions (they live as long as their attempt), and
-everything behind a source that the StreamTask reads itself.
+everything after a source that the StreamTask reads itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class VertexParts(msgspec.Struct, frozen=True):
 
     @property
     def behind(self) -> str:
-        """The id of the last operator of the prefix; empty where there is none."""
+        """The id of the last operator of the prefix; empty if there is none."""
         return self.prefix[-1].operator_id if self.prefix else ""
 
 
@@ -44,7 +44,7 @@ def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     own = operators[1:] if source is not None else operators
     if source is not None and not head.through_spark:
         return VertexParts(source, (), own)
-    consumers = [(each.upstream, each.output_tag) for each in operators[1:]]
+    consumers = [(operator.upstream, operator.output_tag) for operator in operators[1:]]
     consumers += [(source_operator(vertex, edge).operator_id, edge.output_tag) for edge in outputs]
     prefix: list[OperatorConfig] = []
     before = None if source is None else source.operator_id

@@ -1,6 +1,6 @@
-"""How records are written as the values of Kafka messages: text, raw bytes, JSON and Avro.
+"""Formats of records as the values of Kafka messages: text, raw bytes, JSON and Avro.
 
-A Reader makes records of the values of a whole batch, a Writer the values of a batch's records. Both work on columns
+A ValueReader decodes the values of a whole batch, a ValueWriter encodes the records of a batch. Both work on columns
 where that is natural (text, raw) and on rows where it is not.
 """
 

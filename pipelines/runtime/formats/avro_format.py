@@ -1,8 +1,8 @@
-"""Avro: one datum in each message, behind the head that the framing has.
+"""Avro: one datum in each message, after the head of the framing.
 
-A reader takes the schema that a value was written with from its head; with a schema of its own (given, or derived
-from the declared record type) it resolves the one into the other, as the Avro specification says. Without, a datum
-is what fastavro makes of it: a dict for a record.
+A reader takes the writer's schema from the head. With its own schema (given, or derived from the declared record type)
+it resolves one into the other, as the Avro specification says. Without, a datum is fastavro's result: a dict for a
+record.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ Convert = Callable[[list[Any]], list[Any]]
 
 
 class AvroReader:
-    """See `formats.reader_of`."""
+    """See `factory.create_reader`."""
 
     def __init__(self, of: ValueFormat, record_type: RecordType, cache: Path | None = None) -> None:
         self._own = _own_schema(of, record_type)
@@ -88,7 +89,7 @@ class AvroReader:
 
 
 class AvroWriter:
-    """See `formats.writer_of`. With a registry, the schema is registered as `<topic>-value` when this is made."""
+    """See `factory.create_writer`. With a registry, the constructor registers the schema as `<topic>-value`."""
 
     def __init__(self, of: ValueFormat, record_type: RecordType, topic: str) -> None:
         schema = given(of.schema) if of.schema is not None else derive_schema(record_type)
@@ -171,7 +172,7 @@ def _of_records(record_type: RecordType) -> Convert:
 
             def rows(records: list[Any]) -> list[Any]:
                 columns = [
-                    item(record_type._column(records, i))  # the type's own way to a field
+                    item(record_type._column(records, i))  # the type's own access to a field
                     for i, item in enumerate(items)
                 ]
                 return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -182,18 +183,20 @@ def _of_records(record_type: RecordType) -> Convert:
 
 
 def _plain(value: Any) -> Any:
-    """Objects with fields as dicts, wherever they are inside."""
+    """Converts objects with fields to dicts, and members of an enum to their values, at any depth."""
     match value:
+        case Enum():
+            return value.value
         case str() | int() | float() | bytes() | None:
             return value
         case dict():
-            return {key: _plain(each) for key, each in value.items()}
+            return {key: _plain(element) for key, element in value.items()}
         case list():
             return list(map(_plain, value))
         case tuple() if hasattr(value, "_asdict"):
-            return {key: _plain(each) for key, each in value._asdict().items()}
+            return {key: _plain(element) for key, element in value._asdict().items()}
         case tuple():
-            return {f"f{i}": _plain(each) for i, each in enumerate(value)}
+            return {f"f{i}": _plain(element) for i, element in enumerate(value)}
         case _ if hasattr(value, "__dataclass_fields__"):
             return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case _:

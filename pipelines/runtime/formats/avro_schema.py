@@ -1,4 +1,4 @@
-"""Avro schemas: parsed, fingerprinted, and derived from record types where none is given."""
+"""Avro schemas: parsed, fingerprinted, and derived from record types if none is given."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Schema:
-    """A schema as JSON and as fastavro has parsed it."""
+    """A schema as JSON and as parsed by fastavro."""
 
     def __init__(self, form: Any, named: dict[str, Any] | None = None) -> None:
-        """Raises fastavro's SchemaParseException and UnknownType, which are Exceptions like any other."""
+        """Raises fastavro's SchemaParseException and UnknownType, which have no common base class but Exception."""
         self.form = form
         self.parsed: Any = fastavro.schema.parse_schema(form, named_schemas={} if named is None else named)
 
@@ -33,17 +33,18 @@ class Schema:
 
 
 def given(text: str) -> Schema:
-    """The schema that a program gives as JSON text. Raises TaskError."""
+    """Parses the schema that a program gives as JSON text. Raises TaskError."""
     try:
         return Schema(json.loads(text))
     except Exception as error:
-        raise TaskError(f"the Avro schema {text[:200]!r} cannot be used: {error}; correct it") from error
+        raise TaskError(f"the Avro schema {text[:200]!r} is invalid: {error}; correct it") from error
 
 
 def derive_schema(record_type: RecordType) -> Schema:
-    """The schema of a record type: a record for what has fields, f0, f1, ... in tuples, a plain type for a scalar.
+    """Returns the schema of a record type: a record for a type with fields, f0, f1, ... in tuples, a plain type for a
+    scalar.
 
-    Raises TaskError where a part of it has no declared type.
+    Raises TaskError if a part of it has no declared type.
     """
     return Schema(_form(record_type, {}, str(record_type)))
 
@@ -57,7 +58,7 @@ def _form(of: RecordType, seen: dict[str, ClassOf], whole: str) -> Any:
         case ListOf(item):
             return {"type": "array", "items": _form(item, seen, whole)}
         case TupleOf():
-            # Tuples have no name of their own, and in one schema no name may mean two records.
+            # Tuples have no name of their own, and one schema must not use a name for two records.
             name = f"Tuple{len(seen)}" if seen else "Tuple"
             seen[name] = ClassOf(name, "named_tuple", of.columns(), b"")
             return _record(name, of.columns(), seen, whole)
@@ -66,15 +67,15 @@ def _form(of: RecordType, seen: dict[str, ClassOf], whole: str) -> Any:
                 return name
             if name in seen or not _NAME.match(name):
                 raise TaskError(
-                    f"no Avro schema follows from {whole}: {name!r} names two classes, or is no name in Avro;"
+                    f"no Avro schema follows from {whole}: {name!r} names two classes, or is not a valid name in Avro;"
                     " give a schema"
                 )
             seen[name] = of
             return _record(name, of.fields, seen, whole)
         case _:
             raise TaskError(
-                f"no Avro schema follows from records of type {whole}, which is not declared throughout:"
-                " give a schema, or an output_type to the operator before"
+                f"no Avro schema follows from records of type {whole}, which is not completely declared:"
+                " give a schema, or declare the output_type of the operator before it"
             )
 
 

@@ -1,4 +1,4 @@
-"""From a Format to its Reader and Writer."""
+"""Creates the reader and the writer of a format."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .text import RawReader, RawWriter, TextReader, TextWriter
 
 
 def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None = None) -> ValueReader:
-    """What reads values into records of the type; `cache` is a directory for what a schema registry has said.
+    """Creates a reader of values into records of the type. `cache` is a directory for answers of a schema registry.
 
-    Raises TaskError where the format cannot be read, with what to do.
+    Raises TaskError, with a remedy, if the format cannot be read.
     """
     match of.kind:
         case FormatKind.TEXT:
@@ -28,7 +28,7 @@ def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None =
 
 
 def create_writer(of: ValueFormat, record_type: RecordType, topic: str) -> ValueWriter:
-    """What writes records of the type as values for the topic. Raises TaskError as `reader_of`."""
+    """Creates a writer of records of the type as values for the topic. Raises TaskError like `create_reader`."""
     match of.kind:
         case FormatKind.TEXT:
             return TextWriter(record_type)

@@ -1,4 +1,4 @@
-"""What a format is asked for, what it gives, and which values of a batch are bad."""
+"""The parameters and the interface of a format, and the unreadable values of a batch."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ..records.batch import EMPTY, Batch, concatenate
 
 
 class FormatKind(StrEnum):
-    """`kind` of a format."""
+    """The values of `kind` of a format."""
 
     TEXT = "text"
     """UTF-8."""
     RAW = "raw"
-    """The bytes as they are."""
+    """The unchanged bytes."""
     JSON = "json"
     AVRO = "avro"
 
 
 class Framing(StrEnum):
-    """What stands before an Avro body."""
+    """The head before an Avro datum."""
 
     SINGLE_OBJECT = "single-object"
     """The Avro specification's marker and schema fingerprint."""
     REGISTRY = "registry"
     """Confluent's wire format: a zero byte and the id of the schema in a registry."""
     NONE = "none"
-    """Nothing: both sides know the schema."""
+    """No prefix: both sides know the schema."""
 
 
 class ValueFormat(msgspec.Struct, frozen=True):
-    """`format` among the parameters of a Kafka source or sink; `schema` is Avro's, as JSON text."""
+    """The value of `format` in the parameters of a Kafka source or sink; `schema` is Avro's, as JSON text."""
 
     kind: FormatKind
     schema: str | None = None
@@ -50,31 +50,31 @@ class ValueFormat(msgspec.Struct, frozen=True):
 
     @property
     def framed(self) -> Framing:
-        """The framing of an Avro format: through the registry where there is one, else single-object."""
+        """The framing of an Avro format: through the registry if there is one, else single-object."""
         if self.framing is not None:
             return self.framing
         return Framing.SINGLE_OBJECT if self.registry is None else Framing.REGISTRY
 
 
 class ValueReader(Protocol):
-    """Records out of values."""
+    """Decodes values into records."""
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
-        """The records of the values, none of which is null, in order.
+        """Returns the records of the values, in order. No value is null.
 
-        Raises TaskError where none can be read now, anything else where a value is bad.
+        Raises TaskError if none can be read now, and any other error if a value is unreadable.
         """
 
 
 class ValueWriter(Protocol):
-    """Values out of records."""
+    """Encodes records as values."""
 
     def write(self, batch: Batch) -> list[bytes]:
-        """The values of the records, in order. Raises anything where a record does not fit."""
+        """Returns the values of the records, in order. Raises any error if a record does not fit."""
 
 
 class UnreadableValue(msgspec.Struct, frozen=True):
-    """A value that is no record: its place in the batch, and why."""
+    """A value that cannot be decoded: its index in the batch, and the reason."""
 
     index: int
     why: str
@@ -83,9 +83,9 @@ class UnreadableValue(msgspec.Struct, frozen=True):
 def read_valid(
     reader: ValueReader, timestamps: pa.Int64Array, values: pa.BinaryArray
 ) -> tuple[Batch, list[UnreadableValue]]:
-    """The records of the good values, and the bad ones. Raises TaskError.
+    """Returns the records of the readable values, and the unreadable values. Raises TaskError.
 
-    A batch is read as a whole; one with bad values in it is halved until they are alone.
+    It decodes a batch as a whole, and bisects a batch that fails until each unreadable value is alone.
     """
     if not len(values):
         return EMPTY, []
@@ -101,5 +101,5 @@ def read_valid(
     second, worse = read_valid(reader, timestamps[middle:], values[middle:])
     return concatenate([first, second]), [
         *bad,
-        *(UnreadableValue(middle + each.index, each.why) for each in worse),
+        *(UnreadableValue(middle + unreadable.index, unreadable.why) for unreadable in worse),
     ]

@@ -14,7 +14,7 @@ from .record_conversion import RecordConversion, create_conversion
 
 
 class JsonReader:
-    """Reads a batch in one call where no value holds a line break, else one by one."""
+    """Decodes a batch in one call if no value contains a line break, else value by value."""
 
     def __init__(self, record_type: RecordType) -> None:
         self._shape = create_conversion(record_type)
@@ -27,7 +27,7 @@ class JsonReader:
         if joined.count(b"\n") == len(texts) - 1 and all(texts):
             records = self._decoder.decode_lines(joined)
             if len(records) != len(texts):
-                raise ValueError("a value is no JSON")
+                raise ValueError("a value is not JSON")
         else:
             records = list(map(self._decoder.decode, texts))
         convert = self._shape.to_record
@@ -39,7 +39,7 @@ class JsonReader:
 
 
 class JsonWriter:
-    """Dataclasses and NamedTuples become objects; other tuples arrays."""
+    """Writes dataclasses and NamedTuples as objects, other tuples as arrays."""
 
     def __init__(self, record_type: RecordType) -> None:
         self._shape: RecordConversion = create_conversion(record_type)

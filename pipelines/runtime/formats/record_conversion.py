@@ -1,7 +1,8 @@
-"""Record types as types that msgspec can read and write, and the way back.
+"""Converts record types to types that msgspec can read and write, and back.
 
-A shape is what msgspec makes of an object with fields. A dataclass is its own; a NamedTuple, which msgspec takes for
-an array, is a Struct of the same fields, and so is whatever has one inside.
+A shape is the type that msgspec decodes an object with fields into. A dataclass is its own shape. msgspec treats a
+NamedTuple as an array, so its shape is a Struct of the same fields; the same holds for a type that contains a
+NamedTuple.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from ...sentinels import class_hints
 from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
 from ..records.record_validation import ValidatorFactory, default_values
 
@@ -25,7 +26,7 @@ _SCALARS: Final[dict[str, Any]] = {"str": str, "int": _LONG, "float": float, "bo
 
 
 class RecordConversion(msgspec.Struct, frozen=True):
-    """`type` is for msgspec; the two conversions are None where a record is its own shape."""
+    """`type` is for msgspec. The two conversions are None if a record is its own shape."""
 
     type: Any
     to_record: Convert | None = None
@@ -33,7 +34,7 @@ class RecordConversion(msgspec.Struct, frozen=True):
 
 
 def create_conversion(record_type: RecordType) -> RecordConversion:
-    """How records of the type are seen by msgspec; what has no layout is Any."""
+    """Returns the conversion of records of the type for msgspec; Any for a type without a layout."""
     match record_type:
         case Scalar(kind):
             return RecordConversion(_SCALARS[kind])
@@ -58,7 +59,7 @@ def _optional(item: RecordConversion) -> RecordConversion:
 
 def _list(item: RecordConversion) -> RecordConversion:
     def lifted(convert: Convert | None) -> Convert | None:
-        return None if convert is None else lambda value: [convert(each) for each in value]
+        return None if convert is None else lambda value: [convert(element) for element in value]
 
     return RecordConversion(list[item.type], lifted(item.to_record), lifted(item.of_record))  # type: ignore[name-defined]
 
@@ -68,7 +69,7 @@ def _tuple(items: list[RecordConversion]) -> RecordConversion:
         if not any(converts):
             return None
         steps = [convert or _same for convert in converts]
-        return lambda value: tuple(step(each) for step, each in zip(steps, value, strict=True))
+        return lambda value: tuple(step(element) for step, element in zip(steps, value, strict=True))
 
     return RecordConversion(
         tuple[tuple(item.type for item in items)],  # type: ignore[misc]
@@ -82,14 +83,15 @@ def _class(record_type: ClassOf) -> RecordConversion:
     shapes = [create_conversion(of) for _, of in record_type.fields]
     if record_type.form == "dataclass" and not any(shape.to_record for shape in shapes):
         return RecordConversion(cls)
-    hints = _hints(cls)
+    hints = class_hints(cls)
     defaults = _defaults(cls)
     names = [name for name, _ in record_type.fields]
     fields = []
     for name, shape in zip(names, shapes, strict=True):
         of = hints.get(name, Any) if shape.type is Any else shape.type
         fields.append((name, of, defaults[name]) if name in defaults else (name, of))
-    # Positional order is that of the fields; keyword-only, since a default may stand before none.
+    # Positional order is the order of the fields; keyword-only, because a field with a default may come before one
+    # without.
     struct = msgspec.defstruct(cls.__name__, fields, kw_only=True)
     into = [shape.to_record or _same for shape in shapes]
     back = [shape.of_record or _same for shape in shapes]
@@ -99,7 +101,7 @@ def _class(record_type: ClassOf) -> RecordConversion:
         try:
             return cls(**{name: step(g(value)) for name, step, g in zip(names, into, get, strict=True)})
         except (AttributeError, TypeError, ValueError) as error:
-            # What was decoded has all fields of its type; a default may be anything.
+            # A decoded object has all fields of its type; a default may be anything.
             why = f"the default of a field of {cls.__name__} is not of the field's type: {error}"
             raise RecordTypeError(why) from error
 
@@ -109,21 +111,14 @@ def _class(record_type: ClassOf) -> RecordConversion:
     return RecordConversion(struct, to_record, of_record)
 
 
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError, AttributeError):  # a hint that only type checkers can resolve
-        return {}
-
-
 def _defaults(cls: type) -> dict[str, Any]:
-    return {name: _default(each) for name, each in default_values(cls).items()}
+    return {name: _default(default) for name, default in default_values(cls).items()}
 
 
 def _default(default: Any) -> Any:
     if isinstance(default, ValidatorFactory):
         return msgspec.field(default_factory=default.make)
-    if isinstance(default, (list, dict, set, bytearray)):  # a NamedTuple may have one, and msgspec refuses it
+    if isinstance(default, (list, dict, set, bytearray)):  # msgspec refuses it
         return msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
     return default
 

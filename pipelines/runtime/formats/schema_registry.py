@@ -1,7 +1,7 @@
-"""A schema registry, by way of confluent-kafka's client: one client for each address in a process.
+"""Access to a schema registry through confluent-kafka's client: one client for each address in a process.
 
-What an id means never changes, so what the registry has said is kept in files too: Spark's Python workers are many and
-short-lived, and to import the client takes each a third of a second.
+The meaning of an id never changes, so answers are also cached in files: there are many Python workers of Spark, they
+live shortly, and importing the client takes a third of a second.
 
 Credentials come from the file that the environment variable CREDENTIALS_FILE_VARIABLE names: the TaskExecutor sets it,
 and its StreamTasks and Spark's Python workers inherit it.
@@ -30,16 +30,17 @@ _clients: dict[str, SchemaRegistryClient] = {}
 
 
 class SchemaRegistry:
-    """Schemas by id, and ids for schemas. `cache` is a directory of this user's."""
+    """Schemas by id, and ids of schemas. `cache` is a directory of this user."""
 
     def __init__(self, url: str, cache: Path | None = None) -> None:
         self._url = url
         self._cache = cache
-        self._known: dict[int, Schema] = {}
+        self._schemas: dict[int, Schema] = {}
 
     def schema(self, schema_id: int) -> Schema:
-        """What an id means. Raises ValueError for an id that is not known, TaskError where nobody answers."""
-        if schema_id not in self._known:
+        """Returns the schema of an id. Raises ValueError for an unknown id, TaskError if the registry does not
+        answer."""
+        if schema_id not in self._schemas:
             texts = self._remembered(schema_id)
             if texts is None:
                 texts = self._ask(schema_id)
@@ -48,23 +49,23 @@ class SchemaRegistry:
             *references, own = texts
             for text in references:
                 Schema(json.loads(text), named)
-            self._known[schema_id] = Schema(json.loads(own), named)
-        return self._known[schema_id]
+            self._schemas[schema_id] = Schema(json.loads(own), named)
+        return self._schemas[schema_id]
 
     def register(self, subject: str, schema: Schema) -> int:
-        """The id of a schema, which is registered under the subject if it is not yet. Raises TaskError."""
+        """Returns the id of a schema; registers it under the subject if necessary. Raises TaskError."""
         from confluent_kafka.schema_registry import Schema as Registered
 
         try:
             return int(self._client().register_schema(subject, Registered(str(schema), "AVRO")))
-        except Exception as error:  # whatever its HTTP client raises
+        except Exception as error:  # any error of its HTTP client
             raise TaskError(
-                f"the schema registry {self._url} does not take {subject}: {_short(error)};"
+                f"the schema registry {self._url} does not accept {subject}: {_short(error)};"
                 " is the schema compatible, the address right?"
             ) from error
 
     def _ask(self, schema_id: int) -> list[str]:
-        """The texts of the schema and, before it, of those that it refers to."""
+        """Returns the texts of the schemas that it refers to, and then its own."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
@@ -74,7 +75,7 @@ class SchemaRegistry:
             if error.http_status_code == _NOT_FOUND:
                 raise ValueError(f"the schema registry {self._url} has no schema {schema_id}") from error
             raise self._silent(error) from error
-        except Exception as error:  # whatever its HTTP client raises
+        except Exception as error:  # any error of its HTTP client
             raise self._silent(error) from error
 
     def _with_references(self, schema: Any) -> list[str]:
@@ -85,7 +86,7 @@ class SchemaRegistry:
         return [*texts, schema.schema_str]
 
     def _silent(self, error: Exception) -> TaskError:
-        return TaskError(f"the schema registry {self._url} can't be asked: {_short(error)}; is it up?")
+        return TaskError(f"the schema registry {self._url} cannot be reached: {_short(error)}; is it up?")
 
     def _client(self) -> SchemaRegistryClient:
         if self._url not in _clients:
@@ -118,7 +119,8 @@ class SchemaRegistry:
     def _remember(self, schema_id: int, texts: list[str]) -> None:
         file = self._file(schema_id)
         if file is not None:
-            # Renamed into place: others read it at any time. A cache that cannot be written is none.
+            # Written by rename, because other processes read it at any time. A cache that cannot be written is
+            # ignored.
             with contextlib.suppress(OSError):
                 whole = file.with_suffix(f".{os.getpid()}")
                 whole.write_text(json.dumps(texts))

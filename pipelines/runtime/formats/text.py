@@ -1,4 +1,4 @@
-"""Text and raw bytes: one column, and no Python for each record."""
+"""Text and raw bytes: one column, without Python code per record."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ BYTES: Final = Scalar("bytes")
 
 
 class TextReader:
-    """UTF-8 as str."""
+    """Reads UTF-8 as str."""
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
-        if len(values) == 1:  # as in real-time mode: a call of Arrow's costs more than a record
+        if len(values) == 1:  # as in real-time mode: a call of Arrow costs more than a record
             return Batch(timestamps.to_pylist(), [values[0].as_py().decode()])
         return Batch.from_columns(timestamps, [values.cast(pa.string())], STR)
 
 
 class RawReader:
-    """Bytes as they are."""
+    """Reads bytes unchanged."""
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         return Batch.from_columns(timestamps, [values], BYTES)
 
 
 class TextWriter:
-    """A str as UTF-8; anything else as what str() makes of it."""
+    """Writes a str as UTF-8, and other objects as their str()."""
 
     def __init__(self, record_type: RecordType) -> None:
         self._type = record_type
@@ -44,7 +44,7 @@ class TextWriter:
 
 
 class RawWriter:
-    """Bytes, and nothing else."""
+    """Writes bytes and refuses other types."""
 
     def __init__(self, record_type: RecordType) -> None:
         self._type = record_type

@@ -1,7 +1,7 @@
 """sum, min, max, min_by and max_by of a field over all records of a key so far.
 
-As reduce, with the functions of aggregation.py. Where key and field are plain columns and the records arrive as
-columns, mini-batches are folded by Arrow, and running sums of integers are made by numpy, a column at a time.
+Like reduce, with the functions of aggregation.py. If key and field are plain columns and the records arrive as columns,
+Arrow aggregates mini-batches, and numpy computes running sums of integers, a column at a time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .user_functions import load
 
 _MISSING: Final = object()
 _SAFE: Final = 1 << 62
-"""What is there and what comes may each be so much: together they stay within 64 bits."""
-# Below this, setting numpy up costs more than it saves.
+"""The limit of the stored and of the new values: their sum stays within 64 bits."""
+# For smaller batches the setup of numpy costs more than it saves.
 _FEW: Final = 32
 
 
 class AggregateOperator(RunningAggregate):
-    """`key_by(...).sum(...)` and its like."""
+    """The operator of `key_by(...).sum(...)`, min, max, min_by and max_by."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         (selector,) = load(setup.config)
@@ -60,7 +60,8 @@ class AggregateOperator(RunningAggregate):
         self._run_columns(batch, columns, field.to_numpy())
 
     def _run_columns(self, batch: Batch, columns: list[pa.Array], numbers: np.ndarray[Any, Any]) -> None:
-        """Running sums by key: sorted by key they are one running sum, less what lies before each key's first."""
+        """Computes running sums by key: sorted by key they are one running sum, minus the sum before each key's
+        first record."""
         assert self._keys.column is not None
         encoded = columns[self._keys.column].dictionary_encode()
         codes = encoded.indices.to_numpy()

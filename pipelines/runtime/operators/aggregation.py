@@ -1,7 +1,7 @@
-"""How records become one: a user's reduce or aggregate function, or sum, min, max, min_by and max_by of a field.
+"""Aggregations: a user's reduce or aggregate function, or sum, min, max, min_by and max_by of a field.
 
-As in Flink, sum, min and max change one field of the first record and leave the others as they are; min_by and max_by
-give the first whole record that has the least or greatest field.
+As in Flink, sum, min and max change one field of the first record and leave the others unchanged; min_by and max_by
+return the first whole record that has the least or greatest field.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ class Aggregation:
 
     def __init__(self, reduce: Reduce) -> None:
         self.add = reduce
-        """(what there is, a record) -> both."""
+        """(accumulator, record) -> the accumulator of both."""
         self.merge = reduce
-        """(what came first, what came later) -> both."""
+        """(earlier, later) -> the combined accumulator."""
 
     is_mergeable = True
-    """Whether what was made of some records can be shared, and merged into several others."""
+    """Whether the accumulator of some records can be shared, and merged into several others."""
 
     def first(self, value: Any) -> Any:
-        """Of one record."""
+        """Returns the accumulator of one record."""
         return value
 
     def result(self, folded: Any) -> Any:
-        """What is emitted."""
+        """Returns the value to emit."""
         return folded
 
 
 class FunctionAggregation(Aggregation):
-    """Records gathered in accumulators of another type; these may be changed in place, so none is shared."""
+    """Aggregates records in accumulators of another type. Functions may change accumulators in place, so none is
+    shared."""
 
     is_mergeable = False
 
@@ -60,7 +61,7 @@ class FunctionAggregation(Aggregation):
 def create_aggregation(
     aggregation: str, function: Any, record_type: RecordType, field: str | None
 ) -> Aggregation:
-    """The folding of an aggregation that has one. Raises ValueError."""
+    """Returns the aggregation of this name. Raises ValueError."""
     match aggregation:
         case "reduce":
             return Aggregation(method_of(function, "reduce"))
@@ -71,11 +72,11 @@ def create_aggregation(
 
 
 def field_reduce(function: str, record_type: RecordType, field: str | None) -> Reduce:
-    """The reduce function of sum, min, ... of a field; None: of the record itself. Raises ValueError."""
+    """Returns the reduce function of sum, min, ... of a field; None: of the record itself. Raises ValueError."""
     get, put = field_access(record_type, field)
     match function:
         case "sum" if isinstance(record_type, TupleOf) and (len(record_type.items), field) == (2, "f1"):
-            return lambda a, b: (a[0], a[1] + b[1])  # most sums are of such pairs: a third of the calls
+            return lambda a, b: (a[0], a[1] + b[1])  # the most frequent sum
         case "sum":
             return lambda a, b: put(a, get(a) + get(b))
         case "min":
@@ -93,7 +94,8 @@ def field_reduce(function: str, record_type: RecordType, field: str | None) -> R
 def field_access(
     record_type: RecordType, field: str | None
 ) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
-    """Reading a field, and a record with another value of it. Raises ValueError where there is none."""
+    """Returns functions that read a field, and that copy a record with another value of it. Raises ValueError if
+    there is no such field."""
     if field is None:
         return (lambda record: record), (lambda record, value: value)
     names = [name for name, _ in record_type.columns()]

@@ -1,7 +1,8 @@
-"""Process functions with broadcast state: on a stream, keyed or not, and on a second one that every subtask receives.
+"""Process functions with broadcast state: on a first stream, keyed or not, and on a second one that every subtask
+receives.
 
-A broadcast record may change the state, a record of the first stream may only read it; while a broadcast record is
-processed no key is at hand.
+A broadcast record may change the state; a record of the first stream may only read it. While a broadcast record is
+processed there is no current key.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from .user_functions import OrderedCalls, close_function, load, open_function, u
 
 MK = TypeVar("MK")
 MV = TypeVar("MV")
-_NO_TIMERS = "timers belong to keys, and a broadcast record has none: register them in process_element"
+_NO_TIMERS = "timers need a key, which a broadcast record does not have: register them in process_element"
 
 
 class BroadcastTables:
-    """The tables of the states that `broadcast` was given, by name."""
+    """The tables of the states that `broadcast` declares, by name."""
 
     def __init__(self, setup: OperatorSetup, backend: KeyedStateBackend) -> None:
         states: Mapping[str, Mapping[str, Any]] = setup.parameters["broadcast_states"]
@@ -55,7 +56,7 @@ class BroadcastTables:
             )
 
     def table(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastTable:
-        """Raises TypeError where there is no such state, ValueError where it has other types."""
+        """Returns a table. Raises TypeError if there is no such state, ValueError if it has other types."""
         if descriptor.name not in self._names:
             raise TypeError(
                 f"there is no broadcast state {descriptor.name!r}, only {', '.join(sorted(self._names))}:"
@@ -67,7 +68,7 @@ class BroadcastTables:
 
 
 class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], BroadcastOnTimerContext[Any]):
-    """Of a record of the first stream, or of a timer."""
+    """The context of a record of the first stream, or of a timer."""
 
     def __init__(self, timers: TimerService, gathering: OutputCollector, tables: BroadcastTables) -> None:
         super().__init__(timers, gathering)
@@ -78,7 +79,7 @@ class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], Broadc
 
 
 class ChangingContext(FunctionContext, BroadcastContext):
-    """Of a broadcast record."""
+    """The context of a broadcast record."""
 
     def __init__(self, timers: TimerService, gathering: OutputCollector, tables: BroadcastTables) -> None:
         super().__init__(timers, gathering)
@@ -89,7 +90,7 @@ class ChangingContext(FunctionContext, BroadcastContext):
 
 
 class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
-    """Of a broadcast record beside a keyed stream."""
+    """The context of a broadcast record, if the first stream is keyed."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
 
 
 class BroadcastProcessOperator(KeyedOperator):
-    """A BroadcastProcessFunction. Its backend holds broadcast state alone."""
+    """Runs a BroadcastProcessFunction. Its backend holds broadcast state only."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         super().__init__(setup)
@@ -117,7 +118,7 @@ class BroadcastProcessOperator(KeyedOperator):
         self._gathering = OutputCollector()
         tables = BroadcastTables(setup, self.backend)
         clocks = ReadOnlyTimerService(
-            setup, self._times, "timers belong to keys, so put key_by in front of this operator"
+            setup, self._times, "timers need a key: call key_by before this operator"
         )
         self._reading = ReadingContext(clocks, self._gathering, tables)
         self._changing = ChangingContext(clocks, self._gathering, tables)
@@ -153,7 +154,7 @@ class BroadcastProcessOperator(KeyedOperator):
 
 
 class KeyedBroadcastProcessOperator(TimedProcessOperator):
-    """A KeyedBroadcastProcessFunction."""
+    """Runs a KeyedBroadcastProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         selector, function = load(setup.config)

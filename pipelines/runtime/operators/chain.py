@@ -1,12 +1,12 @@
-"""Operators chained in one task: a tree, through which batches and times are pushed.
+"""Chained operators of one task: a tree, through which batches and times are pushed.
 
-The output of an operator leads to the operators chained behind it and to the channels of edges; so does each of its
-side outputs. Records go where their output leads, as copies where several operators could change them; watermarks and
-idleness go to all outputs of an operator. The clock is told to each operator that waits for it, in the tree's order,
-after all that lies before it.
+The output of an operator leads to the operators chained after it and to the channels of edges; so does each of its side
+outputs. Records follow their output, as copies if several operators could change them. Watermarks and idleness go to
+all outputs of an operator. The clock goes to each operator that waits for it, in the order of the tree, after all
+earlier ones.
 
-When the input ends, each operator is brought to its end, on both clocks, and finished, before those behind it learn of
-it: what it emits then still finds them open (`ChainOutput` holds END_OF_TIME back).
+When the input ends, each operator receives the end of both clocks and is finished before the operators after it: they
+are still open for the records that it emits then (`ChainOutput` holds END_OF_TIME back).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .watermarks import WatermarkAssigner
 
 
 class OutputChannel(Protocol):
-    """The writer of an edge, as the chain sees it."""
+    """The writer of an edge, as the chain uses it."""
 
     def write(self, batch: Batch) -> None:
-        """Takes records, never none."""
+        """Takes records, never an empty batch."""
 
     def advance_watermark(self, watermark: int) -> None:
-        """Event time on this channel has come so far."""
+        """Sets the event time of this channel."""
 
     def set_idle(self, idle: bool) -> None:
-        """Whether the receivers are to go on without this channel's watermark."""
+        """Sets whether this channel is idle: receivers then do not wait for its watermark."""
 
 
 class ChainOutput:
-    """The Output of one operator."""
+    """The output of one operator."""
 
     def __init__(self) -> None:
         self.operators: list[Operator] = []
@@ -53,7 +53,8 @@ class ChainOutput:
         self._copies: dict[str | None, RecordCopier] = {}
 
     def part(self, type_of: Callable[[str | None], RecordType]) -> None:
-        """Once all consumers are there: where an output has several, each operator gets records of its own."""
+        """Called after all consumers are known: if an output has several, each operator gets its own copies of
+        records."""
         for tag in (None, *self.side_operators):
             operators = self.operators if tag is None else self.side_operators[tag]
             channels = self.channels if tag is None else self.side_channels.get(tag, ())
@@ -81,7 +82,8 @@ class ChainOutput:
         if copy is None:
             batches = [batch] * len(operators)
         else:
-            # Channels keep the records until the commit, and change none. All copies come before any change.
+            # Channels store the records until the commit and do not change them. All copies are made before any
+            # change.
             batches = [batch.copy(copy) if i or channels else batch for i in range(len(operators))]
         for channel in channels:
             channel.write(batch)
@@ -102,20 +104,20 @@ class ChainOutput:
             operator.set_idle(idle)
 
     def all_channels(self) -> list[OutputChannel]:
-        """Of the main output and of the side outputs."""
-        return [*self.channels, *(each for some in self.side_channels.values() for each in some)]
+        """Returns the channels of the main output and of the side outputs."""
+        return [*self.channels, *(channel for some in self.side_channels.values() for channel in some)]
 
     def all_operators(self) -> list[Operator]:
-        """Of the main output and of the side outputs."""
-        return [*self.operators, *(each for some in self.side_operators.values() for each in some)]
+        """Returns the operators after the main output and the side outputs."""
+        return [*self.operators, *(operator for some in self.side_operators.values() for operator in some)]
 
 
 class OperatorChain:
     """The operators of one subtask in pre-order, and the channels that leave them.
 
-    `before`: the id of the operator whose output comes in (a source, or what runs in Spark), where the operators do not
-    begin with the head of their vertex, and `before_type` the type of its records. `channels`: (operator id, tag or
-    None, channel).
+    `before` is the id of the operator whose output is the input (a source, or an operator that runs in Spark), if the
+    operators do not begin with the head of their vertex, and `before_type` the type of its records. `channels`:
+    (operator id, tag or None, channel).
     """
 
     def __init__(
@@ -158,14 +160,16 @@ class OperatorChain:
             self._outlets[config.operator_id].part(partial(output_type, config))
 
     def open(self) -> None:
-        """From the end, so that an operator that emits in open() finds those behind it ready (Flink's order)."""
+        """Opens the last operator first, so that an operator that emits in open() finds the later operators ready
+        (Flink's order)."""
         for operator in reversed(self.operators):
             operator.open()
 
     def read_splits(self, splits: Iterable[Hashable]) -> None:
-        """Before `open`: the records come from these splits of a source, told by `begin_split` and `end_split`.
+        """Called before `open`: the records come from these splits of a source, announced by `begin_split` and
+        `end_split`.
 
-        Who wants to know are the watermarks before which every operator gives its records at once.
+        Watermark assigners use them, if every operator before them emits its records at once.
         """
         self._per_split = list(self._watermarks_behind(self._inlet))
         known = list(splits)
@@ -173,12 +177,12 @@ class OperatorChain:
             operator.read_splits(known)
 
     def begin_split(self, split: Hashable) -> None:
-        """The records that follow are of this split."""
+        """Announces that the next records belong to this split."""
         for operator in self._per_split:
             operator.begin_split(split)
 
     def end_split(self, split: Hashable) -> None:
-        """Nothing more comes from this split."""
+        """Announces that this split has ended."""
         for operator in self._per_split:
             operator.end_split(split)
 
@@ -191,7 +195,7 @@ class OperatorChain:
                 yield from self._watermarks_behind(_create_output(operator))
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        """Records of an input of the head."""
+        """Takes records of an input of the head."""
         if input_index == 0:
             self._inlet.emit(batch)
         else:
@@ -199,26 +203,26 @@ class OperatorChain:
                 operator.process(batch, input_index)
 
     def advance_watermark(self, watermark: int) -> None:
-        """Event time has come so far, short of its end."""
+        """Advances event time, but not to its end."""
         self._inlet.emit_watermark(watermark)
 
     @property
     def next_clock(self) -> int:
-        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time."""
+        """Returns the processing time at which something is due (ms); END_OF_TIME if nothing waits for a time."""
         return min((operator.next_clock for operator in self.operators), default=MAX_WATERMARK)
 
     def advance_clock(self, clock: int) -> None:
-        """Processing time has come so far, short of its end: tells the operators where something is due."""
+        """Advances processing time, but not to its end: calls the operators that have something due."""
         for operator in self.operators:
             if operator.next_clock <= clock:
                 operator.advance_clock(clock)
 
     def set_idle(self, idle: bool) -> None:
-        """Whether all inputs are idle."""
+        """Sets whether all inputs are idle."""
         self._inlet.emit_idle(idle)
 
     def finish(self) -> None:
-        """The input has ended: brings operator by operator to the end of time."""
+        """Ends the input: advances one operator after the other to the end of time."""
         self._end(self._inlet)
 
     def _end(self, outlet: ChainOutput) -> None:
@@ -231,63 +235,64 @@ class OperatorChain:
             self._end(_create_output(operator))
 
     def before_commit(self) -> None:
-        """In the tree's order, so that what one emits is with those behind it before they are asked."""
+        """Calls the operators in the order of the tree, so that each receives what the earlier ones emit before its
+        own call."""
         for operator in self.operators:
             operator.before_commit()
 
     def close(self) -> None:
-        """Closes all, whatever goes wrong with one. Raises the first error."""
+        """Closes all operators, even if one raises. Raises the first error."""
         close_all(self.operators)
 
 
 class StatelessPipeline:
-    """A line of operators as a function: what comes out at its end for a batch. For Spark's Python workers."""
+    """A line of operators as a function: returns the output of the last one for a batch. For Spark's Python workers."""
 
     def __init__(self, operators: Sequence[Operator], last: OperatorConfig | None = None) -> None:
-        """`last`: the configuration of the last one."""
+        """`last`: the configuration of the last operator."""
         self._operators = tuple(operators)
         self._last = last
-        self._given: list[Batch] = []
+        self._collected: list[Batch] = []
         for operator in self._operators:
             operator.output = ChainOutput()
         for operator, following in pairwise(self._operators):
             _create_output(operator).operators.append(following)
         if self._operators:
-            _create_output(self._operators[-1]).channels.append(_Collecting(self._given))
+            _create_output(self._operators[-1]).channels.append(_Collecting(self._collected))
 
     def open(self) -> None:
-        """From the end. Raises UserCodeError."""
+        """Opens the operators from the end. Raises UserCodeError."""
         for operator in reversed(self._operators):
             operator.open()
 
     def with_declared_types(self) -> AbstractContextManager[None]:
-        """Around what lays out the records that come out."""
+        """A context manager around code that lays out the resulting records."""
         return nullcontext() if self._last is None else typed_by(self._last)
 
     def process(self, batch: Batch) -> Batch:
-        """What follows from these records. Raises UserCodeError."""
+        """Returns the resulting records. Raises UserCodeError."""
         if not self._operators or not len(batch):
             return batch
-        self._given.clear()  # of what was made before an error
+        self._collected.clear()  # records from before an error
         self._operators[0].process(batch)
-        return concatenate(self._given)
+        return concatenate(self._collected)
 
     def close(self) -> None:
-        """Closes all, whatever goes wrong with one. Raises the first error."""
+        """Closes all operators, even if one raises. Raises the first error."""
         close_all(self._operators)
 
 
 class _Collecting:
-    """A channel into a list."""
+    """A channel that collects batches in a list."""
 
     def __init__(self, batches: list[Batch]) -> None:
         self.write = batches.append
 
     def advance_watermark(self, watermark: int) -> None:
-        """Time passes a line by."""
+        """Ignored: a pipeline carries no time."""
 
     def set_idle(self, idle: bool) -> None:
-        """So does idleness."""
+        """Ignored: a pipeline carries no idleness."""
 
 
 def _create_output(operator: Operator) -> ChainOutput:
@@ -297,7 +302,7 @@ def _create_output(operator: Operator) -> ChainOutput:
 
 
 def close_all(operators: Iterable[Operator]) -> None:
-    """Closes operators, whatever goes wrong with one. Raises the first error."""
+    """Closes operators, even if one raises. Raises the first error."""
     first: Exception | None = None
     for operator in operators:
         try:

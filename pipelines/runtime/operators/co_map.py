@@ -27,7 +27,7 @@ class _TwoInputOperator(Operator):
 
 
 class CoMapOperator(_TwoInputOperator):
-    """A CoMapFunction: one record for each."""
+    """Runs a CoMapFunction: one record for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.map1, self._function.map2)[input_index]
@@ -38,7 +38,7 @@ class CoMapOperator(_TwoInputOperator):
 
 
 class CoFlatMapOperator(_TwoInputOperator):
-    """A CoFlatMapFunction: any number of records for each."""
+    """Runs a CoFlatMapFunction: any number of records for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.flat_map1, self._function.flat_map2)[input_index]

@@ -7,7 +7,7 @@ from .process import UnkeyedProcessOperator
 
 
 class CoProcessOperator(UnkeyedProcessOperator):
-    """A CoProcessFunction."""
+    """Runs a CoProcessFunction."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         function = self._function

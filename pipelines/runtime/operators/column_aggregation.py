@@ -1,7 +1,8 @@
-"""sum, min, max, min_by and max_by by key, and by window, on Arrow columns: one row for each group of a batch.
+"""Computes sum, min, max, min_by and max_by by key, and by window, on Arrow columns: one row for each group of a
+batch.
 
-Used where key and field are plain columns of the record type, and only for batches whose result is the one that
-record by record would give: no sum that could leave 64 bits, no NaN.
+Used if key and field are plain columns of the record type, and only for batches with the same result as record by
+record: no sum that could exceed 64 bits, no NaN.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """What a batch was folded to, groups in the order in which they first appeared."""
+    """The aggregates of a batch, in the order in which the groups first appeared."""
 
     windows: list[int]
-    """Of each group; empty where no windows were given."""
+    """The window of each group; empty if there are no windows."""
     timestamps: pa.Int64Array
-    """The greatest of each group (ms)."""
+    """The greatest timestamp of each group (ms)."""
     columns: list[pa.Array]
-    """The folded records."""
+    """The aggregated records."""
 
     def __len__(self) -> int:
         return len(self.timestamps)
 
 
 class ColumnAggregation:
-    """For records of one type, by one key column."""
+    """The aggregation of records of one type by one key column."""
 
     def __init__(self, record_type: RecordType, key: int, function: str, field: int) -> None:
         self._record_type = record_type
@@ -51,7 +52,7 @@ class ColumnAggregation:
     def create(
         cls, record_type: RecordType, key_column: int | None, function: str, field: str | None
     ) -> ColumnAggregation | None:
-        """None where records of this type are to be folded one by one."""
+        """Returns None if records of this type must be aggregated one by one."""
         columns = record_type.columns()
         names = [name for name, _ in columns]
         if key_column is None or field not in names:
@@ -62,7 +63,8 @@ class ColumnAggregation:
         return None
 
     def fold(self, batch: Batch, windows: Ints | None = None) -> Groups | None:
-        """The groups of a batch by key, or by window and key; None where it has to be folded record by record."""
+        """Returns the groups of a batch by key, or by window and key; None if it must be aggregated record by
+        record."""
         columns = batch.columns(self._record_type)
         field = columns[self._field]
         if not self._can(field):
@@ -81,7 +83,7 @@ class ColumnAggregation:
         by = ["key"] if windows is None else ["window", "key"]
         folds = [("row", "min"), ("time", "max"), *([] if by_record else [("field", wanted)])]
         grouped = table.group_by(by, use_threads=False).aggregate(folds)
-        # Arrow promises no order of its groups.
+        # Arrow does not define the order of groups.
         grouped = grouped.take(pa.array(np.argsort(_whole(grouped["row_min"]).to_numpy())))
         rows = self._extreme_rows(columns, windows) if by_record else _whole(grouped["row_min"])
         folded = [column.take(rows) for column in columns]
@@ -91,7 +93,7 @@ class ColumnAggregation:
         return Groups(starts, _whole(grouped["time_max"]), folded)
 
     def _extreme_rows(self, columns: Sequence[pa.Array], windows: Ints | None) -> pa.Array:
-        """The first row of each group that has the least (greatest) field, in the order of the groups."""
+        """Returns the first row of each group that has the least (greatest) field, in the order of the groups."""
         encoded = columns[self._key].dictionary_encode()
         codes = encoded.indices.to_numpy().astype(np.int64)
         if windows is not None:
@@ -99,7 +101,7 @@ class ColumnAggregation:
         field = columns[self._field].to_numpy()
         if self._function == "max_by":
             field = ~field if field.dtype.kind == "i" else -field
-        order = np.lexsort((field, codes))  # stable: of equal ones the first record comes first
+        order = np.lexsort((field, codes))  # stable: among equal records the first one counts
         sorted_codes = codes[order]
         begins = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
         first_seen = np.minimum.reduceat(order, begins)

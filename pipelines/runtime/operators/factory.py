@@ -55,11 +55,11 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.KAFKA_SINK: KafkaSinkOperator,
     }
 )
-"""All that may follow a source or a channel."""
+"""All operators except sources."""
 
 
 def build_operator(setup: OperatorSetup) -> Operator:
-    """The operator that a configuration asks for. Raises UserCodeError, ValueError."""
+    """Builds the operator of a configuration. Raises UserCodeError, ValueError."""
     config = setup.config
     make = OPERATORS.get(OperatorKind(config.kind))
     if make is None:
@@ -68,7 +68,7 @@ def build_operator(setup: OperatorSetup) -> Operator:
 
 
 def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PICKLED) -> StatelessPipeline:
-    """The stateless prefix of a vertex, for Spark's Python workers. Raises UserCodeError, ValueError."""
+    """Builds the stateless prefix of a vertex, for Spark's Python workers. Raises UserCodeError, ValueError."""
     operators = []
     for config in configs:
         context = TaskContext(operator_name=config.name)

@@ -1,17 +1,19 @@
-"""file_sink: files in a directory, each complete when it appears, and each record in exactly one of them.
+"""file_sink: writes files into a directory. A file is complete when it appears, and each record is in exactly one of
+them.
 
-What is not in a finished file is state (files/pending.py): records go into the changelog in the task's transaction,
-and the file is written from there once it is closed and that is committed. A crash in between is made good by the
-next attempt, with its first commit; an attempt that has a successor shows nothing more (files/publishing.py). The
-price: records travel through Kafka once more, and wait in memory until their file is closed.
+Records that are not in a published file are state (files/pending_files.py): the task's transaction writes them to the
+changelog. After the file is closed and that is committed, the sink writes the file from the changelog's bytes. After a
+crash in between, the next attempt writes it at its first commit; an attempt with a successor publishes nothing more
+(files/output_directory.py). The cost: records travel through Kafka once more, and stay in memory until their file is
+closed.
 
-A file is closed when it has `roll_records` records, `roll_ms` after its first record by the wall clock, at
-the commit at which it has come to ROLL_BYTES, and at the end. Its name says the sink (from job and operator), the
-subtask and the file's number in it: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the
-files of an earlier one, never over them.
+A file is closed when it has `roll_records` records, `roll_ms` after its first record by the wall clock, at the commit
+at which it has reached ROLL_BYTES, and at the end. Its name has the sink (from job and operator), the subtask and the
+number of the file: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the files of an earlier
+one, never over them.
 
-A job that goes back to a checkpoint makes again what it had published since: those files are removed before, and the
-names of new ones say the generation, `...-<number>-<generation>.<suffix>`.
+A job that rolls back to a checkpoint writes the later files again: first it removes those that it had published since,
+and the names of new ones have the generation, `...-<number>-<generation>.<suffix>`.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from .operator import Operator, OperatorSetup
 from .user_functions import user_code
 
 ROLL_BYTES: Final = 64 << 20
-"""Of encoded records: they are in memory."""
+"""The size of the encoded records of a file, which are in memory."""
 
 
 class FileSinkParameters(msgspec.Struct, frozen=True):
-    """As OperatorConfig.parameters has them."""
+    """The parameters of the sink in OperatorConfig.parameters."""
 
     path: str
     format: SinkFormat = "text"
@@ -47,7 +49,7 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
 
 
 class FileSinkOperator(Operator):
-    """The files of one subtask."""
+    """Writes the files of one subtask."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -55,7 +57,7 @@ class FileSinkOperator(Operator):
         (record_type,) = setup.input_types
         self._writer = file_writer(parameters.format, record_type)
         self._directory = create_output_directory(parameters.path)
-        # As many hexadecimal digits as tell the sinks of one directory apart.
+        # The number of hexadecimal digits that distinguishes the sinks of one directory.
         names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"
         sink = hashlib.sha256(names.encode()).hexdigest()[:8]
         self._beginning = f"{parameters.prefix}-{sink}-{setup.context.subtask_index}-"
@@ -149,9 +151,10 @@ class FileSinkOperator(Operator):
         return f"{self._beginning}{number}{behind}{self._writer.suffix}"
 
     def _remove_superseded(self) -> None:
-        """Of older generations, what was published after the checkpoint that the job went back to.
+        """Removes files of older generations that were published after the checkpoint that the job rolled back to.
 
-        What a later attempt finds has been there at the checkpoint: the first of the generation has removed the rest.
+        Files that a later attempt finds existed at the checkpoint: the first attempt of the generation has removed the
+        others.
         """
         if not self._setup.generation:
             return
@@ -162,11 +165,11 @@ class FileSinkOperator(Operator):
                 self._directory.remove(name)
 
     def _is_old(self) -> bool:
-        """Whether the open file has come of age."""
+        """Whether the open file has reached its maximum age."""
         return self._setup.wall_clock() > self.next_clock
 
     def _fill(self) -> None:
-        """Makes a chunk of what has been gathered."""
+        """Encodes the collected records as a chunk."""
         if self._gathered:
             batch = concatenate(self._gathered)
             with user_code(self._setup.config):
@@ -182,7 +185,7 @@ class FileSinkOperator(Operator):
             self._rolled = True
 
     def _publish(self) -> None:
-        """Shows the files that are closed, which is committed."""
+        """Publishes the closed files, whose close is committed."""
         for file in self._files.closed:
             try:
                 self._directory.publish(
@@ -201,5 +204,5 @@ class FileSinkOperator(Operator):
     def _failed(self, what: str, error: OSError) -> TaskError:
         return TaskError(
             f"file_sink {self._setup.config.name!r}: {self._parameters.path} {what}: {error.strerror or error};"
-            " no record is lost: what is missing is written when the task is started again, so put this right first"
+            " no record is lost: the missing files are written when the task restarts, so correct this first"
         )

@@ -1,7 +1,7 @@
-"""foreach: a user's function takes records out of the job, one by one.
+"""foreach: a user's function receives the records one by one.
 
-At least once: what it did with records of a transaction that was not committed it does again with the records that
-are processed instead. So what it does should be idempotent; exactly once, as files and Kafka topics, it cannot be.
+The guarantee is at least once: after a failure, the function receives the records of the uncommitted transaction again.
+So the function should be idempotent; only files and Kafka topics are written exactly once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .user_functions import OrderedCalls, close_function, load, method_of, open_
 
 
 class ForeachOperator(Operator):
-    """Calls a function, or a SinkFunction's `invoke`, with each record; what it returns does not matter."""
+    """Calls a function, or a SinkFunction's `invoke`, with each record, and ignores its result."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup

@@ -1,4 +1,4 @@
-"""The contexts that process functions are given (functions/process.py); one object for all calls of an operator."""
+"""The contexts of process functions (functions/process.py); one object for all calls of an operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = TypeVar("X")
 
 
 class OperatorTimes(Protocol):
-    """How far both clocks have come (ms)."""
+    """The current values of both clocks (ms)."""
 
     watermark: int
     clock: int
@@ -32,12 +32,12 @@ class LocalOperatorTimes:
 
 
 def processing_time(setup: OperatorSetup, times: OperatorTimes) -> int:
-    """The wall clock, but no earlier than what has fired already; END_OF_TIME at the end of the input."""
+    """Returns the wall clock, but at least the time of timers that have fired; END_OF_TIME at the end of the input."""
     return max(setup.wall_clock(), times.clock)
 
 
 class ReadOnlyTimerService(TimerService):
-    """The times alone: for operators whose functions have no timers."""
+    """The times only, for operators whose functions have no timers."""
 
     def __init__(self, setup: OperatorSetup, times: OperatorTimes, why: str) -> None:
         self._setup = setup
@@ -67,13 +67,13 @@ class ReadOnlyTimerService(TimerService):
 
 
 class KeyedTimerService(ReadOnlyTimerService):
-    """The timers of the key at hand."""
+    """The timers of the current key."""
 
     def __init__(self, setup: OperatorSetup, backend: KeyedStateBackend) -> None:
         super().__init__(setup, backend, "")
         self._backend = backend
         self._has_on_timer = setup.parameters.get("timers") is not False
-        """Whether the function has an `on_timer`: without it nothing follows from a timer, and none is kept."""
+        """Whether the function has an `on_timer`: otherwise a timer has no effect, and none is stored."""
         self._held_by: str | None = setup.parameters.get("event_time_held_by")
         self.event_time: TimerTable = backend.timer_table("~event-time")
         self.processing_time: TimerTable = backend.timer_table("~processing-time")
@@ -102,7 +102,7 @@ class KeyedTimerService(ReadOnlyTimerService):
 
 
 class FunctionContext(OnTimerContext[Any], WindowContext):
-    """Of the record, timer or window at hand. What a function may use of it, its own context type says."""
+    """The context of the current record, timer or window. Its public context type says what a function may use."""
 
     timestamp: int = 0
     time_domain: str = ""

@@ -1,13 +1,13 @@
 """The sink into a Kafka topic: one message for each record, in the task's transaction.
 
-So readers of committed records see each one once, together with the progress that it stands for. A message with a key
-goes to the partition that Java's clients would choose for it (murmur2), one without to any. It has the
+So readers of committed records see each result once, together with the progress that it belongs to. A message with a
+key goes to the partition that Java's clients would choose for it (murmur2), one without a key to any. It has the
 record's timestamp, unless that is more than five minutes ahead: such a message has the time of writing. Brokers refuse
-messages from the future (`message.timestamp.after.max.ms`, an hour by default; KIP-937), and the results of a window
-that is not over when the input ends would never be written.
+messages from the future (`message.timestamp.after.max.ms`, an hour by default; KIP-937), so the results of a window
+that has not ended when the input ends could never be written.
 
-The topic has to be there when the task opens; one that is not is refused, unless the broker makes it when it is
-asked for (`auto.create.topics.enable`).
+The topic must exist when the task opens. A missing topic is refused, unless the broker creates it on request
+(`auto.create.topics.enable`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AHEAD_MS: Final = 300_000
 
 
 class KafkaSinkOperator(Operator):
-    """Writes values in a format, with what a function of the record gives as the key (bytes, str or None)."""
+    """Writes values in a format; the key is the result of a function of the record (bytes, str or None)."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -47,7 +47,7 @@ class KafkaSinkOperator(Operator):
         now = self._setup.wall_clock()
         latest = now + AHEAD_MS
         for value, key, timestamp in zip(values, keys, batch.timestamps, strict=True):
-            # Kafka knows no times before 1970 (-1 is none), and for 0 the client takes the time of sending.
+            # Kafka has no times before 1970 (-1 means none), and for 0 the client takes the time of sending.
             at = max(1, timestamp) if timestamp <= latest else now
             send(topic, value, key=key, timestamp_ms=at)
 
@@ -65,7 +65,7 @@ class KafkaSinkOperator(Operator):
             raise self._refusal(batch, error) from error
 
     def _refusal(self, batch: Batch, error: Exception) -> RecordRejected:
-        """Names the record."""
+        """Returns the error that names the record."""
         assert self._writer is not None
         refused = None
         for index in range(len(batch)):

@@ -1,4 +1,4 @@
-"""What a Kafka source is asked for: its parameters, read in the one place that all who need them share."""
+"""The parameters of a Kafka source, parsed in one place for all readers."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from ..formats import ValueFormat
 
 
 class StartingMode(StrEnum):
-    """Where a source begins that has no progress of its own yet."""
+    """Where a source without progress begins."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     COMMITTED = "committed"
-    """Where the user's group has committed; the first record where it has not."""
+    """The committed offset of the user's group; the first record if there is none."""
     TIMESTAMP = "timestamp"
-    """At the first record with that timestamp or a later one; the end where there is none."""
+    """The first record with that timestamp or a later one; the end if there is none."""
 
 
 class StartingPosition(msgspec.Struct, frozen=True):
-    """`starting`; times in milliseconds since the epoch."""
+    """The parameters of `starting`. Times are in milliseconds since the epoch."""
 
     mode: StartingMode = StartingMode.EARLIEST
     timestamp_ms: int | None = None
 
 
 class OnBadRecord(StrEnum):
-    """What follows from a message that cannot be read."""
+    """The reaction to a message that cannot be read."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class OnDataLoss(StrEnum):
-    """What follows where a partition does not hold the position that a source goes on from."""
+    """The reaction if a partition no longer holds the position that a source continues from."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
-    """The source goes on at the first record that is there."""
+    """The source continues at the first existing record."""
     LATEST = "latest"
-    """It goes on behind the last one."""
+    """The source continues after the last record."""
 
 
 class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """The parameters of an operator of kind KAFKA_SOURCE."""
 
     topics: tuple[str, ...]
-    """Sorted: the place of a topic is its index as an input."""
+    """Sorted: the index of a topic is its index as an input."""
     format: ValueFormat
     starting: StartingPosition = StartingPosition()
     group_id: str | None = None
     bounded: bool = False
     on_bad_record: OnBadRecord = OnBadRecord.FAIL
     on_tombstone: OnBadRecord = OnBadRecord.SKIP
-    """What follows from a message without a value. Graphs of earlier releases do not have this parameter."""
+    """The reaction to a message without a value. Graphs of earlier releases do not have this parameter."""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     """Likewise, graphs of earlier releases do not have it."""
 
@@ -71,9 +71,11 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     def assigned_partitions(
         self, counts: Mapping[str, int], subtask: int, parallelism: int
     ) -> list[tuple[int, int]]:
-        """What a subtask reads, as (index of the topic, partition), where the topics have so many partitions.
+        """Returns the partitions of a subtask, as (index of the topic, partition). `counts`: partitions of each
+        topic.
 
-        Topics follow each other by one subtask, partitions too: a partition that is added to a topic moves no other.
+        The next topic and the next partition belong to the next subtask, so a partition that is added to a topic moves
+        no other.
         """
         return [
             (i, partition)

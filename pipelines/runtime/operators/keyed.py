@@ -1,6 +1,6 @@
-"""What operators on a keyed stream share: a state backend, and the keys of the records of a batch.
+"""The common parts of operators on a keyed stream: a state backend, and the keys of the records of a batch.
 
-Names of an operator's own tables begin with `~`, so that no state of a user's function has the same.
+Names of an operator's own tables begin with `~`, so that no state of a user's function has the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .user_functions import OrderedCalls
 
 
 class KeyedOperator(Operator):
-    """Keeps its state in a backend."""
+    """An operator that keeps its state in a backend."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -51,26 +51,27 @@ class KeySelector:
     def __init__(self, selector: Callable[[Any], Any], record_type: RecordType, field: str | None) -> None:
         names = [name for name, _ in record_type.columns()]
         self.column = names.index(field) if field is not None and field in names else None
-        """Of the record type; None where the key is none of its columns."""
+        """The column of the record type; None if the key is not a column."""
         self._record_type = record_type
         self._select = selector
         if self.column is not None:
             self._select = getter(record_type, names[self.column]) or selector
 
     def select(self, records: OrderedCalls) -> Sequence[Any]:
-        """The key of each record, which the records know from then on. Raises what the selector raises."""
+        """Returns the key of each record, and stores it with the records. Raises any error of the selector."""
         records.keys = keys = list(map(self._select, records))
         return keys
 
     def select_columns(self, columns: Sequence[Any]) -> list[Any]:
-        """Of records that are laid out in these columns, where the key is one of them."""
+        """Returns the keys of records in these columns, if the key is one column."""
         assert self.column is not None
         _, of = self._record_type.columns()[self.column]
         return of.decode(columns[self.column])
 
 
 def getter(record_type: RecordType, name: str) -> Callable[[Any], Any] | None:
-    """Takes the field of a column out of a record, without Python code; None where a record has no fields."""
+    """Returns a function that takes the field of a column out of a record, without Python code; None if a record has
+    no fields."""
     match record_type:
         case TupleOf():
             return itemgetter([column for column, _ in record_type.columns()].index(name))

@@ -1,9 +1,9 @@
 """Process functions with state and timers of each key, on one stream or on two connected ones.
 
-Timers of event time fire when the watermark reaches them, those of processing time when the clock does, in the order
-of (time, key). At the end of the input all fire; event-time timers that are registered meanwhile fire too, as they
-would have if time had come to its end more slowly. Processing-time timers that are registered then never fire: time
-has stopped, and a function that always registers the next one would keep the job from ending.
+Event-time timers fire when the watermark reaches them, processing-time timers when the clock does, in the order of
+(time, key). At the end of the input all timers fire. Event-time timers that are registered meanwhile fire too.
+Processing-time timers that are registered then never fire: a function that always registers the next one would keep the
+job from ending.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from .user_functions import OrderedCalls, close_function, load, open_function, u
 EVENT_TIME: Final = "event-time"
 PROCESSING_TIME: Final = "processing-time"
 LAST_TIMERS: Final = 1_000
-"""How many timers, for each that there was at the end of the input, may follow from one another after it."""
+"""The limit of timers that fire after the end of the input, for each timer that existed then: a timer may register
+another."""
 
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
 class TimedProcessOperator(KeyedOperator):
-    """What both kinds share."""
+    """The common part of both operators."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class TimedProcessOperator(KeyedOperator):
     ) -> None:
         super().__init__(setup)
         self._function = function
-        # A key that is a column has a name in the one input only: connected streams have a selector each.
+        # A key column has a name in one input only: connected streams have one selector each.
         field = setup.parameters.get("key_field") if len(selectors) == 1 else None
         self._keys = [
             KeySelector(selector, of, field)
@@ -90,7 +91,7 @@ class TimedProcessOperator(KeyedOperator):
         self._fire(self._timers.processing_time, self.backend.clock, PROCESSING_TIME)
 
     def finish(self) -> None:
-        # What records after the last watermark have registered.
+        # Timers that records after the last watermark have registered.
         self._fire(self._timers.event_time, MAX_WATERMARK, EVENT_TIME)
 
     def _fire(self, table: TimerTable, time: int, domain: str) -> None:
@@ -115,13 +116,13 @@ class TimedProcessOperator(KeyedOperator):
         gathering.send(self.output)
 
     def _timer_place(self) -> str:
-        """Of the timer that fires."""
+        """Returns the description of the timer that fires, for errors."""
         context = self._context
         return f"the {context.time_domain} timer {context.timestamp}, key {format_key(context.current_key)}"
 
 
 class KeyedProcessOperator(TimedProcessOperator):
-    """A KeyedProcessFunction."""
+    """Runs a KeyedProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         selector, function = load(setup.config)
@@ -129,7 +130,7 @@ class KeyedProcessOperator(TimedProcessOperator):
 
 
 class KeyedCoProcessOperator(TimedProcessOperator):
-    """A KeyedCoProcessFunction."""
+    """Runs a KeyedCoProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         first, second, function = load(setup.config)

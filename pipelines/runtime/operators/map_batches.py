@@ -1,12 +1,12 @@
 """map_batches: a user's function on Arrow record batches, for vectorised work.
 
 The batch has the columns of the input's record type: the fields of a dataclass or NamedTuple, `f0`, `f1`, ... of a
-tuple, `value` where there is only one. How many records are in it is nobody's promise. The function returns a
-RecordBatch or a Table, yields any number of them, or returns None for nothing; it must have the columns of the declared
+tuple, `value` for a single column. The number of records in it is not defined. The function returns a RecordBatch or a
+Table, yields any number of them, or returns None for no records. Its result must have the columns of the declared
 output type.
 
-Timestamps (ms): those of the result's column `~timestamp`, where it has one; else, where there are as many records as
-went in, those that went in, in order; else the greatest of them for all.
+Timestamps (ms): those of the result's column `~timestamp`, if it has one. Otherwise those of the input, in order, if
+there are as many records; otherwise the greatest of the input for all.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .user_functions import came_from, close_function, load, open_function, user
 
 
 class MapBatchesOperator(Operator):
-    """Calls the function with each batch that comes in."""
+    """Calls the function with each batch."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         (self._function,) = load(setup.config)
         (self._input_type,) = setup.input_types
         self._output_type = setup.record_type_parameter("output_type")
-        for record_type, what in ((self._input_type, "in front of it"), (self._output_type, "itself")):
+        for record_type, what in ((self._input_type, "before it"), (self._output_type, "itself")):
             if isinstance(record_type, Pickled):
                 raise TaskError(
-                    f"map_batches, operator {setup.config.name!r}, works on columns, and pickled records have none:"
+                    f"map_batches, operator {setup.config.name!r}, needs columns, but pickled records have none:"
                     f" declare the output_type of the operator {what}"
                 )
         self._schema = self._input_type.schema()
@@ -73,7 +73,7 @@ def _parts(result: Any) -> list[pa.Table | pa.RecordBatch]:
     for part in parts:
         if not isinstance(part, tabular):
             raise TypeError(
-                f"the function of map_batches gave {type(part).__name__}, not a pyarrow.RecordBatch or Table"
+                f"the function of map_batches returned {type(part).__name__}, not a pyarrow.RecordBatch or Table"
             )
     return parts
 
@@ -83,16 +83,16 @@ def _without_timestamps(part: pa.Table | pa.RecordBatch) -> pa.Table | pa.Record
 
 
 def _timestamps(parts: list[pa.Table | pa.RecordBatch], batch: Batch) -> pa.Int64Array:
-    """Of all parts together."""
+    """Returns the timestamps of all parts together."""
     rows = sum(part.num_rows for part in parts)
     if parts and all(TIMESTAMP_COLUMN in part.schema.names for part in parts):
-        return pa.concat_arrays([_said(part.column(TIMESTAMP_COLUMN)) for part in parts])
+        return pa.concat_arrays([_to_milliseconds(part.column(TIMESTAMP_COLUMN)) for part in parts])
     if rows == len(batch):
         return batch.timestamp_column()
     return pa.repeat(pc.max(batch.timestamp_column()), rows)
 
 
-def _said(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
+def _to_milliseconds(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if column.null_count or not pa.types.is_integer(column.type):

@@ -1,4 +1,4 @@
-"""Collects what a function returns for the records of a batch, main and side outputs, and emits it together."""
+"""Collects the results of a function for the records of a batch, main and side outputs, and emits them together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .operator import OperatorOutput
 from .user_functions import came_from
 
 MAX_COLLECTED_RECORDS: Final = 10_000
-"""Records that are sent on without waiting for more."""
+"""The number of records that are emitted without waiting for more."""
 
 
 class OutputCollector:
@@ -22,7 +22,7 @@ class OutputCollector:
         self._sides: dict[str, tuple[list[int], list[Any]]] = {}
 
     def add(self, timestamp: int, values: Iterable[Any] | None) -> None:
-        """Records of the main output; runs the function, where it is a generator."""
+        """Adds records of the main output; runs the function, if it is a generator."""
         if values is None:
             return
         before = len(self._values)
@@ -34,7 +34,7 @@ class OutputCollector:
             self._timestamps.extend([timestamp] * added)
 
     def add_side(self, tag: str, timestamp: int, value: Any) -> None:
-        """A record of a side output."""
+        """Adds a record of a side output."""
         side = self._sides.get(tag)
         if side is None:
             side = self._sides[tag] = [], []
@@ -43,11 +43,11 @@ class OutputCollector:
 
     @property
     def has_many(self) -> bool:
-        """Whether to send on now."""
+        """Whether there are enough records to send now."""
         return len(self._values) >= MAX_COLLECTED_RECORDS
 
     def send(self, output: OperatorOutput) -> None:
-        """Sends everything on."""
+        """Sends all collected records."""
         if self._values:
             batch = Batch(self._timestamps, self._values)
             self._timestamps, self._values = [], []

@@ -1,6 +1,6 @@
-"""pre_aggregate: of the records that come together, one for each key, so that a shuffle carries less.
+"""pre_aggregate: reduces the records of a batch to one for each key, so that the shuffle sends less.
 
-Keeps nothing from batch to batch. A record's timestamp is the greatest of those that it stands for.
+It stores nothing between batches. The timestamp of a result is the greatest of its records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .user_functions import OrderedCalls, came_from, load, user_code
 
 
 class PreAggregateOperator(Operator):
-    """sum, min, max, min_by or max_by within each batch."""
+    """Computes sum, min, max, min_by or max_by within each batch."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._config = setup.config

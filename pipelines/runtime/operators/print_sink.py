@@ -1,7 +1,6 @@
 """print(): each record becomes one JSON message on the job's output topic, in the task's transaction.
 
-The record's time is in the JSON. The message has that at which it was sent: a record's own may be one that the broker
-refuses.
+The record's time is in the JSON. The message has the time of sending, because a broker may refuse the record's own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .user_functions import OrderedCalls, user_code
 
 
 class PrintSinkOperator(Operator):
-    """Says what was printed, by which subtask (counted from 1, as Flink's print does), and the record's time."""
+    """Writes the printed text, its subtask (counted from 1, as in Flink's print), and the record's time."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._config = setup.config
@@ -34,13 +33,13 @@ class PrintSinkOperator(Operator):
             self._send(self._topic, self._message(timestamp, value, text), partition=0)
 
     def _message(self, timestamp: int, value: Any, text: str) -> bytes:
-        said = {
+        printed = {
             "subtask": self._subtask,
             "identifier": self._identifier,
             "timestamp": timestamp,
             "text": text,
         }
         try:
-            return msgspec.json.encode({**said, "record": value})
-        except Exception:  # what JSON cannot hold, a user's class may refuse in its own way
-            return msgspec.json.encode({**said, "record": None})
+            return msgspec.json.encode({**printed, "record": value})
+        except Exception:  # a user's class may refuse in its own way to be converted to JSON
+            return msgspec.json.encode({**printed, "record": None})

@@ -15,7 +15,7 @@ Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
 class UnkeyedProcessOperator(Operator):
-    """What process and co_process share: a function, its context, and the times."""
+    """The common part of process and co_process: a function, its context, and the times."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -24,7 +24,7 @@ class UnkeyedProcessOperator(Operator):
         self._times = LocalOperatorTimes()
         self._gathering = OutputCollector()
         clocks = ReadOnlyTimerService(
-            setup, self._times, "timers belong to keys, so put key_by in front of this operator"
+            setup, self._times, "timers need a key: call key_by before this operator"
         )
         self._context = FunctionContext(clocks, self._gathering)
 
@@ -54,7 +54,7 @@ class UnkeyedProcessOperator(Operator):
 
 
 class ProcessOperator(UnkeyedProcessOperator):
-    """A ProcessFunction."""
+    """Runs a ProcessFunction."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         self._call_each(self._function.process_element, batch)

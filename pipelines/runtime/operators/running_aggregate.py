@@ -1,8 +1,8 @@
-"""reduce: all records of a key so far, reduced to one.
+"""reduce: reduces all records of a key so far to one.
 
-One record comes out for each that comes in, with its timestamp. With `mini_batch`, a key that changed is emitted once
-for each commit, with the greatest timestamp of what changed it; also before a watermark is passed on, so that nothing
-held back is late behind this operator. What is emitted is a copy of what is kept, where either could be changed.
+It emits one record for each input record, with its timestamp. With `mini_batch`, it emits one record at each commit for
+each key that changed, with the greatest timestamp of the changes. It also emits before it passes a watermark on, so
+that no result is late after this operator. It emits copies if either record could be changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _MISSING: Final = object()
 
 
 class RunningAggregate(KeyedOperator):
-    """What reduce and aggregate share: a record for each key, and a function that folds another one into it."""
+    """The common part of reduce and aggregate: a record for each key, and a function that combines another one with
+    it."""
 
     def __init__(self, setup: OperatorSetup, selector: Callable[[Any], Any]) -> None:
         super().__init__(setup)
@@ -29,7 +30,8 @@ class RunningAggregate(KeyedOperator):
         self._mini_batch = bool(setup.parameters.get("mini_batch"))
         self._copy = create_copier(self._record_type)
         self._table = self.backend.value_table("~reduced", self._record_type)
-        # Keys to be emitted, and the greatest timestamp of what changed them; with the changelog still to be told, too.
+        # Keys to emit, and the greatest timestamp of their changes; with the changelog, also those not written to it
+        # yet.
         self._held: dict[Any, int] = {}
         self._reduce: Callable[[Any, Any], Any]
 
@@ -93,7 +95,7 @@ class RunningAggregate(KeyedOperator):
 
 
 class RunningReduce(RunningAggregate):
-    """By a user's function."""
+    """Reduces by a user's function."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         selector, self._function = load(setup.config)

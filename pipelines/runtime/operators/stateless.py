@@ -15,7 +15,7 @@ from .user_functions import OrderedCalls, came_from, close_function, load, metho
 
 class _WithFunction(Operator):
     method: ClassVar[str]
-    """Of the function, where it is no plain callable."""
+    """The method of the function, if it is not a plain callable."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -33,7 +33,7 @@ class _WithFunction(Operator):
 
 
 class MapOperator(_WithFunction):
-    """One record for each record."""
+    """Emits one record for each record."""
 
     method = "map"
 
@@ -45,7 +45,7 @@ class MapOperator(_WithFunction):
 
 
 class FlatMapOperator(_WithFunction):
-    """Any number of records for each record: the items of what the function returns or yields; none of None."""
+    """Emits the records that the function returns or yields; none for None."""
 
     method = "flat_map"
 
@@ -53,8 +53,12 @@ class FlatMapOperator(_WithFunction):
         records = OrderedCalls(batch)
         with user_code(self._config, records):
             given = [
-                each if type(each) is list or type(each) is tuple else list(each) if each is not None else ()
-                for each in map(self._call, records)
+                record
+                if type(record) is list or type(record) is tuple
+                else list(record)
+                if record is not None
+                else ()
+                for record in map(self._call, records)
             ]
         values: list[Any] = list(chain.from_iterable(given))
         if values:
@@ -65,7 +69,7 @@ class FlatMapOperator(_WithFunction):
 
 
 class FilterOperator(_WithFunction):
-    """The records for which the function returns something true."""
+    """Emits the records for which the function returns a true value."""
 
     method = "filter"
 

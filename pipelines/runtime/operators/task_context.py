@@ -29,7 +29,7 @@ V = TypeVar("V")
 
 
 class StateBackend(Protocol):
-    """What a keyed operator puts into its context: state of the key at hand."""
+    """The interface of the state of the current key, which a keyed operator puts into its context."""
 
     def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]: ...
 
@@ -68,7 +68,7 @@ class Metrics(MetricGroup):
         self._gauges[name] = read
 
     def values(self) -> Mapping[str, float]:
-        """All counters and gauges, by name; without a gauge that cannot be read now."""
+        """Returns all counters and gauges by name, without gauges that cannot be read now."""
         found = {name: counter.value for name, counter in self._counters.items()}
         for name, read in self._gauges.items():
             with contextlib.suppress(Exception):
@@ -77,7 +77,8 @@ class Metrics(MetricGroup):
 
 
 class TaskContext(RuntimeContext):
-    """Of one operator; without arguments that of a lone subtask of no job, as tests and Spark's workers want it."""
+    """The context of one operator. Without arguments it is that of a single subtask without a job, for tests and
+    Spark's workers."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class TaskContext(RuntimeContext):
     def _keyed(self, descriptor: Any) -> StateBackend:
         if self.state_backend is None:
             raise TypeError(
-                f"operator {self.operator_name!r} asks for the state {descriptor.name!r}, but its stream has no keys:"
-                " put key_by in front of it"
+                f"operator {self.operator_name!r} requests the state {descriptor.name!r}, but its stream has no keys:"
+                " call key_by before it"
             )
         return self.state_backend

@@ -24,17 +24,17 @@ Function = Callable[..., Any]
 def user_code(
     config: OperatorConfig, records: OrderedCalls | None = None, place: Callable[[], str] | None = None
 ) -> Iterator[None]:
-    """Whatever is raised inside is raised as UserCodeError of that operator.
+    """Raises every exception from inside as UserCodeError of that operator.
 
-    `records`: where the function is called for each, so that the error says for which; see `OrderedCalls`. `place`:
-    where the function is called for no record, which timer or window it is called for.
+    `records`: for a function that is called for each record, so that the error names the record; see `OrderedCalls`.
+    `place`: for a function that is not called for a record, returns the timer or window that it is called for.
     """
     try:
         yield
     except (UserCodeError, StateTypeError):
         raise
     except (Exception, SystemExit) as error:
-        # A function that calls sys.exit() ends its task with a reason, too.
+        # A function that calls sys.exit() also fails its task with a reason.
         index = None if records is None else records.index
         key = None if records is None or index is None or records.keys is None else records.keys[index]
         failure = UserCodeError(config.name, config.location, index, None if key is None else format_key(key))
@@ -44,7 +44,7 @@ def user_code(
 
 @contextmanager
 def placed(place: Callable[[], str]) -> Iterator[None]:
-    """An error that comes from inside, and does not say yet where its record is, says this."""
+    """Adds this location to an error from inside that has no location yet."""
     try:
         yield
     except RecordError as error:
@@ -55,8 +55,8 @@ def placed(place: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def came_from(record_of: Callable[[int], int] | None = None) -> Iterator[None]:
-    """Around what an operator emits: an error behind it names a record of that, and from here on the record of the
-    operator's own batch that it came from. None: that is not known."""
+    """A context manager around emitted records. An error after this operator names a record of its output; this maps
+    it to the record of the operator's own batch. None: unknown."""
     try:
         yield
     except RecordError as error:
@@ -66,7 +66,7 @@ def came_from(record_of: Callable[[int], int] | None = None) -> Iterator[None]:
 
 
 class OrderedCalls:
-    """Records that are taken one by one, and which was taken last. Costs nothing for a record."""
+    """Iterates over records and remembers the last one. Costs nothing per record."""
 
     def __init__(self, records: Batch | Sequence[Any]) -> None:
         self._records = records
@@ -75,18 +75,18 @@ class OrderedCalls:
         """The key of each record, once they are known."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Begins with the first one, also where some were taken before."""
+        """Starts with the first record, even if some were taken before."""
         records = self._records
         left = self._left = iter(records.values if isinstance(records, Batch) else records)
         return left
 
     def end(self) -> None:
-        """What follows is about none of them alone."""
+        """Ends the calls: later errors belong to no single record."""
         self._left = None
 
     @property
     def index(self) -> int | None:
-        """Of the record that was taken last; None: none was, or they have ended."""
+        """The index of the record that was taken last; None before the first and after the end."""
         if self._left is None:
             return None
         taken = len(self._records) - length_hint(self._left)
@@ -95,27 +95,29 @@ class OrderedCalls:
 
 @contextmanager
 def typed_by(config: OperatorConfig) -> Iterator[None]:
-    """A value that is not of its declared type is raised as UserCodeError of the operator that gave or keeps it."""
+    """Raises a value that is not of its declared type as UserCodeError of the operator that returned or stores it."""
     try:
         yield
     except RecordTypeError as error:
-        # Found when the user's function has long returned: the line is the operator's.
+        # Detected after the user's function has returned: the error has the line of the operator.
         raise UserCodeError(config.name, config.location) from error.with_traceback(None)
 
 
 def load(config: OperatorConfig) -> tuple[Any, ...]:
-    """The functions of an operator, None for what is not given. Raises UserCodeError where they cannot be loaded."""
+    """Returns the functions of an operator, with None for absent ones. Raises UserCodeError if they cannot be
+    loaded."""
     with user_code(config):
         return load_code(config.code)
 
 
 def load_code(code: bytes) -> tuple[Any, ...]:
-    """The functions that were pickled together; none for no code."""
+    """Returns the functions that were pickled together; none for no code."""
     return tuple(sentinels.load_code(code)) if code else ()
 
 
 def method_of(function: Any, name: str) -> Function:
-    """What to call: the method of a function that is a class of pipelines.functions, else the function itself."""
+    """Returns the callable: the method of a function that is a class of pipelines.functions, else the function
+    itself."""
     if isinstance(function, RichFunction) and hasattr(function, name):
         return getattr(function, name)  # type: ignore[no-any-return]
     return function  # type: ignore[no-any-return]

@@ -1,17 +1,17 @@
 """Event time: timestamps and watermarks (Flink's WatermarkStrategy with bounded out-of-orderness).
 
-A record is expected at most `out_of_orderness_ms` after one with a greater timestamp; so the watermark is the greatest
-timestamp so far, less that, less one: of the records that follow, none should have a timestamp <= it. It is told after
-each batch in which it has grown, and never falls. What comes in as a watermark is not passed on, except that time ends:
-from here on, event time is what this operator says.
+A record is expected at most `out_of_orderness_ms` after one with a greater timestamp. So the watermark is the greatest
+timestamp so far, minus that, minus 1 ms: no later record should have a timestamp <= it. It is emitted after each batch
+that raises it, and never decreases. The operator drops incoming watermarks, except the end of time: after this
+operator, only its own event time counts.
 
-An input that brings nothing would hold back all who wait for its watermark. After `idle_after_ms` of real time without
-a record it is idle, until the next record; a stream whose own inputs are idle is idle at once.
+An input without records would hold back all operators that wait for its watermark. After `idle_after_ms` of real time
+without a record it is idle, until the next record. A stream whose own inputs are idle is idle at once.
 
-Right behind a source, each of its *splits* (the partitions of topics) has a watermark and idleness of its own: within a
-split records are in order, between splits they are not, as one is read ahead of the other. The watermark is then the
-least over the splits that are neither idle nor at their end; one that has brought nothing yet holds it (FLIP-27). Where
-all that have not ended are idle, it is the greatest of theirs.
+Directly after a source, each of its *splits* (the partitions of topics) has its own watermark and idleness. Records are
+in order within a split, but not between splits, because one is read ahead of the other. The watermark is then the least
+of the splits that are neither idle nor ended; a split without records yet holds it (FLIP-27). If all splits that have
+not ended are idle, it is their greatest.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _INT: Final = RecordType.of(int)
 
 
 class WatermarkParameters(msgspec.Struct, frozen=True):
-    """As OperatorConfig.parameters has them."""
+    """The parameters of the operator in OperatorConfig.parameters."""
 
     out_of_orderness_ms: int = 0
-    """0: timestamps only rise."""
+    """0: timestamps never decrease."""
     idle_after_ms: int | None = None
-    """None: never idle by itself."""
+    """None: never idle."""
 
 
 class _Split:
-    """What is known of one split; of a stream that has none, of all of it."""
+    """The event time of one split; of the whole stream if it has no splits."""
 
     __slots__ = ("ended", "idle", "last_record", "watermark")
 
@@ -54,7 +54,7 @@ class _Split:
 
 
 class WatermarkAssigner(Operator):
-    """Assigns timestamps, where there is an assigner, and says how far event time has come."""
+    """Assigns timestamps, if there is an assigner, and emits watermarks."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -69,15 +69,15 @@ class WatermarkAssigner(Operator):
         self._splits: dict[Hashable, _Split] = {None: self._split}
 
     def read_splits(self, splits: Iterable[Hashable]) -> None:
-        """Before `open`: which splits the records come from."""
-        self._splits = {each: _Split() for each in splits}
+        """Called before `open` with the splits that the records come from."""
+        self._splits = {split: _Split() for split in splits}
 
     def begin_split(self, split: Hashable) -> None:
-        """The records that follow are of this split."""
+        """Announces that the next records belong to this split."""
         self._split = self._splits[split]
 
     def end_split(self, split: Hashable) -> None:
-        """Nothing more comes from this split."""
+        """Announces that this split has ended."""
         self._splits[split].ended = True
         self._emit_watermark()
 
@@ -130,12 +130,12 @@ class WatermarkAssigner(Operator):
 
     @property
     def _present(self) -> list[_Split]:
-        """The splits that have not ended."""
+        """Returns the splits that have not ended."""
         return [split for split in self._splits.values() if not split.ended]
 
     @property
     def _is_silent(self) -> bool:
-        """Whether the strategy knows idleness, and no split has brought a record for so long."""
+        """Whether the strategy has an idle time, and no split has emitted a record for that time."""
         return self._parameters.idle_after_ms is not None and all(split.idle for split in self._present)
 
     def _emit_watermark(self) -> None:
@@ -161,14 +161,16 @@ class WatermarkAssigner(Operator):
             try:
                 return _INT.encode(given)
             except RecordTypeError as error:
-                wrong = [each for each in given if not hasattr(each, "__index__")] or [max(given, key=abs)]
+                wrong = [timestamp for timestamp in given if not hasattr(timestamp, "__index__")] or [
+                    max(given, key=abs)
+                ]
                 raise TypeError(
-                    f"the timestamp assigner gave {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
+                    f"the timestamp assigner returned {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
                 ) from error
 
 
 def _column_of(assign: Any, record_type: RecordType) -> int | None:
-    """Which column of the records the assigner reads, if that is all it does: then it need not be called."""
+    """Returns the column that the assigner reads, if it does nothing else: then it is not called."""
     if not isinstance(assign, (operator.attrgetter, operator.itemgetter)):
         return None
     fields: Any = assign.__reduce__()[1]

@@ -1,4 +1,4 @@
-"""window: from its parameters to the operator that keeps such windows."""
+"""window: creates the operator for the parameters of a window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .window_session import SessionWindows
 
 
 def window(setup: OperatorSetup) -> Operator:
-    """Raises UserCodeError, ValueError."""
+    """Creates the operator. Raises UserCodeError, ValueError."""
     match create_assignment(setup.parameters["assigner"]).assigner:
         case FixedWindowAssigner() as fixed:
             return FixedWindows(setup, fixed)

@@ -1,4 +1,4 @@
-"""Which windows a time belongs to: of one size at regular starts, or sessions that end after a gap."""
+"""The windows of a time: of one size at regular starts, or sessions that end after a gap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class FixedWindowAssigner(msgspec.Struct, frozen=True):
-    """Windows [start, start + size) at each start that is the offset plus a multiple of slide (ms)."""
+    """Windows [start, start + size). A start is the offset plus a multiple of slide (ms)."""
 
     size: int
     slide: int
@@ -21,37 +21,37 @@ class FixedWindowAssigner(msgspec.Struct, frozen=True):
 
     @property
     def is_tumbling(self) -> bool:
-        """Each time belongs to one window."""
+        """Whether each time belongs to one window."""
         return self.size == self.slide
 
     @property
     def pane(self) -> int:
-        """The longest stretch of time that lies wholly in or wholly out of each window."""
+        """The longest stretch of time that lies wholly inside or wholly outside of each window."""
         return math.gcd(self.size, self.slide)
 
     def starts(self, time: int) -> list[int]:
-        """The starts of the windows that a time belongs to, ascending; none, where windows leave gaps."""
+        """Returns the starts of the windows of a time, ascending; none if it falls between windows."""
         last = time - (time - self.offset) % self.slide
         return list(range(last, time - self.size, -self.slide))[::-1]
 
     def first_end(self, time: int) -> int:
-        """The end of the first window that a time belongs to; the time itself, where it belongs to none."""
+        """Returns the end of the first window of a time; the time itself if it belongs to none."""
         starts = self.starts(time)
         return starts[0] + self.size if starts else time
 
     def panes(self, times: Ints) -> Ints:
-        """The start of each time's pane."""
+        """Returns the start of each time's pane."""
         return times - (times - self.offset) % self.pane
 
 
 class SessionAssigner(msgspec.Struct, frozen=True):
-    """A time begins a session [time, time + gap); those that overlap or touch are one."""
+    """A time begins a session [time, time + gap). Sessions that overlap or touch are merged."""
 
     gap: int
 
 
 class WindowAssignment(msgspec.Struct, frozen=True):
-    """An assigner and the clock that it goes by."""
+    """An assigner and its clock."""
 
     assigner: FixedWindowAssigner | SessionAssigner
     time: Literal["processing", "event"]

@@ -19,12 +19,12 @@ from .windowing import WindowOperator, result_place
 
 
 class FixedWindows(WindowOperator):
-    """Windows of all keys begin and end together."""
+    """Windows that begin and end at the same time for all keys."""
 
     def __init__(self, setup: OperatorSetup, assigner: FixedWindowAssigner) -> None:
         super().__init__(setup)
         self._assigner = assigner
-        # No window is due before this time; to be looked at again then.
+        # No window is due before this time; checked again then.
         self._due_at = MAX_WATERMARK
         self._contents: WindowState
         if self._folding is None:
@@ -65,11 +65,12 @@ class FixedWindows(WindowOperator):
         elif self._assigner.is_tumbling:
             self._take_some_late(batch, times)
         else:
-            # Of a record, some windows may have fired and others not: one by one, in order.
+            # Some windows of a record may have fired and others not: record by record, in order.
             self._take_each(batch, times)
 
     def _take_some_late(self, batch: Batch, times: Ints) -> None:
-        """Late records and others go to different windows, so that their order among each other does not matter."""
+        """Takes a batch with late records. They and the others go to different windows, so their order does not
+        matter."""
         fired = self._assigner.panes(times) + (self._assigner.size - 1) <= self._reached_by_any
         on_time = (~fired).nonzero()[0]
         if len(on_time):
@@ -100,7 +101,7 @@ class FixedWindows(WindowOperator):
             self._contents.add_one(start, key, value if copy is None else copy(value))
             if window.max_timestamp <= reached:
                 self._due_at = min(self._due_at, done_with)
-                self._emit_result(key, window, self._own(self._contents.get_for_key(start, key)))
+                self._emit_result(key, window, self._own_copies(self._contents.get_for_key(start, key)))
             else:
                 self._due_at = min(self._due_at, window.max_timestamp)
         if not taken:
@@ -125,16 +126,16 @@ class FixedWindows(WindowOperator):
         contents = self._contents.get(window.start)
         if self._event_time and self.backend.has_keys_ahead:
             former = self.backend.former_watermark
-            contents = [each for each in contents if former(each[0]) < window.max_timestamp]
+            contents = [content for content in contents if former(content[0]) < window.max_timestamp]
         if self._call_function is None:
-            given = [each for _, elements in contents for each in elements]
-            self._gathering.add(window.max_timestamp, self._own(given))
+            given = [element for _, elements in contents for element in elements]
+            self._gathering.add(window.max_timestamp, self._own_copies(given))
         else:
             for key, elements in contents:
-                self._emit_result(key, window, self._own(elements))
+                self._emit_result(key, window, self._own_copies(elements))
 
     def _least_due(self, reached: int) -> int:
-        """When a window fires next, or is done with."""
+        """Returns the time at which a window next fires or is removed."""
         due = MAX_WATERMARK
         for start in self._contents.starts():
             last = start + self._assigner.size - 1

@@ -1,14 +1,14 @@
 """Session windows: the records of a key that are no further apart than the gap.
 
-A record begins a session [time, time + gap) of its own, which becomes one with those that it overlaps or touches
-(Flink's TimeWindow); so the sessions are the same whatever the order of the records. Records that are kept as they are
-belong to the session that their time lies in: nothing of them is moved when sessions become one.
+A record begins a session [time, time + gap) of its own, which is merged with those that it overlaps or touches (Flink's
+TimeWindow). So the sessions are the same for any order of the records. Records that are stored unaggregated belong to
+the session of their time: they do not move when sessions are merged.
 
-The sessions of a key lie apart, so that they are in order by their starts and by their ends alike. What a record or a
-time has to do with is found by bisection, among the records of a key too.
+The sessions of a key do not overlap, so they are in order by their starts and by their ends. The session of a record or
+a time is found by bisection; so are the records of a session.
 
-For each key, the next time at which one of its sessions fires or is done with is scheduled, once; what has moved to a
-later time in between is scheduled anew when that time comes.
+For each key, one entry schedules the next time at which one of its sessions fires or is removed. If that time has moved
+later meanwhile, it is scheduled again when the old time comes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _NOTHING: Final = b""
 
 
 class SessionWindows(WindowOperator):
-    """Sessions of each key: start -> (end, what its records were folded to)."""
+    """The sessions of each key: start -> (end, accumulator)."""
 
     def __init__(self, setup: OperatorSetup, assigner: SessionAssigner) -> None:
         super().__init__(setup)
         self._gap = assigner.gap
         folded_type = Scalar("bytes") if self._folding is None else self._folded_type
         self._sessions = self.backend.map_table("~sessions", _INT, TupleOf((_INT, folded_type)))
-        # (time, number) -> record; the number tells records of one time apart, and keeps their order.
+        # (time, number) -> record; the number distinguishes records of one time, and gives their order.
         self._records = (
             None
             if self._folding is not None
@@ -112,7 +112,7 @@ class SessionWindows(WindowOperator):
             self._schedule(key, last)
 
     def _fold(self, met: Sequence[Any], value: Any) -> Any:
-        """What sessions hold, the earlier one first, and then the record."""
+        """Combines the contents of sessions, the earlier one first, and then the record."""
         folding = self._folding
         if folding is None:
             return _NOTHING
@@ -125,11 +125,13 @@ class SessionWindows(WindowOperator):
 
     def _elements(self, key: Any, window: TimeWindow, folded: Any) -> Sequence[Any]:
         if self._folding is not None:
-            return self._own((self._folding.result(folded),))
+            return self._own_copies((self._folding.result(folded),))
         assert self._records is not None
         records, items = self._records.get(key), self._items[key]
         first, stop = _between(items, window)
-        return self._own([records[item] for item in sorted(items[first:stop], key=lambda item: item[1])])
+        return self._own_copies(
+            [records[item] for item in sorted(items[first:stop], key=lambda item: item[1])]
+        )
 
     @property
     def _next_due(self) -> int:
@@ -155,7 +157,7 @@ class SessionWindows(WindowOperator):
             end, folded = sessions[starts[place]]
             window = TimeWindow(starts[place], end)
             self._emit_result(key, window, self._elements(key, window, folded))
-        done = 0  # late for long enough
+        done = 0  # later than the allowed lateness
         while done < len(starts) and sessions[starts[done]][0] - 1 + self._lateness <= time:
             start = starts[done]
             self._forget(key, TimeWindow(start, sessions[start][0]))
@@ -166,7 +168,7 @@ class SessionWindows(WindowOperator):
             del self._starts[key]
 
     def _session_place(self, key: Any, time: int) -> str:
-        """Of the session that fires at this time."""
+        """Returns the description of the session that fires at this time, for errors."""
         return f"the session that ends at {time + 1}, key {format_key(key)}"
 
     def _forget(self, key: Any, window: TimeWindow) -> None:
@@ -197,5 +199,5 @@ class SessionWindows(WindowOperator):
 
 
 def _between(items: Sequence[tuple[int, int]], window: TimeWindow) -> tuple[int, int]:
-    """Where the records of a window begin, and end."""
+    """Returns the range of the records of a window."""
     return bisect_left(items, (window.start, -1)), bisect_left(items, (window.end, -1))

@@ -1,7 +1,7 @@
-"""What windows of fixed size hold for each key: the records themselves, or what they were folded to.
+"""The contents of fixed windows for each key: the records themselves, or their aggregate.
 
-Records that come together are folded among themselves by pane and key before the state is touched; a pane is then
-merged into each window that it is a part of, as a copy where it could be changed in place.
+The records of a batch are first aggregated by pane and key, before the state is touched. A pane is then merged into
+each window that it is a part of, as a copy if it could be changed in place.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _MISSING: Final = object()
 
 
 class WindowState(ABC):
-    """Windows by their start."""
+    """The windows by their start."""
 
     @abstractmethod
     def starts(self) -> Collection[int]:
-        """The windows that there are."""
+        """Returns the starts of the existing windows."""
 
     @abstractmethod
     def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
-        """Puts records into all of their windows; `records` are those of the batch, one by one."""
+        """Adds records to all of their windows; `records` are those of the batch, one by one."""
 
     @abstractmethod
     def add_one(self, start: int, key: Any, value: Any) -> None:
-        """Puts a record into one window."""
+        """Adds a record to one window."""
 
     @abstractmethod
     def get(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
-        """Key and elements of a window, in the order in which the keys came."""
+        """Yields key and elements of a window, in the order in which the keys arrived."""
 
     @abstractmethod
     def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
-        """The elements of a window's key."""
+        """Returns the elements of one key of a window."""
 
     @abstractmethod
     def drop(self, start: int) -> None:
@@ -118,7 +118,7 @@ class AggregatedWindowState(WindowState):
     def _fold_rows(self, records: OrderedCalls, panes: Ints) -> dict[int, dict[Any, Any]]:
         reduce = self._folding.add
         partials: dict[int, dict[Any, Any]] = {}
-        within = None  # most records are in the pane of the one before
+        within = None  # most records are in the pane of the previous one
         partial: dict[Any, Any] = {}
         for pane, key, value in zip(panes.tolist(), self._keys.select(records), records, strict=True):
             if pane != within:

@@ -1,11 +1,11 @@
-"""What all window operators share: the time that records have, what is late, and what is emitted when a window fires.
+"""The common part of the window operators: the time of records, lateness, and results.
 
-A window [start, end) fires when its clock reaches end - 1, which is also the timestamp of what it gives.
+A window [start, end) fires when its clock reaches end - 1, which is also the timestamp of its results.
 
-In event time a record is late when that has happened. While the watermark is below end - 1 + allowed lateness, a late
-record fires its window again, with the updated result; after that it goes to the side output `late_tag`, or is
-dropped and counted in the accumulator `numLateRecordsDropped`. In processing time there is no late record: a record
-belongs to the window that is open when it arrives, by the wall clock of the process.
+In event time a record is late if its window has fired. While the watermark is below end - 1 + allowed lateness, a late
+record fires its window again, with the updated result. After that it goes to the side output `late_tag`, or is dropped
+and counted in the accumulator `numLateRecordsDropped`. In processing time no record is late: a record belongs to the
+window that is open when it arrives, by the wall clock of the process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"
 
 
 class WindowOperator(KeyedOperator):
-    """Subclasses keep the windows; `advance` and `take` are theirs."""
+    """Base of the window operators. Subclasses store the windows: they implement `_advance` and `_take`."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         super().__init__(setup)
@@ -52,7 +52,7 @@ class WindowOperator(KeyedOperator):
             self._folding = create_aggregation(aggregation, self._aggregator, self._record_type, field)
         if aggregation == "aggregate":
             self._folded_type = setup.record_type_parameter("accumulator_type")
-        # Windows that may fire again keep what they gave.
+        # Windows that may fire again keep their result.
         self._kept_copy = create_copier(self._folded_type) if self._lateness else None
         self._gathering = OutputCollector()
         clocks = ReadOnlyTimerService(
@@ -102,30 +102,31 @@ class WindowOperator(KeyedOperator):
                 self._gathering.send(self.output)
 
     def _take(self, batch: Batch, times: Ints) -> None:
-        """Puts records into their windows; times are those that windows are assigned by."""
+        """Puts records into their windows. `times` are the times that assign the windows."""
         raise NotImplementedError
 
     def _advance(self, before: int, reached: int) -> None:
-        """Fires the windows whose last millisecond is > before and <= reached; removes those that are done with."""
+        """Fires the windows whose last millisecond is > before and <= reached; removes those whose lateness has
+        passed."""
         raise NotImplementedError
 
     @property
     def _next_due(self) -> int:
-        """No window fires before this time, nor is done with; END_OF_TIME where there is none."""
+        """Returns a time before which no window fires or is removed; END_OF_TIME if there is none."""
         raise NotImplementedError
 
     @property
     def _reached(self) -> int:
-        """How far the clock that windows go by has come."""
+        """Returns the time of the windows' clock."""
         return self.backend.watermark if self._event_time else self.backend.clock
 
     def _reached_for(self, key: Any) -> int:
-        """How far it has come for a key, which decides whether its windows have fired."""
+        """Returns the clock's time for a key, which decides whether its windows have fired."""
         return self.backend.watermark_for(key) if self._event_time else self.backend.clock
 
     @property
     def _reached_by_any(self) -> int:
-        """How far it has come for the keys that are furthest."""
+        """Returns the latest time of the clock for any key."""
         return self.backend.greatest_watermark if self._event_time else self.backend.clock
 
     def _times_of(self, batch: Batch) -> Ints:
@@ -136,27 +137,27 @@ class WindowOperator(KeyedOperator):
         return np.full(len(batch), now, np.int64)
 
     def _window_place(self, window: TimeWindow) -> str:
-        """Of a window that fires, and of its key, where a function is called for each."""
+        """Returns the description of a window that fires, and of its key if a function is called for each key."""
         place = f"the window {_interval(window)}"
         folding = self._folding
         for_each_key = self._call_function is not None or (folding is not None and not folding.is_mergeable)
         return f"{place}, key {format_key(self.backend.current_key)}" if for_each_key else place
 
     def _is_too_late(self, timestamp: int, value: Any, reached: int) -> None:
-        """For a record that none of its windows took. `reached`: how far the clock has come for its key."""
+        """Handles a record that none of its windows took. `reached`: the clock's time for its key."""
         if not self._event_time or timestamp + self._lateness > reached:
-            return  # it has no window: they leave gaps
+            return  # the record has no window: windows with gaps between them
         if self._late_tag is not None:
             self._gathering.add_side(self._late_tag, timestamp, value)
         else:
             self._setup.context.accumulator(LATE_RECORDS_DROPPED).inc()
 
-    def _own(self, elements: Sequence[Any]) -> Sequence[Any]:
-        """What a window holds, to be given away."""
+    def _own_copies(self, elements: Sequence[Any]) -> Sequence[Any]:
+        """Returns the contents of a window as objects that functions may change."""
         return elements if self._kept_copy is None else list(map(self._kept_copy, elements))
 
     def _emit_result(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
-        """Emits what follows from a window of a key. `elements`: its records, or the result of their aggregation."""
+        """Emits the results of a window of a key. `elements`: its records, or the result of their aggregation."""
         timestamp = window.max_timestamp
         gathering = self._gathering
         if self._call_function is None:
@@ -170,7 +171,7 @@ class WindowOperator(KeyedOperator):
 
 
 def result_place(window: TimeWindow) -> str:
-    """Of what a window gave."""
+    """Returns the description of a window's result, for errors."""
     return f"a result of the window {_interval(window)}"
 
 

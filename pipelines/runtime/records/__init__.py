@@ -1,1 +1,1 @@
-"""Records in batches and buffers: how they are laid out, copied, validated, and read by newer types."""
+"""Records in batches and buffers: their layout, copies, validation, and reading as newer types."""

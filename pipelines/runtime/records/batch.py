@@ -1,7 +1,7 @@
 """A batch: records in order, with their timestamps, as rows or as Arrow columns.
 
-Python functions want rows, vectorised work wants columns. A batch is made of either and gives both; what it was not
-made of is converted when it is first asked for, once.
+Python functions need rows, vectorised work needs columns. A batch is made of either and returns both; it converts to
+the other form once, at the first request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Batch:
     __slots__ = ("_columns", "_record_type", "_timestamp_column", "_timestamps", "_values")
 
     def __init__(self, timestamps: list[int], values: list[Any]) -> None:
-        """Of rows; the lists are kept, and must not be changed afterwards."""
+        """Creates a batch of rows. It keeps the lists, which must not change afterwards."""
         self._timestamps: list[int] | None = timestamps
         self._values: list[Any] | None = values
         self._timestamp_column: pa.Int64Array | None = None
@@ -30,7 +30,8 @@ class Batch:
 
     @classmethod
     def from_rows(cls, timestamps: pa.Int64Array, values: list[Any]) -> Batch:
-        """Of rows, with the timestamps as an array; the list is kept, and must not be changed afterwards."""
+        """Creates a batch of rows, with the timestamps as an array. It keeps the list, which must not change
+        afterwards."""
         batch = cls.__new__(cls)
         batch._timestamps = batch._columns = batch._record_type = None
         batch._timestamp_column = timestamps
@@ -38,7 +39,7 @@ class Batch:
         return batch
 
     def with_values(self, values: list[Any]) -> Batch:
-        """Other records, as many, with the timestamps of these."""
+        """Returns a batch of other records, as many, with the timestamps of these."""
         batch = Batch.__new__(Batch)
         batch._timestamps, batch._timestamp_column = self._timestamps, self._timestamp_column
         batch._columns = batch._record_type = None
@@ -46,7 +47,7 @@ class Batch:
         return batch
 
     def with_timestamps(self, timestamps: pa.Int64Array) -> Batch:
-        """The same records, with other timestamps."""
+        """Returns the same records with other timestamps."""
         batch = Batch.__new__(Batch)
         batch._timestamps, batch._timestamp_column = None, timestamps
         batch._columns, batch._record_type = self._columns, self._record_type
@@ -54,7 +55,7 @@ class Batch:
         return batch
 
     def copy(self, copy: Callable[[Any], Any]) -> Batch:
-        """The same records, as objects of their own."""
+        """Returns copies of the records."""
         if self._columns is not None and self._record_type is not None:
             return Batch.from_columns(self.timestamp_column(), self._columns, self._record_type)
         return self.with_values(list(map(copy, self.values)))
@@ -63,7 +64,7 @@ class Batch:
     def from_columns(
         cls, timestamps: pa.Int64Array, columns: Sequence[pa.Array], record_type: RecordType
     ) -> Batch:
-        """Of the columns in which the record type lays out its records."""
+        """Creates a batch of the columns of the record type."""
         batch = cls.__new__(cls)
         batch._timestamps = batch._values = None
         batch._timestamp_column = timestamps
@@ -89,7 +90,7 @@ class Batch:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether columns are there already."""
+        """Whether the batch already has columns."""
         return self._columns is not None
 
     @property
@@ -116,16 +117,16 @@ class Batch:
         return self._timestamp_column
 
     def columns(self, record_type: RecordType) -> list[pa.Array]:
-        """The records as columns of that type. Raises RecordTypeError for a record that is not of it."""
+        """Returns the records as columns of that type. Raises RecordTypeError for a record of another type."""
         if not len(self):
-            return record_type.to_columns([])  # not kept: all share the one batch of no records
+            return record_type.to_columns([])  # not cached: all share the one batch of no records
         if self._columns is None or self._record_type != record_type:
             self._columns = record_type.to_columns(self.values)
             self._record_type = record_type
         return self._columns
 
     def take(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Batch:
-        """The records at these places, in that order."""
+        """Returns the records at these indexes, in that order."""
         if self._columns is not None and self._record_type is not None:
             places = pa.array(indices, pa.int64())
             columns = [column.take(places) for column in self._columns]
@@ -138,7 +139,7 @@ class Batch:
         return Batch([timestamps[i] for i in indices], [values[i] for i in indices])
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The records from start to before stop."""
+        """Returns the records from start to before stop."""
         if self._columns is not None and self._record_type is not None:
             length = stop - start
             columns = [column.slice(start, length) for column in self._columns]
@@ -155,7 +156,7 @@ EMPTY: Final = Batch([], [])
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """The records of all batches in order; as columns, where all are columns of one type."""
+    """Returns the records of all batches in order; as columns if all are columns of one type."""
     present = [batch for batch in batches if len(batch)]
     if not present:
         return EMPTY

@@ -1,17 +1,16 @@
-"""Buffers: what one Kafka message on a channel holds.
+"""Buffers: the content of a Kafka message on a channel.
 
-A buffer is a fixed header and, unless it is a control buffer, one Arrow record batch: a column of
-timestamps and the columns of the channel's record type; a few rows are MessagePack instead. The schema is
-not in it: both ends have the job graph. The header says who sent it (subtask and attempt), its place in what
-that attempt sent on this channel (sequence number, from 0), how far event time has come after its records,
-whether the sender is idle, and whether its output ends with it; and of which generation of the job it is. Spark hands
-buffers on unread, or with other records under the same header.
+A buffer is a fixed header and, unless it is a control buffer, one Arrow record batch: a column of timestamps and the
+columns of the channel's record type. A few rows are MessagePack instead. A buffer does not contain the schema: both
+ends have the job graph. The header has the sender (subtask and attempt), the sequence number among the buffers of that
+attempt on this channel (from 0), the event time after its records, whether the sender is idle, whether its output ends,
+and the generation of the job. Spark forwards buffers unread, or with other records under the same header.
 
-A *barrier* is a buffer too, numbered like any other: instead of records it holds the checkpoint that it belongs to.
-What its sender sent before it is part of that checkpoint, and what follows it is not (Chandy and Lamport 1985, as
-adapted by Carbone et al. 2015).
+A *barrier* is a buffer too, with a sequence number like any other: instead of records it has the id of its checkpoint.
+Everything that its sender sent before it is part of that checkpoint, everything after it is not (Chandy and Lamport
+1985, as adapted by Carbone et al. 2015).
 
-A record that is larger than a message is sent in *fragments*: consecutive buffers with a part of its payload each.
+A record that is larger than a message is sent in *fragments*: consecutive buffers, each with a part of its payload.
 
 Times are milliseconds since the epoch. A watermark W means: no record with a timestamp <= W follows.
 """
@@ -31,11 +30,11 @@ from .batch import EMPTY, Batch
 from .small_batches import MAX_SMALL_COLUMN_ROWS, MAX_SMALL_ROWS, SmallBatchCodec
 
 NO_WATERMARK: Final = -(1 << 63)
-"""Of a watermark, or a clock, that nobody has told yet."""
+"""The value of a watermark or clock that has not been set."""
 MAX_RECORD_BYTES: Final = 32 << 20
-"""Bytes of a record on a channel at most."""
+"""The size limit of a record on a channel, in bytes."""
 MAX_WATERMARK: Final = (1 << 63) - 1
-"""Of a channel that has ended, on both clocks: nothing follows."""
+"""The value of both clocks after the end of a channel."""
 
 TIMESTAMP_COLUMN: Final = "~timestamp"
 
@@ -51,25 +50,25 @@ _STOPS: Final = 16
 _FRAGMENT: Final = 32
 _LAST_FRAGMENT: Final = 64
 _SMALL: Final = b"\x00"
-"""How a payload begins that is no Arrow message: these begin with 0xFF."""
+"""The first byte of a small batch; that of an Arrow message is 0xFF."""
 
 _NO_PAYLOAD: Final = b"\x01"
 """Neither a small batch nor an Arrow message."""
 
 
 class BufferError(ValueError):
-    """Bytes on a channel are no buffer, or none of the channel's record type."""
+    """Bytes on a channel are not a buffer, or not of the channel's record type."""
 
 
 class RecordTooLarge(ValueError):
-    """A record that no channel carries."""
+    """A record is too large for any channel."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"a record has {size:,} bytes, and a channel carries at most {MAX_RECORD_BYTES:,}")
+        super().__init__(f"a record has {size:,} bytes, but a channel carries at most {MAX_RECORD_BYTES:,}")
 
 
 class BufferHeader(msgspec.Struct, frozen=True, gc=False):
-    """What precedes the records of a buffer."""
+    """The header before the records of a buffer."""
 
     sender: int
     attempt: int
@@ -78,19 +77,20 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
     """Event time."""
     ends: bool = False
     idle: bool = False
-    """Whether the receiver is to go on without this sender's watermark."""
+    """Whether this sender is idle: the receiver does not wait for its watermark."""
     tick: bool = False
-    """Whether it only tells the time, outside of transactions: it has the number of the next buffer, and takes none."""
+    """Whether it only carries the time, outside of transactions: it has the number of the next buffer, without using
+    it up."""
     generation: int = 0
-    """How often the job was rolled back before the sender began: what older ones sent counts for nothing."""
+    """The number of rollbacks of the job before the sender began: messages of older generations are ignored."""
     barrier: bool = False
-    """Whether it holds a checkpoint instead of records."""
+    """Whether it contains a checkpoint id instead of records."""
     stops: bool = False
-    """Of an end: the sender was stopped with a savepoint, and what it held back is kept there for later."""
+    """At an end: a savepoint stopped the sender, and the savepoint contains the records that the sender held back."""
     fragment: bool = False
-    """Whether it holds a part of one record: the sender's neighbouring buffers hold the others."""
+    """Whether it contains a part of one record: the sender's neighbouring buffers contain the others."""
     last_fragment: bool = False
-    """Whether it holds the last part; then `fragment` is true as well."""
+    """Whether it contains the last part; then `fragment` is true as well."""
 
     def __bytes__(self) -> bytes:
         flags = (
@@ -124,30 +124,30 @@ class BufferCodec:
         )
 
     def encode(self, header: BufferHeader, batch: Batch = EMPTY) -> bytes:
-        """A buffer. Raises RecordTypeError where a value does not fit the record type."""
+        """Returns a buffer. Raises RecordTypeError if a value does not fit the record type."""
         return bytes(header) + self.payload(batch)
 
     def decode(self, data: bytes) -> tuple[BufferHeader, Batch]:
-        """Header and records of a buffer; as columns, unless they are few. Raises BufferError.
+        """Returns header and records of a buffer; as columns, unless they are few. Raises BufferError.
 
-        None of a barrier or a fragment.
+        A barrier and a fragment have no records.
         """
         header = decode_header(data)
         return header, EMPTY if header.barrier or header.fragment else self.read_payload(data, _HEADER.size)
 
     def encode_within(self, limit: int, header: BufferHeader, batch: Batch) -> list[bytes]:
-        """Buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
+        """Returns buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
 
-        The first has the header's sequence number, the last one its watermark, idleness and end; those before it
-        promise none. A single record that is larger than `limit` is cut into fragments. Raises RecordTypeError, and
-        RecordTooLarge for one that is larger than LARGEST_RECORD.
+        The first has the header's sequence number, the last one its watermark, idleness and end; the others have none
+        of these. A single record that is larger than `limit` is cut into fragments. Raises RecordTypeError, and
+        RecordTooLarge for a record that is larger than LARGEST_RECORD.
         """
         parts = [part for payload in self._split(limit, batch) for part in _fragments(limit, payload)]
         last = len(parts) - 1
         return [bytes(_part(header, i, last, flags)) + part for i, (flags, part) in enumerate(parts)]
 
     def payload(self, batch: Batch) -> bytes:
-        """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
+        """Returns the records of a buffer without its header; empty if there are none. Raises RecordTypeError."""
         if not len(batch):
             return b""
         if len(batch) <= (MAX_SMALL_COLUMN_ROWS if batch.is_columnar else MAX_SMALL_ROWS):
@@ -158,7 +158,7 @@ class BufferCodec:
         return bytes(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
 
     def read_payload(self, data: bytes, start: int = 0) -> Batch:
-        """What `payload` wrote; `start` is where it begins in `data`. Raises BufferError."""
+        """Decodes what `payload` returned, from `start` in `data`. Raises BufferError."""
         if len(data) == start:
             return EMPTY
         try:
@@ -168,7 +168,7 @@ class BufferCodec:
             timestamps, *columns = pa.ipc.read_record_batch(
                 payload.slice(start) if start else payload, self._schema
             ).columns
-        except Exception as error:  # nobody knows what other bytes make of the libraries that read them
+        except Exception as error:  # invalid bytes may make the libraries raise any error
             raise BufferError(f"a buffer of {len(data)} bytes has no readable records: {error}") from error
         return Batch.from_columns(timestamps, columns, self.record_type)
 
@@ -188,9 +188,11 @@ class BufferCodec:
 
 
 def decode_header(data: bytes) -> BufferHeader:
-    """The header of a buffer. Raises BufferError."""
+    """Returns the header of a buffer. Raises BufferError."""
     if len(data) < _HEADER.size or data[0] != _FORMAT:
-        raise BufferError(f"{len(data)} bytes that begin {data[:8].hex()} are no buffer of format {_FORMAT}")
+        raise BufferError(
+            f"{len(data)} bytes that begin {data[:8].hex()} are not a buffer of format {_FORMAT}"
+        )
     _, flags, sender, attempt, generation, sequence, watermark = _HEADER.unpack_from(data)
     return BufferHeader(
         sender,
@@ -209,12 +211,12 @@ def decode_header(data: bytes) -> BufferHeader:
 
 
 def write_barrier(header: BufferHeader, checkpoint: CheckpointTrigger) -> bytes:
-    """The barrier of a checkpoint; the header says that it is one."""
+    """Returns the barrier of a checkpoint; its header says that it is a barrier."""
     return bytes(header) + msgspec.msgpack.encode(checkpoint)
 
 
 def read_barrier(data: bytes) -> CheckpointTrigger:
-    """What `write_barrier` was given. Raises BufferError."""
+    """Returns the checkpoint of a barrier. Raises BufferError."""
     try:
         return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=CheckpointTrigger)
     except msgspec.MsgspecError as error:
@@ -222,12 +224,13 @@ def read_barrier(data: bytes) -> CheckpointTrigger:
 
 
 def without_records(data: bytes) -> bytes:
-    """Of bytes that are no buffer: bytes that are none either, with the same header, if there is one."""
+    """Returns a short prefix of bytes that are not a buffer: also not a buffer, with the same header, if there is
+    one."""
     return data[: _HEADER.size] + _NO_PAYLOAD
 
 
 def join_fragments(last: BufferHeader, parts: Sequence[bytes]) -> bytes:
-    """The buffer that fragments make together: the payloads of all, and the header of the last one."""
+    """Returns the buffer of these fragments: the payloads of all, and the header of the last one."""
     header = msgspec.structs.replace(last, fragment=False, last_fragment=False)
     return b"".join([bytes(header), *parts])
 
@@ -238,12 +241,12 @@ def is_barrier(data: bytes) -> bool:
 
 
 def is_opaque(data: bytes) -> bool:
-    """Whether nobody on the way may change a buffer: it is a barrier or a fragment."""
+    """Whether a buffer must be forwarded unchanged: it is a barrier or a fragment."""
     return len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & (_BARRIER | _FRAGMENT) != 0
 
 
 _Flags = tuple[bool, bool]
-"""`fragment` and `last_fragment` of a header."""
+"""The flags `fragment` and `last_fragment` of a header."""
 
 
 def _fragments(limit: int, payload: bytes) -> list[tuple[_Flags, bytes]]:

@@ -11,7 +11,7 @@ from .type_evolution import create_converter, without_classes
 
 
 class OlderRecordReader:
-    """Of one type that was written, as one declared type."""
+    """Reads one written type as one declared type."""
 
     def __init__(self, written: RecordType, declared: RecordType) -> None:
         """Raises TypeMismatch."""
@@ -22,7 +22,7 @@ class OlderRecordReader:
         self._convert = create_converter(written, declared)
 
     def read_payload(self, data: bytes, start: int) -> Batch:
-        """As `BufferCodec.read_payload`. Raises BufferError, TypeMismatch."""
+        """Like `BufferCodec.read_payload`. Raises BufferError, TypeMismatch."""
         batch = self._codec.read_payload(data, start)
         if not len(batch):
             return EMPTY

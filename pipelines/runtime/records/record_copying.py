@@ -1,9 +1,8 @@
-"""Who may change a record: an operator that it was given to, for it is given to nobody else.
+"""Copies records so that an operator may change the records that it receives.
 
-Records are handed on within a task as they are. Where one would be held in two places (several consumers of one output,
-several windows, state and what is emitted of it), each gets a copy of its own; otherwise what a function changes in
-place would be seen or not, depending on how operators are chained and records cut into batches. Records of types that
-nobody can change are shared, at no cost.
+Records are passed on within a task uncopied. If two places would hold one record (several consumers of one output,
+several windows, state and the record emitted from it), each gets its own copy. Otherwise the effect of a change in
+place would depend on chaining and on batch boundaries. Records of immutable types are shared, at no cost.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def create_copier(record_type: RecordType) -> RecordCopier | None:
-    """What makes copies of records; None where they can be shared. Loads the classes of the type."""
+    """Returns a function that copies records; None if they can be shared. Loads the classes of the type."""
     return None if record_type.immutable else copy_record
 
 
 def copy_record(value: Any) -> Any:
-    """A copy that shares nothing that can be changed. Raises what deepcopy raises for what cannot be copied."""
+    """Returns a copy that shares no mutable object. Raises any error of deepcopy for an object that cannot be
+    copied."""
     kind = type(value)
     if kind in _ATOMS or (kind is tuple and _ATOMS.issuperset(map(type, value))):
         return value

@@ -1,8 +1,8 @@
-"""Whether records that come from outside are of their declared type, before anything is done with them.
+"""Checks that records from outside have their declared type, before any other step.
 
-What a decoder gives is not always of the type: msgspec has integers of any size, a class may have a default that is not
-of its field's type, and an Avro file holds what its own schema says. A record that is not of its type is refused where
-it was read, with the path of the field (`$.order.id`). Later, in Arrow, the place would not be known.
+A decoder does not always return the declared type: msgspec accepts integers of any size, a default of a class may not
+have its field's type, and an Avro file follows its own schema. A record of another type is refused where it was read,
+with the path of the field (`$.order.id`). Later, in Arrow, the location would be unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
 
 Validator = Callable[[list[Any], str], None]
-"""Takes values and their path. Raises RecordTypeError, naming the field of a value that does not fit."""
+"""Takes values and their path. Raises RecordTypeError with the field of a value that does not fit."""
 
 _LEAST: Final = -(1 << 63)
 _GREATEST: Final = (1 << 63) - 1
@@ -38,7 +38,8 @@ class ValidatorFactory(msgspec.Struct, frozen=True):
 
 
 def create_validator(of: RecordType, decoded: bool = False) -> Validator | None:
-    """None where there is nothing to check. `decoded`: by msgspec, into this type, with integers of any size."""
+    """Returns None if there is nothing to check. `decoded`: msgspec decoded the record into this type, with integers
+    of any size."""
     match of:
         case Scalar(kind):
             return None if decoded and kind != "int" else partial(_check_scalars, of)
@@ -49,9 +50,9 @@ def create_validator(of: RecordType, decoded: bool = False) -> Validator | None:
         case ClassOf() | TupleOf():
             defaults = default_values(of.cls) if isinstance(of, ClassOf) and decoded else {}
             checks = []
-            for i, (name, each) in enumerate(of.columns()):
+            for i, (name, field_type) in enumerate(of.columns()):
                 check = create_validator(
-                    each, decoded and (name not in defaults or _fits(each, defaults[name]))
+                    field_type, decoded and (name not in defaults or _fits(field_type, defaults[name]))
                 )
                 if check is not None:
                     checks.append((i, name, check))
@@ -61,7 +62,7 @@ def create_validator(of: RecordType, decoded: bool = False) -> Validator | None:
 
 
 def default_values(cls: type) -> Mapping[str, Any]:
-    """The default of each field of a dataclass or NamedTuple that has one."""
+    """Returns the default of each field of a dataclass or NamedTuple that has one."""
     if not dataclasses.is_dataclass(cls):
         return getattr(cls, "_field_defaults", {})
     found: dict[str, Any] = {}
@@ -74,11 +75,11 @@ def default_values(cls: type) -> Mapping[str, Any]:
 
 
 def _fits(of: RecordType, default: Any) -> bool:
-    if isinstance(default, ValidatorFactory):  # which may give something else each time
+    if isinstance(default, ValidatorFactory):  # the factory may return another object each time
         return False
     try:
         of.encode([default])
-    except Exception:  # a user's class may raise anything
+    except Exception:  # a user's class may raise any error
         return False
     return True
 

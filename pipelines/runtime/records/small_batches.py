@@ -1,8 +1,8 @@
 """A few records as MessagePack instead of Arrow.
 
-An Arrow batch of one record costs a hundred microseconds to make, write and read, nearly all of it for being a batch;
-below some dozens of records lists of plain values are several times as fast. What has no plain form, or is not quite of
-its type, is left to Arrow, which converts or refuses it.
+To create, write and read an Arrow batch of one record costs a hundred microseconds, nearly all of it overhead of the
+batch. Below some dozens of records, lists of plain values are several times as fast. A value without a plain form, or
+not exactly of its type, is left to Arrow, which converts or refuses it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from ...types import PICKLED, ListOf, OptionalOf, RecordType, Scalar, TupleOf
 
 MAX_SMALL_ROWS: Final = 24
-"""Records up to which this is used."""
+"""The largest number of records for this form."""
 MAX_SMALL_COLUMN_ROWS: Final = 4
-"""As FEW, of records that are columns and have to be made into rows first."""
+"""Like MAX_SMALL_ROWS, for columnar records, which have to be converted to rows first."""
 _MOST_COLUMNS: Final = 64
 
 ValueCheck = Callable[[Any], bool]
@@ -30,7 +30,7 @@ class SmallBatchCodec:
     def __init__(self, record_type: RecordType) -> None:
         columns = [of for _, of in record_type.columns()]
         plain = [(_is_bytes, bytes) if of is PICKLED else _plain(of) for of in columns]
-        found = [each for each in plain if each is not None]
+        found = [value for value in plain if value is not None]
         self._record_type = record_type
         self._usable = len(found) == len(columns) <= _MOST_COLUMNS
         self._checks = [check for check, _ in found]
@@ -39,7 +39,7 @@ class SmallBatchCodec:
         self._decode = msgspec.msgpack.Decoder(tuple[list[int], tuple[forms]]).decode  # type: ignore[valid-type]
 
     def encode(self, timestamps: list[int], values: list[Any]) -> bytes | None:
-        """The records; None where they are not for this. Raises RecordTypeError."""
+        """Returns the encoded records; None if they must be encoded by Arrow. Raises RecordTypeError."""
         if not self._usable:
             return None
         columns = self._record_type.to_lists(values)
@@ -54,7 +54,8 @@ class SmallBatchCodec:
             return None
 
     def decode(self, data: bytes | memoryview) -> tuple[list[int], list[Any]]:
-        """What `encode` wrote: timestamps and records. Raises msgspec.DecodeError, msgspec.ValidationError."""
+        """Decodes the result of `encode` into timestamps and records. Raises msgspec.DecodeError,
+        msgspec.ValidationError."""
         timestamps, lists = self._decode(data)
         columns = list(lists)
         for i in self._pickled:
@@ -66,7 +67,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def _plain(of: RecordType) -> tuple[ValueCheck, Any] | None:
-    """How to check a value, and its type for MessagePack; None where it has no plain form."""
+    """Returns the check of a value, and its type for MessagePack; None if it has no plain form."""
     match of:
         case Scalar("int"):
             return _is_int, int

@@ -1,8 +1,8 @@
-"""Reading records that were written as an older form of their type.
+"""Reads records that were written as an older form of their type.
 
-Fields are matched by name, so their order does not matter. A field that is new takes its default, a field that is gone
-is dropped, `int` becomes `float`, and a value becomes an optional one. Nothing else is converted: `TypeMismatch` names
-the field and both types. Tuples have no names, and are matched by place. What is pickled stays as it was pickled.
+Fields are matched by name, so their order does not matter. A new field takes its default, a removed field is dropped,
+`int` becomes `float`, and a value becomes an optional one. Nothing else is converted: `TypeMismatch` names the field
+and both types. Tuples have no field names, and are matched by position. Pickled values are not converted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TypeMismatch(Exception):
 
 
 def to_layout(of: RecordType) -> Any:
-    """The type as JSON, without its classes: what is stored beside values."""
+    """Returns the type as JSON, without its classes, as it is stored beside values."""
     match of:
         case OptionalOf(item):
             return {"kind": "optional", "of": to_layout(item)}
@@ -35,7 +35,7 @@ def to_layout(of: RecordType) -> Any:
             return {
                 "kind": form,
                 "name": name,
-                "fields": [[field, to_layout(each)] for field, each in fields],
+                "fields": [[field, to_layout(field_type)] for field, field_type in fields],
                 "class": "",
             }
         case _:
@@ -43,25 +43,26 @@ def to_layout(of: RecordType) -> Any:
 
 
 def from_layout(layout: Any) -> RecordType:
-    """What `to_layout` gave: a type that can lay out columns, and not make objects. Raises RecordTypeError."""
+    """Returns the type of a layout (`to_layout`). It can lay out columns, but not create objects. Raises
+    RecordTypeError."""
     return RecordType.from_json(layout)
 
 
 def without_classes(of: RecordType) -> RecordType:
-    """A type with the same columns that makes tuples instead of objects."""
+    """Returns a type with the same columns that creates tuples instead of objects."""
     match of:
         case OptionalOf(item):
             return OptionalOf(without_classes(item))
         case ListOf(item):
             return ListOf(without_classes(item))
         case TupleOf() | ClassOf():
-            return TupleOf(tuple(without_classes(each) for _, each in of.columns()))
+            return TupleOf(tuple(without_classes(column_type) for _, column_type in of.columns()))
         case _:
             return of
 
 
 def describe_layout(of: RecordType) -> str:
-    """The type with the fields of its classes."""
+    """Returns the type with the fields of its classes, for messages."""
     match of:
         case OptionalOf(item):
             return f"{describe_layout(item)} | None"
@@ -70,15 +71,16 @@ def describe_layout(of: RecordType) -> str:
         case TupleOf(items):
             return f"tuple[{', '.join(map(describe_layout, items))}]"
         case ClassOf(name, _, fields):
-            return f"{name}({', '.join(f'{field}: {describe_layout(each)}' for field, each in fields)})"
+            return f"{name}({', '.join(f'{field}: {describe_layout(field_type)}' for field, field_type in fields)})"
         case _:
             return str(of)
 
 
 def create_converter(written: RecordType, declared: RecordType, path: str = "") -> Convert | None:
-    """Makes arrays that the declared type decodes of those that were written; None: they do without.
+    """Returns a function that converts written arrays to arrays of the declared type; None if they need no
+    conversion.
 
-    Loads the classes of the declared type where a default is needed. Raises TypeMismatch.
+    Loads the classes of the declared type if a default is needed. Raises TypeMismatch.
     """
     if to_layout(written) == to_layout(declared):
         return None
@@ -104,7 +106,7 @@ def create_converter(written: RecordType, declared: RecordType, path: str = "") 
 
 
 Step = Callable[[list[pa.Array], int], pa.Array]
-"""A column of the declared type, out of the columns that were written and their length."""
+"""(written columns, their length) -> a column of the declared type."""
 
 
 def _fields(written: ClassOf, declared: ClassOf, path: str) -> list[Step]:
@@ -148,7 +150,7 @@ def _struct(steps: list[Step], declared: RecordType) -> Convert:
 
     def convert(array: pa.Array) -> pa.Array:
         columns = array.flatten()
-        # Whether a field is declared to have nulls is not kept: the values alone count.
+        # The layout does not store whether a field may be null: only the values count.
         return pa.StructArray.from_arrays([step(columns, len(array)) for step in steps], names)
 
     return convert
@@ -160,7 +162,7 @@ def _floats(path: str) -> Convert:
             return array.cast(pa.float64())
         except pa.ArrowInvalid as error:
             raise TypeMismatch(
-                f"its field {path or 'value'} has an int that is no exact float: {error}"
+                f"its field {path or 'value'} has an int that no float represents exactly: {error}"
             ) from error
 
     return convert

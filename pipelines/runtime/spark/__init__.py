@@ -1,1 +1,1 @@
-"""What runs in Spark: the session, the queries, and the forwarders from partitions to StreamTasks."""
+"""Code that runs in Spark or drives it: the session, the queries, and the forwarders from partitions to StreamTasks."""

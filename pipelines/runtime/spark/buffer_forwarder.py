@@ -1,8 +1,8 @@
 """Forwards the buffers of channels: each row is a buffer with its topic, partition and offset.
 
-The prefix processes the records of a buffer and leaves its header alone, so sender, sequence number, times and end
-reach the StreamTask as they were sent. Barriers and fragments are forwarded untouched. Of a message that is not a
-buffer the StreamTask receives the start, and fails with its place.
+The prefix processes the records of a buffer and does not change its header, so sender, sequence number, times and end
+reach the StreamTask as they were sent. Barriers and fragments are forwarded unchanged. Of a message that is not a
+buffer, the StreamTask receives the first bytes, and fails with its location.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS: Final = ("topic", "partition", "offset", "value")
-"""The columns of the rows that come in. An empty value is no buffer."""
+"""The columns of the input rows. An empty value is not a buffer."""
 
 
 class BufferForwardingPlan(msgspec.Struct, frozen=True):
-    """Channels, and what becomes of their buffers on the way."""
+    """The channels to read, and the prefix to apply to their buffers."""
 
     targets: Targets
     input_types: tuple[Any, ...] = ()
@@ -36,12 +36,12 @@ class BufferForwardingPlan(msgspec.Struct, frozen=True):
     prefix: StatelessPrefix | None = None
 
     def worker(self, connections: SubtaskConnections) -> BufferForwardingWorker:
-        """One run."""
+        """Creates the worker of one run."""
         return BufferForwardingWorker(self, connections)
 
 
 class BufferForwardingWorker:
-    """Buffers with the prefix applied to what they hold."""
+    """Applies the prefix to the records of buffers."""
 
     def __init__(self, plan: BufferForwardingPlan, connections: SubtaskConnections) -> None:
         self._plan = plan
@@ -62,14 +62,14 @@ class BufferForwardingWorker:
         self._output_codec = BufferCodec(RecordType.from_json(prefix.output_type))
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Hands over the buffers in the rows."""
+        """Forwards the buffers in the rows."""
         rows = (column.to_pylist() for column in batch.columns)
         for topic, partition, offset, value in zip(*rows, strict=True):
             if value:
                 self._hand_over(topic, partition, offset, value)
 
     def finish(self) -> None:
-        """Nothing is kept."""
+        """Does nothing: no buffers are held."""
 
     def close(self) -> None:
         """Closes the prefix. Raises UserCodeError."""

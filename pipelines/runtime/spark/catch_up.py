@@ -15,13 +15,13 @@ import msgspec
 from .query import QueryMode
 
 CAUGHT_UP: Final = 10_000
-"""Records per partition that real-time mode may begin with: about a second of its work."""
+"""The backlog per partition at which real-time mode may start: about a second of its work."""
 FAR_BEHIND: Final = 100_000
-"""Records per partition that real-time mode may fall behind."""
+"""The backlog per partition at which real-time mode ends."""
 CARRIES: Final = 10_000.0
-"""Records per second and partition that real-time mode is trusted with."""
+"""The arriving records per second and partition up to which real-time mode may start."""
 MIN_BULK_DURATION_S: Final = 10.0
-"""How long bulk mode stays after real-time mode fell behind for the first time; then twice as long each time."""
+"""How long bulk mode lasts after real-time mode fell behind for the first time; doubled each time."""
 MAX_BULK_DURATION_S: Final = 600.0
 
 
@@ -35,7 +35,7 @@ class SourceLag(msgspec.Struct, frozen=True):
 
 
 class CatchUpPolicy(msgspec.Struct, frozen=True):
-    """How a source is read. Times are of a monotonic clock, in seconds."""
+    """How a source is read. Times are those of a monotonic clock, in seconds."""
 
     pace: QueryMode
     since: float
@@ -43,12 +43,12 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
 
     @classmethod
     def initial(cls, lag: SourceLag, now: float) -> CatchUpPolicy:
-        """How to begin."""
+        """Returns the policy to begin with."""
         behind = lag.records > CAUGHT_UP * lag.partitions
         return cls(QueryMode.BULK if behind else QueryMode.REAL_TIME, now)
 
     def next_policy(self, lag: SourceLag, now: float) -> CatchUpPolicy:
-        """How to go on: itself, or with the other pace."""
+        """Returns the policy to continue with: this one, or one with the other mode."""
         if self.pace is QueryMode.REAL_TIME:
             if lag.records <= FAR_BEHIND * lag.partitions:
                 return self

@@ -1,7 +1,7 @@
-"""Writes the archive of the classes that a TaskExecutor's Spark loads (infra/cds_archives.py says what for).
+"""Writes the archive of the classes that a TaskExecutor's Spark loads (infra/cds_archives.py describes its use).
 
-`python -m tailrace.pipelines.runtime.spark.class_archive`, once, at setup: it starts Spark as a TaskExecutor
-does, warms it with the same queries, and lets its JVM write down what it loaded.
+`python -m tailrace.pipelines.runtime.spark.class_archive` runs once, at setup: it starts Spark as a TaskExecutor does,
+warms it with the same queries, and lets its JVM write the list of loaded classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WRITE_TIMEOUT_S: Final = 180
 
 
 def write(archive: Path) -> bool:
-    """Runs Spark and archives its classes; False if this Java cannot. Raises what Spark or Kafka raise."""
+    """Runs Spark and archives its classes; returns False if this Java cannot. Raises the errors of Spark and Kafka."""
     from .session import start_session
     from .warm_up import ROUNDS, warm_up
 
@@ -48,7 +48,8 @@ def write(archive: Path) -> bool:
 
 
 def main() -> int:
-    """Writes the archive unless it is there. Only what a start would miss too is an error: 1, one line on stderr."""
+    """Writes the archive unless it exists. Returns 1, with one line on stderr, only if a TaskExecutor could not
+    start either."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -61,12 +62,12 @@ def main() -> int:
         print(f"tailrace: {error}", file=sys.stderr)
         return 1
     outcome = "not with this Java"
-    with console.status("Teaching the JVM to start Spark fast (once) ..."):
+    with console.status("Writing a class archive, so that Spark starts faster (once) ..."):
         try:
             if write(archive):
                 outcome = "written"
         except Exception as error:
-            # Everything works without it, only later: setup goes on.
+            # The archive only saves time: setup continues without it.
             outcome = f"not written ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
     console.print(f"Spark's class archive: {outcome}", highlight=False)
     return 0

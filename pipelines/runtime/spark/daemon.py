@@ -1,10 +1,10 @@
 """The process that Spark forks its Python workers from (`spark.python.daemon.module`).
 
-Spark starts `python -m pyspark.daemon` and lets it fork. Measured there: what a worker imports after the
-fork, and 0.28 s in which it reads the directory of pyspark.zip again and again, because a worker
-invalidates the import caches of everything on sys.path and each package in a zip file has one of its own.
-So this module imports what workers need before any fork, and imports PySpark from where it is installed
-instead of the zip file that Spark puts on PYTHONPATH. A worker is then up in 12 ms.
+Spark starts `python -m pyspark.daemon` and lets it fork. Two things cost time there: the imports of a worker after the
+fork, and 0.28 s in which it reads the directory of pyspark.zip again and again, because a worker invalidates the import
+caches of everything on sys.path, and each package in a zip file has its own. So this module imports what workers need
+before any fork, and imports PySpark from its installation instead of the zip file that Spark puts on PYTHONPATH. A
+worker then starts in 12 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def forget_zip_files() -> None:
-    """Takes zip files off the import path, for good."""
+    """Removes zip files from the import path, permanently."""
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
     sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook is not zipimport.zipimporter]
     for entry, importer in list(sys.path_importer_cache.items()):
@@ -26,7 +26,7 @@ def forget_zip_files() -> None:
 
 
 def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
-    """A worker whose query was stopped finds its socket closed: the usual end, not one to write about."""
+    """Ends a worker without a log line if its socket is closed: that is the usual end after its query is stopped."""
 
     def work(*arguments: Any) -> int:
         try:
@@ -38,8 +38,9 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def main() -> None:
-    """Imports, then waits for Spark to ask for workers."""
-    # It was for this process (session.py): what the user's code starts is to find its own directory as usual.
+    """Imports modules, then waits for Spark to request workers."""
+    # The option is for this process (session.py): processes that the user's code starts must find their own
+    # directory.
     os.environ.pop("PYTHONSAFEPATH", None)
     forget_zip_files()
     import pyspark.worker  # noqa: F401

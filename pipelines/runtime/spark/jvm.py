@@ -1,8 +1,8 @@
-"""How a TaskExecutor's JVM runs: what it compiles, and what it logs.
+"""The options of a TaskExecutor's JVM: what it compiles, and what it logs.
 
-Two TaskExecutors share a small machine, so the JVM has one collector thread, and the second compiler (C2) may touch
-only what a backlog goes through, row by row: Kafka's consumer, Spark's source, rows, Arrow. There it halves the time of
-a message; anywhere else it makes the first twenty queries of a JVM twice as expensive (docs/notes/catch-up.md).
+Two TaskExecutors share a small machine, so the JVM has one collector thread, and the second compiler (C2) compiles only
+the code that a backlog passes through, row by row: Kafka's consumer, Spark's source, rows, Arrow. There it halves the
+time of a message. Anywhere else it makes the first twenty queries of a JVM twice as expensive.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 _OPTIONS: Final = (
     "-XX:+UseSerialGC",
     "-Xss512k",
-    # Starts a process in one step, where the default starts a helper that starts it.
+    # Starts a process directly; the default starts a helper that starts it.
     "-Djdk.lang.Process.launchMechanism=VFORK",
     "-XX:+UnlockDiagnosticVMOptions",
-    # It would say on standard output that it has read the directives; warnings and crashes are told all the same.
+    # Suppresses the message on stdout about the directives; warnings and crashes are still reported.
     "-XX:-DisplayVMOutput",
 )
 
@@ -34,13 +34,13 @@ _COMPILED_TWICE: Final = (
     f"{_SQL}/catalyst/expressions/GeneratedClass*.*",
     f"{_SQL}/catalyst/expressions/codegen/Unsafe*.*",
 )
-# The first that matches holds.
+# The first matching rule applies.
 _DIRECTIVES: Final = (
     {"match": list(_COMPILED_TWICE), "c2": {"Exclude": False}},
     {"match": ["*.*"], "c2": {"Exclude": True}},
 )
 
-# Stopping a query kills its tasks, and Spark writes a stack trace for each: that is no error here.
+# Stopping a query kills its tasks, and Spark writes a stack trace for each; here that is not an error.
 _LOG4J: Final = """\
 status = off
 rootLogger.level = error
@@ -66,7 +66,7 @@ logger.query.level = off
 
 
 def java_options(scratch: Path) -> tuple[str, ...]:
-    """Options for a JVM; what they refer to is written into `scratch`, which exists."""
+    """Returns the options of a JVM. Writes the files that they name into the existing directory `scratch`."""
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     directives = scratch / "compiler-directives.json"

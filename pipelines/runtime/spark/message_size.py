@@ -1,4 +1,4 @@
-"""Samples the size of a topic's messages, to bound how many are held in memory."""
+"""Samples the size of a topic's messages, to limit how many are held in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _TIMEOUT_S: Final = 1.0
 
 
 def largest_message_bytes(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
-    """Bytes of the largest of some messages at these offsets; UNKNOWN where none came in time, and 0 for none."""
+    """Returns the bytes of the largest of some messages at these offsets; UNKNOWN if none arrived in time, and 0 if
+    there are none."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -28,7 +29,9 @@ def largest_message_bytes(bootstrap_servers: str, begin: Mapping[str, Mapping[in
             "queued.max.messages.kbytes": 4_096,
         }
     )
-    places = [TopicPartition(topic, p, offset) for topic, each in begin.items() for p, offset in each.items()]
+    places = [
+        TopicPartition(topic, p, offset) for topic, offsets in begin.items() for p, offset in offsets.items()
+    ]
     largest, ended, seen = 0, 0, 0
     deadline = time.monotonic() + _TIMEOUT_S
     try:

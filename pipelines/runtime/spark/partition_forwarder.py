@@ -1,14 +1,14 @@
 """The Python end of a query: applies the stateless prefix, and forwards the result to StreamTasks.
 
 It runs in mapInArrow inside a Python worker of Spark. buffer_forwarder.py and record_forwarder.py interpret the rows:
-buffers of channels, or messages of a source's topics. A full socket blocks the query: that is the back pressure.
+buffers of channels, or messages of a source's topics. A full socket blocks the query; this is the backpressure.
 
 A call ends only when the StreamTasks have read everything that it sent: the next micro-batch has other connections, and
 must not overtake it.
 
 An error in user code fails only the attempt whose records caused it: the StreamTask is informed and reports it. Data
-for a StreamTask that is gone is dropped, since its successor reads it again from its committed position; other subtasks
-of the query continue.
+for a StreamTask that is gone is dropped, because its successor reads it again from its committed position; other
+subtasks of the query continue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class PartitionPosition(msgspec.Struct, frozen=True):
-    """Of what is handed over: its input, partition and offsets."""
+    """The input, partition and offsets of forwarded data."""
 
     input_index: int
     partition: int
@@ -41,21 +41,21 @@ class PartitionPosition(msgspec.Struct, frozen=True):
     following: int
 
     def continues_as(self, other: PartitionPosition) -> bool:
-        """Whether the other is the next stretch of the same partition."""
+        """Whether the other position directly follows in the same partition."""
         same = (self.input_index, self.partition) == (other.input_index, other.partition)
         return same and self.following <= other.first
 
 
 class SubtaskTarget(msgspec.Struct, frozen=True):
-    """Where what a partition holds goes to."""
+    """The StreamTask that receives the data of a partition."""
 
     socket_path: str
     input_index: int
     end: int | None = None
-    """No record at or behind this offset is handed over, but that it was passed is."""
+    """Records at or after this offset are not forwarded; that it was passed is reported."""
     subtask_index: int = 0
     attempt_number: int = 0
-    """These two: of the StreamTask, for what is logged about its records."""
+    """These two belong to the StreamTask, for the log lines about its records."""
 
 
 Targets = Mapping[str, Mapping[int, SubtaskTarget]]
@@ -63,7 +63,7 @@ Targets = Mapping[str, Mapping[int, SubtaskTarget]]
 
 
 class StatelessPrefix(msgspec.Struct, frozen=True):
-    """The stateless operators that run here, and how what leaves the last of them is laid out (as JSON)."""
+    """The stateless operators that run here, and the layout of the last one's output (as JSON)."""
 
     operators: tuple[OperatorConfig, ...]
     output_type: Any
@@ -73,39 +73,39 @@ class ForwardingWorker(Protocol):
     """One run of the function."""
 
     def open(self) -> None:
-        """Loads and opens what runs here. Raises whatever goes wrong."""
+        """Loads and opens the prefix. Raises any error of it."""
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Hands over what the rows hold, or keeps it to do so soon."""
+        """Forwards the data of the rows, now or with later rows."""
 
     def finish(self) -> None:
-        """Hands over what is kept: no rows follow."""
+        """Forwards the held data: no rows follow."""
 
     def close(self) -> None:
-        """Closes what runs here."""
+        """Closes the prefix."""
 
 
 class ForwardingPlan(Protocol):
-    """What is read, as plain data."""
+    """What to read, as plain data."""
 
     def worker(self, connections: SubtaskConnections) -> ForwardingWorker:
-        """A worker that reads it."""
+        """Creates a worker that reads it."""
 
 
 class PartitionForwarder(msgspec.Struct, frozen=True):
-    """The function given to mapInArrow."""
+    """The function for mapInArrow."""
 
     query: int
-    """The number of the query: goes with everything that is handed over."""
+    """The number of the query: sent with all forwarded data."""
     rendezvous_path: str
     plan: Any
-    """A Plan."""
+    """The ForwardingPlan."""
     python_path: str | None = None
-    """The directory of the files that the job ships."""
+    """The directory of the job's shipped files."""
     logging: TaskLogging | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Hands everything over; gives no rows."""
+        """Forwards everything; returns no rows."""
         plan: ForwardingPlan = self.plan
         if self.logging is not None:
             self.logging.begin()
@@ -123,7 +123,7 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
                 greeting = WorkerHello(self.query)
             lobby.sendall(encode_frame(msgspec.msgpack.encode(greeting)))
             try:
-                # What could not be opened is told to the lobby, and the query is about to be stopped.
+                # The failure to open was reported to the WorkerRendezvous, and the query is about to be stopped.
                 for batch in batches:
                     if greeting.failure is None:
                         worker.take(batch)
@@ -131,25 +131,25 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
                     worker.finish()
                 connections.finish()
             finally:
-                # Also when Spark takes the worker down; who should hear of an error here is gone.
+                # Also when Spark kills the worker; the receivers of an error are gone then.
                 with contextlib.suppress(Exception):
                     worker.close()
         yield from ()
 
 
 class SubtaskConnections:
-    """The sockets of the StreamTasks, each connected when there is something for it."""
+    """The sockets to the StreamTasks, each connected at its first use."""
 
     def __init__(self, query: int) -> None:
         self._query = query
         self._open: dict[str, socket.socket | None] = {}
 
     def leads(self, path: str) -> bool:
-        """Whether somebody listens there: what nobody takes need not be worked on."""
+        """Whether the StreamTask listens: data without a receiver need not be processed."""
         return self._connection(path) is not None
 
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
-        """Hands something over, or drops it where nobody is there any more."""
+        """Forwards data to a StreamTask, or drops it if the StreamTask is gone."""
         connection = self._connection(path)
         if connection is None:
             return
@@ -162,16 +162,17 @@ class SubtaskConnections:
             self._open[path] = None
 
     def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
-        """Tells a StreamTask why what lies at these offsets cannot be handed over."""
+        """Reports to a StreamTask why the data at these offsets cannot be forwarded."""
         self.send(path, FAILURE, place, reason.encode(errors="replace"))
 
     def finish(self) -> None:
-        """Returns when everything that was sent has been read, or has nobody to read it."""
+        """Returns when everything that was sent has been read, or has no receiver any more."""
         for connection in self._open.values():
             if connection is not None:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_WR)
-                    # Nothing is ever said from there: this is the StreamTask closing its side, having read all.
+                    # The StreamTask never sends here: an empty read means that it has read everything and closed its
+                    # side.
                     connection.recv(1)
                 connection.close()
 

@@ -1,14 +1,14 @@
 """The Structured Streaming queries of a deployment: Kafka -> mapInArrow -> StreamTasks.
 
-What is read are channels, whose messages are buffers of many records, or the topics of a Kafka source, with a record
-in each message. A query runs in one of three ways:
+A query reads channels, whose messages are buffers of many records, or the topics of a Kafka source, with a record in
+each message. It runs in one of three modes:
 
-- real-time: each message leaves Spark when it is there.
+- real-time: each message leaves Spark when it arrives.
 - micro-batch: the same query with another trigger.
 - bulk, for the topics of a source: micro-batches whose rows leave Spark in large Arrow batches; several times as fast,
-  and a second late. See docs/notes/catch-up.md.
+  with a latency of a second (catch_up.py).
 
-Spark's own checkpoint directory is scratch, fresh for each query: progress lives in Kafka.
+Spark's own checkpoint directory is temporary, new for each query: progress is stored in Kafka.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Begin = Mapping[str, Mapping[int, int]]
-"""Topic -> partition -> the offset to begin at."""
+"""Topic -> partition -> the first offset."""
 
 
 class QueryMode(Enum):
-    """How a query runs."""
+    """The mode of a query."""
 
     REAL_TIME = "real-time"
     MICRO_BATCH = "micro-batch"
     BULK = "bulk"
 
 
-# How often Spark checkpoints, not a latency.
+# The interval of Spark's checkpoints, not a latency.
 _REAL_TIME_BATCH: Final = "1 hour"
 
 BULK_OPTIONS: Final[Mapping[str, str]] = {
-    # A batch costs a tenth of a second beside its records.
+    # A batch costs a tenth of a second besides its records.
     "maxOffsetsPerTrigger": "2000000",
-    # Between two polls the source asks for its position, each time.
+    # Between two polls the source requests its position each time.
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
 }
@@ -62,7 +62,7 @@ class RunningQuery:
         self._checkpoint = checkpoint
 
     def wait(self) -> str | None:
-        """Waits for the query's end; why it failed, or None if it was stopped."""
+        """Waits for the query's end; returns the reason of its failure, or None if it was stopped."""
         try:
             self._query.awaitTermination()
         except Exception as error:
@@ -87,7 +87,7 @@ def start_query(
 ) -> RunningQuery:
     """Starts reading every partition in `begin` from its offset. Returns before the tasks run.
 
-    `spark` is a session of session.py; for BULK, its bulk session. Raises what Spark raises where the query cannot be
+    `spark` is a session of session.py; for BULK, its bulk session. Raises Spark's errors if the query cannot be
     planned.
     """
     from pyspark.sql.types import IntegerType, StructField, StructType
@@ -104,7 +104,7 @@ def start_query(
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     )
     if pace is QueryMode.REAL_TIME:
-        # Not in the overloads that PySpark declares.
+        # PySpark's overloads do not declare it.
         writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
     else:
         writer = writer.trigger(processingTime="0 seconds").outputMode("append")
@@ -112,20 +112,21 @@ def start_query(
 
 
 def _columns(plan: Any, pace: QueryMode) -> list[str]:
-    """What is selected. Spark's Arrow writer looks for one more row before it lets a batch go: it is given one."""
+    """Returns the selected columns. Spark's Arrow writer waits for one more row before it emits a batch: this adds
+    one."""
     if not isinstance(plan, RecordForwardingPlan):
         return [*buffer_forwarder.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
-    # A column costs a tenth of a message's time.
+    # A column costs a tenth of a message's processing time.
     topic = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
     if pace is not QueryMode.REAL_TIME:
         return [*topic, *record_forwarder.COLUMNS]
-    # A message may have an empty value, or none; no offset is negative.
+    # The offset marks the extra row: a message may have an empty value, or none, but no offset is negative.
     pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
     return [*topic, "partition", "timestamp", f"{pair} AS (offset, value)"]
 
 
 def _prepare(checkpoint: Path) -> None:
-    """Spark's checkpoint directory before its first batch: Hadoop would fork a chmod for each part of it."""
+    """Prepares Spark's checkpoint directory: otherwise Hadoop forks a chmod for each part of it."""
     for name in ("offsets", "commits", "sources/0"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
@@ -135,13 +136,13 @@ def _source_options(bootstrap_servers: str, begin: Begin, pace: QueryMode) -> di
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
-        # A query may outlive its channels by a moment, and must not make them anew.
+        # A query may outlive its channels by a moment, and must not create them again.
         "kafka.allow.auto.create.topics": "false",
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in begin.items()}),
         "startingOffsets": json.dumps(
             {
-                topic: {str(partition): offset for partition, offset in each.items()}
-                for topic, each in begin.items()
+                topic: {str(partition): offset for partition, offset in offsets.items()}
+                for topic, offsets in begin.items()
             }
         ),
         **(BULK_OPTIONS if pace is QueryMode.BULK else {}),
@@ -149,7 +150,7 @@ def _source_options(bootstrap_servers: str, begin: Begin, pace: QueryMode) -> di
 
 
 def _as_function(hand_over: PartitionForwarder) -> Any:
-    """PySpark wants a function with a name, not any callable."""
+    """Wraps a callable as a function: PySpark needs one with a name."""
 
     def hand_over_rows(batches: Any) -> Any:
         return hand_over(batches)

@@ -22,25 +22,26 @@ log = logging.getLogger(__name__)
 
 
 class QueryRun:
-    """One query of a deployment, of which it may have several, one after another."""
+    """One query of a deployment. A deployment may have several, one after another."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.awaited = 0
-        """Greetings of its tasks that are still to come."""
+        """The number of WorkerHellos of its tasks that have not arrived."""
         self.query: RunningQuery | None = None
         self.stopping: threading.Thread | None = None
         self.predecessor: QueryRun | None = None
-        """The one before it, which may be stopping still."""
+        """The previous query, which may still be stopping."""
 
     @property
     def running(self) -> RunningQuery | None:
-        """Its query, if it has started and nobody stops it."""
+        """The query, if it has started and is not being stopped."""
         return self.query if self.stopping is None else None
 
 
 class QueryRunner:
-    """Whoever starts a query waits until `ready` or `failed` was called. `post` takes what the loop is to do."""
+    """Starts and stops queries. A start waits until `ready` or `failed` is called. `post` passes results to the
+    event loop."""
 
     def __init__(
         self, bootstrap_servers: str, scratch: Path, post: Callable[[Callable[[], None]], None]
@@ -54,13 +55,13 @@ class QueryRunner:
         self._settled = threading.Event()
 
     def ready(self, spark: SparkSession) -> None:
-        """Spark has started."""
+        """Records that Spark has started."""
         self._spark = spark
         self._bulk = BulkSessions(spark)
         self._settled.set()
 
     def failed(self, reason: str) -> None:
-        """Spark has not started: every query fails for this reason."""
+        """Records that Spark has not started: every query fails for this reason."""
         self._failure = reason
         self._settled.set()
 
@@ -74,7 +75,8 @@ class QueryRunner:
         started: Callable[[], None],
         ended: Callable[[str | None], None],
     ) -> None:
-        """Starts a query and sets `run.query`. Posted are `started`, then, or instead, `ended` with the reason."""
+        """Starts a query and sets `run.query`. Posts `started` and later `ended` with the reason, or only `ended` if
+        it cannot start."""
 
         def work() -> None:
             try:
@@ -98,7 +100,7 @@ class QueryRunner:
         threads.Thread(target=work, name=f"query-{run.number}").start()
 
     def stop(self, run: QueryRun, then: Callable[[], None] | None = None) -> None:
-        """Stops a query that has started; posts `then` when none of its tasks runs any more."""
+        """Stops a query that has started; posts `then` after the last of its tasks has ended."""
         query, before = run.query, run.predecessor
         assert query is not None
 
@@ -116,7 +118,7 @@ class QueryRunner:
         run.stopping.start()
 
     def on_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
-        """Posts `then` when a query that is being stopped has; calls it at once where there is none."""
+        """Posts `then` after a query that is being stopped has stopped; calls it at once if there is none."""
         stopping = None if run is None else run.stopping
         if stopping is None:
             then()

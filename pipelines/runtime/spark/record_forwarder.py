@@ -2,12 +2,12 @@
 
 The rows of a batch are messages in the order of their partition. In real-time mode there is one, followed by an empty
 row with a negative offset (query.py explains why). The result of a batch is one frame with the offsets that it covers,
-so the StreamTask's position is exact, whatever number of records the prefix makes of a message.
+so the StreamTask's position is exact, however many records the prefix emits per message.
 
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
-A message that can't be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a value.
-Timestamps are the messages' own (milliseconds).
+A message that cannot be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a
+value. Timestamps are the messages' own (milliseconds).
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
-"""The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
+"""The columns of the input rows, and the topic, if there are several. A negative offset is not a message."""
 TOPIC: Final = "topic"
 MAX_PENDING_MESSAGES: Final = 500_000
 MAX_PENDING_S: Final = 0.5
-"""What is kept is handed over when it stands for so many messages, or after so long."""
+"""Held results are forwarded when they stand for this many messages, or after this time."""
 
 
 class RecordForwardingPlan(msgspec.Struct, frozen=True):
-    """The partitions of a source, and what becomes of their messages on the way."""
+    """The partitions of a source, and the prefix to apply to their messages."""
 
     targets: Targets
     format: ValueFormat
     record_type: Any
-    """Of the source, as JSON."""
+    """The record type of the source, as JSON."""
     on_bad_record: OnBadRecord
     on_tombstone: OnBadRecord
     prefix: StatelessPrefix | None = None
     cache: str | None = None
     """A directory that workers share."""
     gathers: bool = False
-    """Whether what is aggregated here may be kept for a moment, to be aggregated with what comes next."""
+    """Whether results that are aggregated here may be held, to be aggregated with later ones."""
 
     def worker(self, connections: SubtaskConnections) -> RecordForwardingWorker:
-        """One run."""
+        """Creates the worker of one run."""
         return RecordForwardingWorker(self, connections)
 
 
 class RecordForwardingWorker:
-    """Messages decoded, with the prefix applied."""
+    """Decodes messages and applies the prefix."""
 
     def __init__(self, plan: RecordForwardingPlan, connections: SubtaskConnections) -> None:
         self._plan = plan
@@ -81,7 +81,7 @@ class RecordForwardingWorker:
         self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
         self._reader: ValueReader | None = None
         self._codec: BufferCodec | None = None
-        self._kept: PendingRecords | None = None
+        self._pending: PendingRecords | None = None
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -102,13 +102,13 @@ class RecordForwardingWorker:
             self._combine.open()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Hands over what the messages in the rows come to."""
+        """Forwards the results of the messages in the rows."""
         for part in _by_partition(batch):
             self._take_partition(part)
 
     def finish(self) -> None:
-        """Hands over what is kept."""
-        kept, self._kept = self._kept, None
+        """Forwards the held results."""
+        kept, self._pending = self._pending, None
         if kept is not None:
             self._send(kept)
 
@@ -141,12 +141,12 @@ class RecordForwardingWorker:
             self._add_pending(came_to)
 
     def _add_pending(self, more: PendingRecords) -> None:
-        kept = self._kept
+        kept = self._pending
         if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
             more = kept.and_then(more)
         else:
             self.finish()
-        self._kept = more
+        self._pending = more
         if more.messages >= MAX_PENDING_MESSAGES or time.monotonic() - more.since >= MAX_PENDING_S:
             self.finish()
 
@@ -168,7 +168,7 @@ class RecordForwardingWorker:
             self._connections.send(kept.path, RECORDS, kept.place, content)
 
     def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, SkippedRecords]:
-        """What the messages come to, and how many were left out."""
+        """Returns the results of the messages, and how many messages were skipped."""
         assert self._reader is not None
         tombstones = rows.column("value").null_count
         if tombstones:
@@ -180,13 +180,13 @@ class RecordForwardingWorker:
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
         if len(batch):
-            with self._place_named(rows, topic, partition, {each.index for each in bad}):
+            with self._place_named(rows, topic, partition, {unreadable.index for unreadable in bad}):
                 batch = self._prefix.process(batch)
         return batch, SkippedRecords(len(bad), tombstones)
 
     @contextmanager
     def _place_named(self, rows: pa.RecordBatch, topic: str, partition: int, bad: set[int]) -> Iterator[None]:
-        """An error of the prefix says which message it was about, or between which offsets that was."""
+        """Adds the location to an error of the prefix: its message, or the offsets of the batch."""
         try:
             yield
         except RecordError as error:
@@ -199,7 +199,7 @@ class RecordForwardingWorker:
 
 
 class PendingRecords(msgspec.Struct, frozen=True):
-    """What messages have come to, and who is to get it."""
+    """Results of messages, and their receiver."""
 
     path: str
     place: PartitionPosition
@@ -209,7 +209,7 @@ class PendingRecords(msgspec.Struct, frozen=True):
     since: float
 
     def and_then(self, more: PendingRecords) -> PendingRecords:
-        """With what follows it."""
+        """Returns these records followed by more."""
         return PendingRecords(
             self.path,
             msgspec.structs.replace(self.place, following=more.place.following),
@@ -223,8 +223,9 @@ class PendingRecords(msgspec.Struct, frozen=True):
 
 
 def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Rows of one partition each, without those that are no message. Nearly always all are of one."""
-    if batch.num_rows == 1:  # as always in real-time mode, where every microsecond counts
+    """Splits rows by partition, and removes the extra row that is no message. Nearly always all belong to one
+    partition."""
+    if batch.num_rows == 1:  # always so in real-time mode, where every microsecond counts
         return [batch] if batch.column("offset")[0].as_py() >= 0 else []
     import pyarrow.compute as pc
 
@@ -233,7 +234,7 @@ def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     parts = [batch]
     for name in (TOPIC, "partition"):
         if name in batch.schema.names:
-            parts = [each for part in parts for each in _by_column(part, name)]
+            parts = [piece for part in parts for piece in _by_column(part, name)]
     return parts
 
 
@@ -248,7 +249,7 @@ def _by_column(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
 def _within(
     rows: pa.RecordBatch, partition: int, target: SubtaskTarget
 ) -> tuple[pa.RecordBatch, PartitionPosition]:
-    """The rows before the partition's end, and the offsets that they stand for."""
+    """Returns the rows before the partition's end, and their offsets."""
     offsets = rows.column("offset")
     first, following = offsets[0].as_py(), offsets[-1].as_py() + 1
     if target.end is not None and following > target.end:
@@ -263,15 +264,15 @@ def _milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if len(timestamps) == 1:  # a fourth of the time, once for each message in real-time mode
+    if len(timestamps) == 1:  # takes a fourth of the time; called for each message in real-time mode
         return pa.array([timestamps[0].value // 1000], pa.int64())
     return pc.divide(timestamps.cast(pa.int64()), 1000)
 
 
 def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
     return TaskError(
-        f"the message at offset {offset} of {topic}, partition {partition}, has no value (a tombstone): to leave such"
-        ' messages out, give the source on_tombstone="skip"'
+        f"the message at offset {offset} of {topic}, partition {partition}, has no value (a tombstone): to skip such"
+        ' messages, give the source on_tombstone="skip"'
     )
 
 
@@ -279,5 +280,5 @@ def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: UnreadableVa
     offset = rows.column("offset")[bad.index].as_py()
     return TaskError(
         f"the message at offset {offset} of {topic}, partition {partition}, cannot be read: {bad.why}; correct the"
-        " source's format or type, or have it skip bad records"
+        " source's format or type, or let it skip bad records"
     )

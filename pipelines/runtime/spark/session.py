@@ -1,7 +1,7 @@
 """The SparkSession of a TaskExecutor: a JVM on loopback, configured for real-time mode with Python.
 
-Each setting has its reason beside it. The JVM ends with its TaskExecutor, also if that is SIGKILLed: PySpark's
-gateway ends when its standard input closes.
+A comment gives the reason of each setting. The JVM ends with its TaskExecutor, even after a SIGKILL: PySpark's gateway
+ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .jvm import java_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A task of a real-time query keeps its thread, and threads are made when they are needed: as many as queries
-# may ever ask for.
+# A task of a real-time query occupies its thread. Threads are created on demand, so this is the largest number that
+# queries may need.
 _TASK_THREADS: Final = 512
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # Python operators are not on Spark's list; of its guarantees only the source's order is leaned on.
+    # Python operators are not on Spark's list for real-time mode; tailrace relies only on the order of the source.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-    # A row must leave Spark when it is there, not when a batch or a buffer is full: a row is a buffer of many
-    # records already.
+    # A row must leave Spark when it arrives, not when a batch or a buffer is full: a row is already a buffer of many
+    # records.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.execution.pandas.udf.buffer.size": "16",
     "spark.buffer.size": "16",
@@ -35,10 +35,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Without checksum files beside the checkpoint's: Hadoop forks a chmod for each file and folder it makes.
+    # Without checksum files beside the checkpoint's: Hadoop forks a chmod for each file and directory that it
+    # creates.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.daemon.module": "tailrace.pipelines.runtime.spark.daemon",
-    # Workers must not import from the working directory, where users may have folders of any name.
+    # Workers must not import from the working directory, where users may have directories of any name.
     "spark.executorEnv.PYTHONSAFEPATH": "1",
     # The code of two jobs never shares an interpreter.
     "spark.python.worker.reuse": "false",
@@ -46,12 +47,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # By default one for each of the session's cores, which are as many here as tasks may run at once.
+    # The default is one per core of the session, which here is the number of tasks that may run at once.
     "spark.rpc.netty.dispatcher.numThreads": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
-    # What Spark remembers of queries and tasks for its user interface.
+    # How many queries and tasks Spark remembers for its user interface.
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.ui.retainedExecutions": "2",
     "spark.ui.retainedJobs": "2",
@@ -64,17 +65,17 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class BulkBatch(msgspec.Struct, frozen=True):
-    """How rows gather before they leave Spark."""
+    """The number of rows in a batch that leaves Spark."""
 
     largest: int
-    """Bytes of a message that this is meant for, at most."""
+    """The largest message, in bytes, that this is meant for."""
     records: int
     measured: bool
-    """Whether Spark looks after each row how large the batch has become: a third of the time of a small one."""
+    """Whether Spark checks the size of the batch after each row: that costs a third of the time of a small one."""
 
 
-# A backlog: rows gather, for a message is a record here, and what a crossing costs is shared by many. What is
-# aggregated in front of a shuffle is aggregated by batch, so that large ones leave little to be sent.
+# For a backlog, rows are collected: a message is one record here, and a batch shares the cost of the transfer to
+# Python. An aggregation before a shuffle works by batch, so large batches leave little to send.
 BULK_BATCHES: Final = (
     BulkBatch(400, 50_000, False),
     BulkBatch(4_000, 10_000, False),
@@ -85,8 +86,8 @@ BULK_BATCHES: Final = (
 def start_session(
     scratch: Path, jars: Sequence[Path], heap_mib: int, *, jvm_options: Sequence[str] = ()
 ) -> SparkSession:
-    """Starts the JVM, with further `jvm_options` if need be, and the session; takes seconds."""
-    # The workers must be this interpreter, wherever it is installed.
+    """Starts the JVM, with further `jvm_options`, and the session; takes seconds."""
+    # Workers must use this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ def start_session(
         **SETTINGS,
         "spark.driver.memory": f"{heap_mib}m",
         "spark.driver.extraJavaOptions": options,
-        # Not spark.jars: that would copy them, and load them where no class archive reaches.
+        # Not spark.jars: Spark would copy them, and load them from where no class archive applies.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -113,13 +114,13 @@ def start_session(
 
 
 class BulkSessions:
-    """Sessions in the same JVM for queries that work off a backlog."""
+    """Sessions in the same JVM, for queries that process a backlog."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._sessions = [(each.largest, _bulk_session(spark, each)) for each in BULK_BATCHES]
+        self._sessions = [(batch.largest, _bulk_session(spark, batch)) for batch in BULK_BATCHES]
 
     def session_for(self, largest: int) -> SparkSession:
-        """The session for messages that seem to be no larger than that (bytes)."""
+        """Returns the session for messages of at most about `largest` bytes."""
         return next(session for limit, session in self._sessions if largest <= limit)
 
 

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 TOPIC: Final = "tailrace.warm-up"
 ROUNDS: Final = 2
-"""Before the first deployment: more would keep it waiting."""
+"""Before the first deployment: more would delay it."""
 FURTHER_ROUNDS: Final = 4
-"""Meanwhile, as long as nothing is deployed: the fifth query takes half of the second's time."""
+"""Later, as long as nothing is deployed: the fifth query takes half of the second's time."""
 _TIMEOUT_S: Final = 60.0
 
 
@@ -40,9 +40,9 @@ def warm_up(
     rounds: int,
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Runs queries one after another, as long as they are wanted.
+    """Runs queries one after another until `wanted` is false.
 
-    A failure costs time at the first deployment, and nothing else.
+    A failure only costs time at the first deployment.
     """
     try:
         _ensure_topic(bootstrap_servers)

@@ -1,7 +1,6 @@
-"""Keyed state of an operator: tables in memory, and what of them goes into the changelog.
+"""The keyed state of an operator: tables in memory, and their changes for the changelog.
 
-A *backend* holds the tables of one operator of one subtask: values, lists, maps and timers, each by name. What
-changed since the last commit becomes messages for the changelog; applied in order onto nothing they give the state,
-however the changes were cut into commits. Every entry is written with its key group, so that state can be found and
-moved by it.
+A *backend* holds the tables of one operator of one subtask: values, lists, maps and timers, each by name. The changes
+since the last commit become messages for the changelog. Applied in order to an empty state they give the state,
+independent of the commits that divide them. Every entry has its key group, so that state can be found and moved by it.
 """

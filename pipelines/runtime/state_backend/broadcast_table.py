@@ -1,7 +1,7 @@
-"""A dictionary that all subtasks of an operator keep alike (broadcast state).
+"""A dictionary that is the same in all subtasks of an operator (broadcast state).
 
-Each subtask writes the whole of its copy. Copies are equal at a checkpoint's cut, since inputs that are broadcast are
-aligned. So at another parallelism each new subtask takes one copy whole, that of the first old subtask it reads.
+Each subtask writes its whole copy. The copies are equal at a checkpoint, because broadcast inputs are aligned. At
+another parallelism, each new subtask therefore takes one whole copy, that of the first old subtask that it reads.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .table import INT
 from .type_coverage import Taking
 
 _ONLY_KEY: Final = 0
-"""Entries have no key: they are laid out as those of a map state with one."""
+"""Entries have no key: they have the layout of a map state with this one key."""
 PREFIX: Final = "~broadcast:"
-"""Before the names of these tables: keyed state of the same operator may have the same name."""
+"""The prefix of the names of these tables: keyed state of the same operator may have the same name."""
 
 
 class BroadcastTable(MapTable):
@@ -30,7 +30,7 @@ class BroadcastTable(MapTable):
         super().__init__(PREFIX + name, INT, item_type, value_type, max_parallelism)
 
     def items(self) -> Mapping[Any, Any]:
-        """The dictionary; not to be changed."""
+        """Returns the dictionary; do not change it."""
         return self.get(_ONLY_KEY)
 
     def put_item(self, item: Any, value: Any) -> None:
@@ -38,7 +38,7 @@ class BroadcastTable(MapTable):
         self.put(_ONLY_KEY, item, value)
 
     def remove_item(self, item: Any) -> None:
-        """Removes an item. Raises KeyError where there is none."""
+        """Removes an item. Raises KeyError if it does not exist."""
         if item not in self.items():
             raise KeyError(item)
         self.remove(_ONLY_KEY, item)
@@ -58,6 +58,6 @@ class BroadcastTable(MapTable):
             super().apply(kind, payload, None, written)
 
     def whole(self) -> Iterator[StateChange]:
-        """All that is kept; it belongs to no key group."""
+        """Yields the whole content; it belongs to no key group."""
         (changes,) = self.full([range(self._max_parallelism)])
         return changes

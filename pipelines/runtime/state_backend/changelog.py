@@ -1,11 +1,11 @@
-"""Messages of the changelog: what happened to the entries of one table, as one Arrow record batch.
+"""The messages of the changelog: a change of the entries of one table, as one Arrow record batch.
 
-A message is a head and a payload. The head says what happened (Kind), to which table, and how that table's entries
-were laid out (a fingerprint), so that state is never read as something that it is not. The payload is an Arrow record
-batch without its schema; a message of kind SCHEMA says it once (table_schema.py).
+A message has a head and a payload. The head has the kind of change (ChangeKind), the table, and a fingerprint of the
+layout of its entries, so that state is never read as another type. The payload is an Arrow record batch without its
+schema; a message of kind SCHEMA carries the schema once (table_schema.py).
 
 No message is larger than LIMIT: batches are cut by rows, and a row that is too large is cut into fragments, which are
-whole again by the end of the transaction they are in.
+complete by the end of their transaction.
 """
 
 from __future__ import annotations
@@ -27,33 +27,35 @@ MAX_MESSAGE_BYTES: Final = 900_000
 
 _HEAD: Final = struct.Struct("<BBHI")
 _FORMAT: Final = 1
-# Rows are cut by their size in memory, which is about that on the wire; the room is for what is added there.
+# Rows are divided by their size in memory, which is about that in a message; the margin is for the overhead of the
+# message.
 _TARGET_MESSAGE_BYTES: Final = 800_000
 
 
 class ChangeKind(IntEnum):
-    """What happened to the entries of a message."""
+    """The kind of change of the entries of a message."""
 
     PUT = 1
-    """Set, or appended to a list."""
+    """An entry was set, or appended to a list."""
     REMOVE = 2
     CLEAR = 3
-    """All that a map or list held for a key."""
+    """The map or list of a key was removed."""
     DROP = 4
-    """All that a table held in a namespace."""
+    """A namespace of a table was removed."""
     TIME = 5
-    """The times that were reached; of no table."""
+    """The times that the operator has reached; belongs to no table."""
     FRAGMENT = 6
     """A part of a message; more follow."""
     LAST_FRAGMENT = 7
     SCHEMA = 8
-    """What the entries of a fingerprint are made of."""
+    """The schema of the entries with a fingerprint."""
     PART = 9
-    """What of the messages that follow is to be taken (taking.py), up to the next of this kind; of no table."""
+    """The part of the following messages that is taken (type_coverage.py), up to the next of this kind; belongs to
+    no table."""
 
 
 class ChangelogMessage(msgspec.Struct, frozen=True):
-    """A message, taken apart."""
+    """A decoded message."""
 
     kind: ChangeKind
     table: str
@@ -62,19 +64,19 @@ class ChangelogMessage(msgspec.Struct, frozen=True):
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """What happened to some entries of a table."""
+    """A change of some entries of a table."""
 
     kind: ChangeKind
     entries: pa.RecordBatch
 
 
 def compute_fingerprint(description: str) -> int:
-    """Of a table's layout, as releases wrote it that stored no schema."""
+    """Returns the fingerprint of a table's layout, as releases without stored schemas wrote it."""
     return zlib.crc32(description.encode())
 
 
 def write(table: str, fingerprint: int, changes: Iterable[StateChange]) -> Iterator[bytes]:
-    """The changes as messages, none larger than LIMIT."""
+    """Yields the changes as messages, none larger than LIMIT."""
     name = table.encode()
     for change in changes:
         head = _HEAD.pack(_FORMAT, change.kind, len(name), fingerprint) + name
@@ -83,38 +85,38 @@ def write(table: str, fingerprint: int, changes: Iterable[StateChange]) -> Itera
 
 
 def rewrite(message: ChangelogMessage) -> Iterator[bytes]:
-    """A message that was read, again."""
+    """Yields a message that was read, for writing it again."""
     name = message.table.encode()
     head = _HEAD.pack(_FORMAT, message.kind, len(name), message.fingerprint) + name
     yield from _fragments(head + message.payload)
 
 
 def time_message(times: EventTimes) -> bytes:
-    """Says which times were reached."""
+    """Returns the message with the times that the operator has reached."""
     return _HEAD.pack(_FORMAT, ChangeKind.TIME, 0, 0) + times.to_bytes()
 
 
 def part_message(taking: Taking | None) -> bytes:
-    """Says what of the messages that follow is to be taken; None: all of it."""
+    """Returns the message that says which part of the following messages to take; None: all."""
     return _HEAD.pack(_FORMAT, ChangeKind.PART, 0, 0) + (b"" if taking is None else taking.to_bytes())
 
 
 def read_entries(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The entries that a message carries. Raises ValueError."""
+    """Returns the entries of a message. Raises ValueError."""
     try:
         return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"the changelog holds {len(payload)} bytes that are no entries: {error}") from error
+        raise ValueError(f"the changelog holds {len(payload)} bytes that are not entries: {error}") from error
 
 
 class ChangelogReader:
-    """Takes messages apart, fragments together."""
+    """Decodes messages, and joins fragments."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def read(self, data: bytes) -> ChangelogMessage | None:
-        """The message; None for a fragment that more follow. Raises ValueError for what is no message."""
+        """Returns the message; None for a fragment that more follow. Raises ValueError for invalid bytes."""
         message = _parse(data)
         if message.kind is ChangeKind.FRAGMENT:
             self._parts.append(message.payload)
@@ -129,7 +131,7 @@ class ChangelogReader:
 def _parse(data: bytes) -> ChangelogMessage:
     if len(data) < _HEAD.size or data[0] != _FORMAT:
         raise ValueError(
-            f"the changelog holds {len(data)} bytes that begin {data[:8].hex()}: no change of state"
+            f"the changelog holds {len(data)} bytes that begin {data[:8].hex()}: not a change of state"
         )
     _, kind, name_length, fingerprint = _HEAD.unpack_from(data)
     try:

@@ -40,7 +40,7 @@ Table = TypeVar("Table", bound=StateTable)
 
 
 class KeyedStateBackend:
-    """One for each keyed operator. `current_key` is set by the operator before a user's function is called."""
+    """The backend of one keyed operator. The operator sets `current_key` before it calls a user's function."""
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class KeyedStateBackend:
         key_groups: range | None = None,
         operator: str = "",
     ) -> None:
-        """`key_groups`: the subtask's own; None: all of them. `operator`: its name, for messages to people."""
+        """`key_groups`: those of the subtask; None: all. `operator`: its name, for messages."""
         self._operator = operator
         self._key_type = key_type
         self._max_parallelism = max_parallelism
         self.key_groups = range(max_parallelism) if key_groups is None else key_groups
-        """The subtask's own."""
+        """The subtask's own key groups."""
         self._tables: dict[str, StateTable] = {}
         self._waiting: dict[str, list[tuple[ChangelogMessage, Taking | None]]] = {}
         self._schemas: dict[str, dict[int, TableSchema]] = {}
-        """By table and fingerprint: of what was restored."""
+        """By table and fingerprint: the schemas of restored entries."""
         self._written_schemas: set[tuple[str, int]] = set()
-        """Which of them lie before whatever this subtask writes."""
+        """The schemas that precede the messages of this subtask in the changelog."""
         self._taking: Taking | None = None
-        """What is to be taken of the origin."""
+        """The part of the origin's state that is taken."""
         self._part: Taking | None = None
-        """What the origin was to take of the messages' writer."""
+        """The part of the writer's state that the origin had taken."""
         self._origins: list[tuple[range, EventTimes]] = []
         self._reader = ChangelogReader()
         self.current_key: Any = None
@@ -73,50 +73,51 @@ class KeyedStateBackend:
         self.clock = NO_WATERMARK
         """Processing time that the operator has reached (ms)."""
         self._times_written = EventTimes()
-        """As of the last `take_changes`."""
+        """The times at the last `take_changes`."""
         self._times = EventTimes()
-        """Whose key groups are ahead; the watermark and the clock may have come further since."""
+        """The times of key groups that are ahead; the watermark and the clock may have advanced since."""
 
     @property
     def has_keys_ahead(self) -> bool:
-        """Whether event time has come further for some keys than `watermark` (see event_times.py)."""
+        """Whether event time is ahead of `watermark` for some keys (see event_times.py)."""
         return bool(self._times.ahead)
 
     @property
     def greatest_watermark(self) -> int:
-        """The furthest that event time has come for any key."""
-        return max(self.watermark, *(each.watermark for each in self._times.ahead), NO_WATERMARK)
+        """The greatest event time of any key."""
+        return max(self.watermark, *(entry.watermark for entry in self._times.ahead), NO_WATERMARK)
 
     def watermark_for(self, key: Any) -> int:
-        """How far event time has come for a key. Raises UnstableKey."""
+        """Returns the event time of a key. Raises UnstableKey."""
         return max(self.watermark, self.former_watermark(key)) if self._times.ahead else self.watermark
 
     def former_watermark(self, key: Any) -> int:
-        """What the key's former owner had reached, where others had not come as far. Raises UnstableKey."""
+        """Returns the event time of the key's former owner, if it was ahead of others. Raises UnstableKey."""
         return self._times.watermark_for(key_group_of(key, self._max_parallelism))
 
     def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
-        """The table of that name. Raises ValueError where there is one of another form."""
+        """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced))
 
     def list_table(self, name: str, element_type: RecordType, *, namespaced: bool = False) -> ListTable:
-        """The table of that name. Raises ValueError where there is one of another form."""
+        """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced))
 
     def map_table(self, name: str, item_type: RecordType, value_type: RecordType) -> MapTable:
-        """The table of that name. Raises ValueError where there is one of another form."""
+        """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(MapTable(name, self._key_type, item_type, value_type, self._max_parallelism))
 
     def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
-        """The table of that name, which every subtask keeps alike. Raises ValueError as the others do."""
+        """Returns the table of that name, which is the same in every subtask. Raises ValueError if it exists in
+        another form."""
         return self._table(BroadcastTable(name, item_type, value_type, self._max_parallelism))
 
     def timer_table(self, name: str) -> TimerTable:
-        """The table of that name. Raises ValueError where there is one of another form."""
+        """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(TimerTable(name, self._key_type, self._max_parallelism))
 
     def take_changes(self) -> list[bytes]:
-        """The changes since the last call, as messages for the changelog. Raises RecordTypeError."""
+        """Returns the changes since the last call, as messages for the changelog. Raises RecordTypeError."""
         messages: list[bytes] = []
         for table in self._tables.values():
             changes = list(write(table.name, table.fingerprint, table.take_changes()))
@@ -132,10 +133,12 @@ class KeyedStateBackend:
         return messages
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
-        """All state as messages: see Stateful."""
+        """Yields all state as messages: see Stateful."""
         if self._times_written != EventTimes():
             yield None, time_message(self._times_written)
-        schemas = [(name, each) for name in self._waiting for each in self._schemas.get(name, {}).values()]
+        schemas = [
+            (name, schema) for name in self._waiting for schema in self._schemas.get(name, {}).values()
+        ]
         schemas += [(table.name, table.schema) for table in self._tables.values()]
         for name, schema in schemas:
             for data in schema.messages(name):
@@ -156,7 +159,7 @@ class KeyedStateBackend:
                     yield section, data
 
     def restore_from(self, origin: Origin | None) -> None:
-        """Whose messages follow: see Stateful. Times: see `times_of`."""
+        """Announces the writer of the next messages: see Stateful. For times see `times_of`."""
         if origin is None:
             self._taking = None
             if self._origins:
@@ -168,7 +171,8 @@ class KeyedStateBackend:
             self._origins.append((written, EventTimes()))
 
     def restore(self, data: bytes) -> None:
-        """Applies a message of the changelog; all of them, in order. Raises ValueError for what is none."""
+        """Applies a message of the changelog; call it for all of them, in order. Raises ValueError for an invalid
+        one."""
         message = self._reader.read(data)
         if message is None:
             return
@@ -194,16 +198,16 @@ class KeyedStateBackend:
                 self._waiting.setdefault(message.table, []).append((message, taking))
 
     def begin_time_anew(self) -> None:
-        """A clock that was at the end of time has told nothing yet."""
+        """Resets clocks that were at the end of time."""
         self._reach(self._times.at(self.watermark, self.clock).begin_anew())
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state by table, and the Times as `~times`."""
+        """Returns a copy of the state by table, with the times as `~times`."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
         return {**tables, "~times": self._times.at(self.watermark, self.clock)}
 
     def _full_waiting(self) -> Iterator[bytes]:
-        """The messages of tables that nobody has asked for, as their writers wrote them."""
+        """Yields the messages of tables that were not requested, as their writers wrote them."""
         part: Taking | None = None
         for waiting in self._waiting.values():
             for message, taking in waiting:
@@ -226,7 +230,7 @@ class KeyedStateBackend:
             return made
         if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
             raise ValueError(
-                f"state {made.name!r} is a {known.form} and is asked for as a {made.form}:"
+                f"state {made.name!r} is a {known.form} but is requested as a {made.form}:"
                 " give each state of an operator a name of its own"
             )
         return known

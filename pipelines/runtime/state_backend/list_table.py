@@ -1,4 +1,5 @@
-"""A list for each key, in one namespace or in many (windows). What is appended is written, not the list again."""
+"""A list for each key, in one namespace or in many (windows). The changelog gets appended elements, not the whole
+list."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _NOTHING: Final[tuple[Any, ...]] = ()
 
 
 class ListTable(NamespacedTable[list[Any]]):
-    """Namespace -> key -> elements in order; a list that is empty is none."""
+    """Namespace -> key -> elements in order. An empty list is the same as none."""
 
     def __init__(
         self,
@@ -28,15 +29,15 @@ class ListTable(NamespacedTable[list[Any]]):
         namespaced: bool,
     ) -> None:
         super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced)
-        # How many elements of a list are in the changelog; _REPLACED: none of those it has now.
+        # How many elements of a list are in the changelog; _REPLACED: none of the current ones.
         self._written: dict[int, dict[Any, int]] = {}
 
     def space(self, namespace: int = ONLY) -> Lists:
-        """The lists of a namespace by key; not to be changed."""
+        """Returns the lists of a namespace by key; do not change them."""
         return self._spaces.get(namespace, {})
 
     def get(self, key: Any, namespace: int = ONLY) -> Iterable[Any]:
-        """The elements; not to be changed."""
+        """Returns the elements; do not change them."""
         return self._spaces.get(namespace, {}).get(key, _NOTHING)
 
     def extend(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
@@ -54,7 +55,7 @@ class ListTable(NamespacedTable[list[Any]]):
             held.extend(elements)
 
     def replace(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
-        """Sets the list; an empty one is removed."""
+        """Sets the list; an empty list removes it."""
         replaced = list(elements)
         lists = self._spaces.setdefault(namespace, {})
         if key not in lists and not replaced:
@@ -102,11 +103,11 @@ class ListTable(NamespacedTable[list[Any]]):
         )
 
     def snapshot(self) -> dict[Any, Any]:
-        """Key -> elements, or namespace -> key -> elements."""
+        """Returns key -> elements, or namespace -> key -> elements."""
         return self._copy(list)
 
     def _columns(self, lists: Iterable[tuple[int, Any, list[Any]]]) -> list[Sequence[Any]]:
-        """A row for each element."""
+        """Returns the columns with a row for each element."""
         namespaces: list[int] = []
         keys: list[Any] = []
         groups: list[int] = []

@@ -1,6 +1,6 @@
-"""A dictionary for each key. What is set or removed in it is written, not the dictionary again.
+"""A dictionary for each key. The changelog gets items that are set or removed, not the whole dictionary.
 
-Items come in the order in which they were first set, also when restored.
+Items are in the order in which they were first set, also after a restore.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EMPTY: Final[Mapping[Any, Any]] = {}
 
 
 class MapTable(StateTable):
-    """Key -> item -> value; a dictionary that is empty is none."""
+    """Key -> item -> value. An empty dictionary is the same as none."""
 
     def __init__(
         self,
@@ -29,20 +29,20 @@ class MapTable(StateTable):
     ) -> None:
         super().__init__(name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type)
         key = self._key_columns()
-        self._puts = TableLayout([*key, ("item", item_type), (VALUE, value_type)])
-        self._removals = TableLayout([*key, ("item", item_type)])
-        self._clears = TableLayout(key)
+        self._puts = self._keyed_layout([*key, ("item", item_type), (VALUE, value_type)])
+        self._removals = self._keyed_layout([*key, ("item", item_type)])
+        self._clears = self._keyed_layout(key)
         self._maps: dict[Any, dict[Any, Any]] = {}
         self._touched: dict[Any, dict[Any, None]] = {}
         self._removed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
 
     def all_keys(self) -> list[Any]:
-        """The keys that have a dictionary."""
+        """Returns the keys that have a dictionary."""
         return list(self._maps)
 
     def get(self, key: Any) -> Mapping[Any, Any]:
-        """The dictionary; not to be changed."""
+        """Returns the dictionary; do not change it."""
         return self._maps.get(key, _EMPTY)
 
     def put(self, key: Any, item: Any, value: Any) -> None:
@@ -59,7 +59,7 @@ class MapTable(StateTable):
         touched[item] = None
 
     def remove(self, key: Any, item: Any) -> None:
-        """Removes an item. Raises KeyError where there is none."""
+        """Removes an item. Raises KeyError if it does not exist."""
         held = self._maps[key]
         del held[item]
         if not held:
@@ -77,12 +77,12 @@ class MapTable(StateTable):
         touched, self._touched = self._touched, {}
         removed, self._removed = self._removed, {}
         if self._cleared:
-            # First: a dictionary that was cleared may have been begun anew since.
+            # First: a cleared dictionary may have new items.
             keys = list(self._cleared)
             yield StateChange(ChangeKind.CLEAR, self._clears.encode([self._groups(keys), keys]))
             self._cleared = {}
         if removed:
-            # Before what was put: an item that was removed may have been set again since.
+            # Before items that were set: a removed item may have been set again.
             gone = [(key, item) for key, items in removed.items() for item in items]
             keys, of_items = map(list, zip(*gone, strict=True))
             yield StateChange(ChangeKind.REMOVE, self._removals.encode([self._groups(keys), keys, of_items]))
@@ -127,5 +127,5 @@ class MapTable(StateTable):
         return self._puts, [groups, keys, items, values]
 
     def snapshot(self) -> dict[Any, dict[Any, Any]]:
-        """Key -> item -> value."""
+        """Returns key -> item -> value."""
         return {key: dict(held) for key, held in self._maps.items()}

@@ -1,4 +1,4 @@
-"""What tables of values and of lists share: something for each key, in one namespace or in many (windows)."""
+"""The common part of tables of values and of lists: one object for each key, in one namespace or in many (windows)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout
 from .type_coverage import Taking
 
 ONLY: Final = 0
-"""The namespace of a table that has no others."""
+"""The namespace of a table with a single one."""
 
 Held = TypeVar("Held")
 
 
 class NamespacedTable(StateTable, Generic[Held]):
-    """Namespace -> key -> what is held.
+    """Namespace -> key -> object.
 
-    In a namespace that is dropped as a whole, keys are in the order in which they came, also when restored from
-    changes; one that was removed by itself and set again may be elsewhere then.
+    In a namespace that is dropped as a whole, keys are in the order in which they arrived, also after a restore from
+    changes. A key that was removed and set again may then be elsewhere.
     """
 
     def __init__(
@@ -36,22 +36,22 @@ class NamespacedTable(StateTable, Generic[Held]):
         super().__init__(name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced)
         self._namespaced = namespaced
         key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._puts = TableLayout([*key, (VALUE, value_type)])
-        self._keys = TableLayout(key)
+        self._puts = self._keyed_layout([*key, (VALUE, value_type)])
+        self._keys = self._keyed_layout(key)
         self._drops = TableLayout([(NAMESPACE, INT)])
         self._spaces: dict[int, dict[Any, Held]] = {}
         self._dropped: dict[int, None] = {}
 
     def spaces(self) -> KeysView[int]:
-        """The namespaces that hold something, or did."""
+        """Returns the namespaces that have content, or had."""
         return self._spaces.keys()
 
     def all_keys(self) -> list[Any]:
-        """The keys of a table without namespaces."""
+        """Returns the keys of a table without namespaces."""
         return list(self._spaces.get(ONLY, ()))
 
     def drop(self, namespace: int) -> dict[Any, Held]:
-        """Removes a namespace and gives what it held."""
+        """Removes a namespace and returns its content."""
         self._forget(namespace)
         self._dropped[namespace] = None
         return self._spaces.pop(namespace, {})
@@ -74,7 +74,7 @@ class NamespacedTable(StateTable, Generic[Held]):
                 raise self._refuse(kind)
 
     def _forget(self, namespace: int) -> None:
-        """What was noted of the namespace's changes counts for nothing."""
+        """Drops the recorded changes of the namespace."""
         raise NotImplementedError
 
     def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
@@ -85,7 +85,8 @@ class NamespacedTable(StateTable, Generic[Held]):
         if space is None:
             return
         if taking is not None:
-            # Only what its writer had: others that are taken in may still have the namespace.
+            # Only the namespaces of the writer: other subtasks whose state is taken over may still have the
+            # namespace.
             limit, written = self._max_parallelism, taking.written
             for key in [key for key in space if key_group_of(key, limit) in written]:
                 del space[key]
@@ -99,7 +100,8 @@ class NamespacedTable(StateTable, Generic[Held]):
             self._spaces.get(namespace, {}).pop(key, None)
 
     def _drop_changes(self) -> Iterator[StateChange]:
-        """To be written first: a namespace that was dropped may have been begun anew since."""
+        """Yields the dropped namespaces. They are written first, because a dropped namespace may have been used
+        again."""
         if self._dropped:
             yield StateChange(ChangeKind.DROP, self._drops.encode([list(self._dropped)]))
             self._dropped = {}

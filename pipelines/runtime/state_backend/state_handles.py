@@ -1,4 +1,5 @@
-"""What a user's function holds: value, list and map of the key at hand, and broadcast state (functions/state.py)."""
+"""The state objects of a user's function: value, list and map of the current key, and broadcast state
+(functions/state.py)."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class TableValueState(ValueState[T]):
         self._table.remove(self._backend.current_key)
 
     def all_keys(self) -> list[Any]:
-        """The keys that have one."""
+        """Returns the keys that have a value."""
         return self._table.all_keys()
 
 
@@ -60,7 +61,7 @@ class TableListState(ListState[T]):
         self._table = table
 
     def __iter__(self) -> Iterator[T]:
-        # Of a copy: the function may append while it iterates.
+        # Iterates over a copy: the function may append meanwhile.
         return iter(list(self._table.get(self._backend.current_key)))
 
     def add(self, value: T) -> None:
@@ -76,7 +77,7 @@ class TableListState(ListState[T]):
         self._table.replace(self._backend.current_key, ())
 
     def all_keys(self) -> list[Any]:
-        """The keys that have one."""
+        """Returns the keys that have a list."""
         return self._table.all_keys()
 
 
@@ -110,7 +111,7 @@ class TableMapState(MapState[K, V]):
         self._table.clear(self._backend.current_key)
 
     def all_keys(self) -> list[Any]:
-        """The keys that have one."""
+        """Returns the keys that have a dictionary."""
         return self._table.all_keys()
 
 
@@ -118,30 +119,30 @@ _TableState = TableValueState[Any] | TableListState[Any] | TableMapState[Any, An
 
 
 class KeyedStateAccess:
-    """What a keyed operator puts into its function's context: states of a backend, by descriptor."""
+    """The states of a backend by descriptor, which a keyed operator puts into its function's context."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
 
     def get_state(self, descriptor: ValueStateDescriptor[T]) -> TableValueState[T]:
-        """Raises ValueError where the name is taken by another form of state."""
+        """Returns the state. Raises ValueError if another form of state has the name."""
         table = self._backend.value_table(descriptor.name, descriptor.record_type)
         return TableValueState(self._backend, table, descriptor.default)
 
     def get_list_state(self, descriptor: ListStateDescriptor[T]) -> TableListState[T]:
-        """Raises ValueError where the name is taken by another form of state."""
+        """Returns the state. Raises ValueError if another form of state has the name."""
         table = self._backend.list_table(descriptor.name, descriptor.record_type)
         return TableListState(self._backend, table)
 
     def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> TableMapState[K, V]:
-        """Raises ValueError where the name is taken by another form of state."""
+        """Returns the state. Raises ValueError if another form of state has the name."""
         table = self._backend.map_table(
             descriptor.name, descriptor.key_record_type, descriptor.value_record_type
         )
         return TableMapState(self._backend, table)
 
     def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
-        """Calls `function(key, state)` for each key that has something in the state. Raises ValueError, TypeError."""
+        """Calls `function(key, state)` for each key that has a value in the state. Raises ValueError, TypeError."""
         backend, state = self._backend, self._find_state(descriptor)
         before = backend.current_key
         try:
@@ -164,11 +165,11 @@ class KeyedStateAccess:
 
 
 class NoKey:
-    """The key at hand while a broadcast record is processed: there is none, so that keyed state can't be used."""
+    """The current key while a broadcast record is processed: there is none, so keyed state cannot be used."""
 
     def __hash__(self) -> int:
         raise TypeError(
-            "there is no key at hand in process_broadcast_element: use context.apply_to_keyed_state for state of keys,"
+            "there is no current key in process_broadcast_element: use context.apply_to_keyed_state for state of keys,"
             " and register timers in process_element"
         )
 

@@ -1,4 +1,4 @@
-"""What all tables of a backend share: how their entries are laid out in Arrow columns."""
+"""The common part of the tables of a backend: the layout of their entries in Arrow columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUE: Final = "value"
 INT: Final = Scalar("int")
 
 _MAX_ENTRIES_PER_BATCH: Final = 20_000
-"""Entries that are laid out together where all are written: what the forked writer needs of memory at a time."""
+"""The number of entries that are encoded together when all are written: it limits the memory of the forked writer."""
 
 Columns = Sequence[tuple[str, RecordType]]
 
@@ -31,9 +31,19 @@ Columns = Sequence[tuple[str, RecordType]]
 class TableLayout:
     """The columns of the entries of one kind of change."""
 
-    def __init__(self, columns: Columns, written: Mapping[str, RecordType] | None = None) -> None:
-        """`written`: the types of columns that were written as other ones. Raises TypeMismatch."""
+    def __init__(
+        self,
+        columns: Columns,
+        written: Mapping[str, RecordType] | None = None,
+        *,
+        max_parallelism: int | None = None,
+    ) -> None:
+        """`written`: the types of columns that were written as other types. Raises TypeMismatch.
+
+        `max_parallelism`: the number of key groups; None if the entries have no keys.
+        """
         self._columns = tuple(columns)
+        self._max_parallelism = max_parallelism
         there = [(name, (written or {}).get(name, of)) for name, of in columns]
         self._schema = pa.schema([pa.field(name, of.arrow_type()) for name, of in there])
         self._converters = [
@@ -42,40 +52,65 @@ class TableLayout:
         self._older: dict[RecordType, TableLayout] = {}
 
     def with_value_type(self, written: RecordType | None) -> TableLayout:
-        """Decodes entries whose values were written as this type; None: as the own one. Raises TypeMismatch."""
+        """Returns a layout that decodes entries whose values were written as this type; None: as its own. Raises
+        TypeMismatch."""
         if written is None:
             return self
         if written not in self._older:
-            self._older[written] = TableLayout(self._columns, {VALUE: written})
+            self._older[written] = TableLayout(
+                self._columns, {VALUE: written}, max_parallelism=self._max_parallelism
+            )
         return self._older[written]
 
     def __str__(self) -> str:
         return ", ".join(f"{name}: {of}" for name, of in self._columns)
 
     def encode(self, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-        """Entries, column by column. Raises RecordTypeError."""
+        """Encodes entries, column by column. Raises RecordTypeError."""
         arrays = [of.encode(values) for (_, of), values in zip(self._columns, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def key_groups(self, columns: Sequence[Sequence[Any]]) -> Sequence[int]:
-        """The column of the key groups."""
+        """Returns the column of the key groups."""
         return columns[self._schema.get_field_index(KEY_GROUP)]
 
     def decode(self, payload: bytes, taking: Taking | None = None) -> list[list[Any]]:
-        """What `encode` was given; of it, what is to be taken. Raises ValueError, TypeMismatch."""
+        """Decodes the result of `encode`; only the part of `taking`. Raises ValueError, TypeMismatch."""
         batch = read_entries(payload, self._schema)
         if taking is not None and KEY_GROUP in self._schema.names:
             groups = batch.column(KEY_GROUP).to_numpy()
             wanted = (groups >= taking.wanted.start) & (groups < taking.wanted.stop)
             batch = batch.filter(pa.array(wanted))
-        return [
+        columns = [
             of.decode(column if convert is None else convert(column))
             for (_, of), convert, column in zip(self._columns, self._converters, batch.columns, strict=True)
         ]
+        if self._max_parallelism is not None and batch.num_rows > 0:
+            self._check_keys(columns, batch.num_rows, self._max_parallelism)
+        return columns
+
+    def _check_keys(self, columns: list[list[Any]], rows: int, max_parallelism: int) -> None:
+        """Compares the stored key groups of some entries with those of their keys.
+
+        The class of a key may have changed without a change of the declared type: with other fields, or as a pickled
+        object. Its entries would never be found again. Raises TypeMismatch.
+        """
+        groups = self.key_groups(columns)
+        keys = columns[self._schema.get_field_index(KEY)]
+        for row in {0, rows // 3, rows * 2 // 3, rows - 1}:
+            try:
+                is_found = key_group_of(keys[row], max_parallelism) == groups[row]
+            except (AttributeError, TypeError):
+                # An object of a class that has other fields now.
+                is_found = False
+            if not is_found:
+                raise TypeMismatch(
+                    "its keys now have another form than when they were written, so their state would not be found"
+                )
 
 
 class StateTable(ABC):
-    """The entries of one state, by key; notes what changes."""
+    """The entries of one state, by key. It records changes."""
 
     def __init__(
         self,
@@ -95,15 +130,15 @@ class StateTable(ABC):
         where = " in namespaces" if namespaced else ""
         of = "" if value_type is None else f" of {value_type}{where}"
         self.form = f"{kind}{of}" if item_type is None else f"{kind} of {item_type} to {value_type}"
-        """What is kept, in words."""
+        """The form of the state, for messages."""
         self.fingerprint_without_schema = compute_fingerprint(f"{self.form} by {key_type}")
-        """Of what releases wrote that stored no schema."""
+        """The fingerprint in releases that stored no schema."""
         self._key_type = key_type
         self._max_parallelism = max_parallelism
 
     @abstractmethod
     def take_changes(self) -> Iterator[StateChange]:
-        """What changed since the last call, to be applied in this order. Raises RecordTypeError."""
+        """Yields the changes since the last call, in the order to apply. Raises RecordTypeError."""
 
     @abstractmethod
     def apply(
@@ -113,28 +148,28 @@ class StateTable(ABC):
         taking: Taking | None = None,
         written: RecordType | None = None,
     ) -> None:
-        """Applies a change that is in the changelog already; what is to be taken of it.
+        """Applies a change that is already in the changelog; only the part that is taken over.
 
-        `written`: the type of the values, where they were written as another one. Raises ValueError, TypeMismatch.
+        `written`: the type of the values, if they were written as another one. Raises ValueError, TypeMismatch.
         """
 
     def written_type(self, schema: TableSchema) -> RecordType | None:
-        """The type of values that were written by another schema; None: the own one. Raises TypeMismatch."""
+        """Returns the type of values that were written with another schema; None: the own type. Raises TypeMismatch."""
         own = self.schema
         if (schema.kind, schema.namespaced) != (own.kind, own.namespaced):
             raise TypeMismatch("it is another kind of state")
         if schema.key != own.key:
-            raise TypeMismatch("the type of its keys has changed, and state is found by its key")
+            raise TypeMismatch("the type of its keys has changed, so their state would not be found")
         if schema.item != own.item:
             raise TypeMismatch("the type of the keys of its map has changed")
         return None if schema.value == own.value else from_layout(schema.value)
 
     @abstractmethod
     def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        """All that is kept, as of the last `take_changes`, as entries of kind PUT, column by column."""
+        """Returns all content, as of the last `take_changes`, as entries of kind PUT, column by column."""
 
     def full(self, sections: Sequence[range]) -> list[Iterator[StateChange]]:
-        """All that is kept, for each range of key groups; within each, keys are in their order."""
+        """Returns all content for each range of key groups; within a range, keys are in their order."""
         layout, columns = self.entries()
         groups = np.asarray(layout.key_groups(columns), np.int64)
         section_of = np.searchsorted([section.start for section in sections], groups, side="right") - 1
@@ -144,10 +179,13 @@ class StateTable(ABC):
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """A copy of what is kept."""
+        """Returns a copy of the content."""
 
     def _key_columns(self) -> list[tuple[str, RecordType]]:
         return [(KEY_GROUP, INT), (KEY, self._key_type)]
+
+    def _keyed_layout(self, columns: Columns) -> TableLayout:
+        return TableLayout(columns, max_parallelism=self._max_parallelism)
 
     def _groups(self, keys: Iterable[Any]) -> list[int]:
         limit = self._max_parallelism

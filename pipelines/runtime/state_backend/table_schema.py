@@ -1,7 +1,7 @@
-"""What the entries of a table are made of: written once before them, so that they can be read when a type has changed.
+"""The schema of the entries of a table, written once before them, so that they can be read when a type has changed.
 
-The message is of kind SCHEMA and carries the fingerprint of the entries that it is about. It lies in the changelog
-before the first entries of an attempt that have this fingerprint, and in each file of all state.
+The message is of kind SCHEMA and has the fingerprint of its entries. In the changelog it precedes the first entries of
+an attempt with this fingerprint. Each file of all state has it, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .changelog import ChangeKind, ChangelogMessage, rewrite
 
 
 class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of one table; types as `type_evolution.to_layout` has them."""
+    """The schema of one table, with types in the form of `type_evolution.to_layout`."""
 
     kind: str
     """value, list, map or timer."""
@@ -28,7 +28,7 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fingerprint(self) -> int:
-        """Equal for equal layouts."""
+        """The same value for equal layouts."""
         return zlib.crc32(msgspec.json.encode(self))
 
     def __str__(self) -> str:
@@ -39,14 +39,14 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.kind}{of} by {_in_words(self.key)}"
 
     def messages(self, table: str) -> Iterator[bytes]:
-        """Say what the entries of the fingerprint are made of."""
+        """Yields the messages that describe the entries with this fingerprint."""
         return rewrite(
             ChangelogMessage(ChangeKind.SCHEMA, table, self.fingerprint, msgspec.json.encode(self))
         )
 
     @classmethod
     def from_message(cls, message: ChangelogMessage) -> TableSchema:
-        """What a message of kind SCHEMA says. Raises ValueError."""
+        """Decodes a message of kind SCHEMA. Raises ValueError."""
         return msgspec.json.decode(message.payload, type=cls)
 
 

@@ -1,7 +1,7 @@
-"""Timers: for each key, times at which it wants to be called.
+"""Timers: for each key, the times at which its function is called.
 
-They fire in the order of (time, canonical form of the key): the same order in every process, after every restore. Two
-timers of one key and time are one.
+They fire in the order of (time, canonical form of the key): the same order in every process and after every restore.
+Two timers of one key and time are one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TimerTable(StateTable):
 
     def __init__(self, name: str, key_type: RecordType, max_parallelism: int) -> None:
         super().__init__(name, "timer", key_type, max_parallelism)
-        self._entries = TableLayout([*self._key_columns(), ("time", INT)])
+        self._entries = self._keyed_layout([*self._key_columns(), ("time", INT)])
         self._timers: set[Timer] = set()
-        # Of a timer that was deleted, the entry stays in the heap until its time comes or the heap is made anew. The
-        # number keeps keys from being compared.
+        # The entry of a deleted timer stays in the heap until its time comes or the heap is rebuilt. The number
+        # prevents a comparison of keys.
         self._heap: list[tuple[int, bytes, int, Any]] = []
         self._number = count()
         self._touched: dict[Timer, None] = {}
@@ -39,7 +39,7 @@ class TimerTable(StateTable):
         return len(self._timers)
 
     def register(self, key: Any, time: int) -> bool:
-        """Adds a timer; False where there is one. Raises UnstableKey."""
+        """Adds a timer; returns False if it exists. Raises UnstableKey."""
         timer = time, key
         if timer in self._timers:
             return False
@@ -48,7 +48,7 @@ class TimerTable(StateTable):
         return True
 
     def delete(self, key: Any, time: int) -> None:
-        """Removes a timer, if there is one."""
+        """Removes a timer, if it exists."""
         timer = time, key
         if timer in self._timers:
             self._timers.remove(timer)
@@ -57,7 +57,7 @@ class TimerTable(StateTable):
                 self._sweep()
 
     def pop_due(self, time: int) -> Timer | None:
-        """Removes and gives the first timer that is not after this time; None where there is none."""
+        """Removes and returns the first timer that is not after this time; None if there is none."""
         heap = self._heap
         while heap and heap[0][0] <= time:
             at, _, _, key = heapq.heappop(heap)
@@ -70,7 +70,7 @@ class TimerTable(StateTable):
 
     @property
     def next_time(self) -> int:
-        """When the first timer is due (ms); END_OF_TIME where there is none."""
+        """Returns when the first timer is due (ms); END_OF_TIME if there is none."""
         heap = self._heap
         while heap and (heap[0][0], heap[0][3]) not in self._timers:
             heapq.heappop(heap)
@@ -118,7 +118,7 @@ class TimerTable(StateTable):
         return self._entries, [self._groups(keys), keys, [time for time, _ in self._timers]]
 
     def snapshot(self) -> set[Timer]:
-        """(time, key) of each."""
+        """Returns (time, key) of each timer."""
         return set(self._timers)
 
     def _add(self, timer: Timer) -> None:

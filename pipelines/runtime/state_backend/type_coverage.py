@@ -1,7 +1,8 @@
 """Selects entries of another subtask's state: those of some of its key groups.
 
-State that no function has requested is kept as the messages of its writers, and is written again as such. A file of all
-state therefore records before them which part of their writer's state was selected; a reader of the file selects again.
+State that no function has requested is stored as the messages of its writers, and is written again in that form. A file
+of all state therefore records before them which part of their writer's state was selected; a reader of the file selects
+again.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ _TAKING: Final = struct.Struct("<IIII?")
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """What of another subtask's state is to be taken in."""
+    """The part of another subtask's state to take."""
 
     written: range
-    """The key groups that it owned."""
+    """The key groups that the subtask owned."""
     wanted: range
-    """Those of them that are to be taken."""
+    """The key groups among them to take."""
     is_first: bool = True
-    """Whether no other subtask's state was taken before: of what all of them have alike, that of one is enough."""
+    """Whether no other subtask's state was taken before: of state that is the same in all of them, one copy is
+    enough."""
 
     def within(self, outer: Taking | None) -> Taking:
-        """The part that is to be taken of a subtask that took this; None: all of it."""
+        """Returns the part to take over from a subtask that has taken over `outer`; None: all of it."""
         if outer is None:
             return self
         return Taking(
@@ -35,13 +37,13 @@ class Taking(msgspec.Struct, frozen=True):
         )
 
     def to_bytes(self) -> bytes:
-        """For a file of all state."""
+        """Encodes it for a file of all state."""
         written, wanted = self.written, self.wanted
         return _TAKING.pack(written.start, written.stop, wanted.start, wanted.stop, self.is_first)
 
     @staticmethod
     def from_bytes(data: bytes) -> Taking:
-        """What `to_bytes` gave. Raises ValueError."""
+        """Decodes the result of `to_bytes`. Raises ValueError."""
         try:
             start, stop, wanted_start, wanted_stop, is_first = _TAKING.unpack(data)
         except struct.error as error:
@@ -50,6 +52,6 @@ class Taking(msgspec.Struct, frozen=True):
 
 
 def common(one: range, other: range) -> range:
-    """The key groups that are in both; an empty range where there are none."""
+    """Returns the key groups that are in both; an empty range if there are none."""
     start = max(one.start, other.start)
     return range(start, max(start, min(one.stop, other.stop)))

@@ -25,14 +25,14 @@ class ValueTable(NamespacedTable[Any]):
         self._touched: dict[int, dict[Any, None]] = {}
 
     def space(self, namespace: int = ONLY) -> Space:
-        """The values of a namespace by key: to be changed in place, and then to be `touch`ed."""
+        """Returns the values of a namespace by key. Change them in place and then call `touch`."""
         space = self._spaces.get(namespace)
         if space is None:
             space = self._spaces[namespace] = {}
         return space
 
     def touch(self, keys: Iterable[Any], namespace: int = ONLY) -> None:
-        """Notes that the values of these keys have changed."""
+        """Records that the values of these keys have changed."""
         touched = self._touched.get(namespace)
         if touched is None:
             touched = self._touched[namespace] = {}
@@ -44,7 +44,7 @@ class ValueTable(NamespacedTable[Any]):
         self.touch((key,), namespace)
 
     def remove(self, key: Any, namespace: int = ONLY) -> None:
-        """Removes a value, if there is one."""
+        """Removes a value, if it exists."""
         if self.space(namespace).pop(key, _MISSING) is not _MISSING:
             self.touch((key,), namespace)
 
@@ -91,7 +91,7 @@ class ValueTable(NamespacedTable[Any]):
         return self._puts, [*self._with_key(namespaces, self._groups(keys), keys), values]
 
     def snapshot(self) -> dict[Any, Any]:
-        """Key -> value, or namespace -> key -> value."""
+        """Returns key -> value, or namespace -> key -> value."""
         return self._copy(lambda value: value)
 
     def _forget(self, namespace: int) -> None:

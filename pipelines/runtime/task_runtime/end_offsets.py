@@ -15,24 +15,24 @@ _TIMEOUT_S: Final = 10.0
 
 
 class EndOffsets:
-    """Any thread may ask."""
+    """For any thread."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._admin = AdminClientCache(admin_settings(bootstrap_servers))
 
     def read(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """(topic, partition) -> the offset that follows the last record. Raises KafkaException."""
+        """Returns (topic, partition) -> the offset after the last record. Raises KafkaException."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(*each): latest for each in partitions}
-        if not asked:
+        requests = {TopicPartition(*partition): latest for partition in partitions}
+        if not requests:
             return {}
         futures = self._admin.client().list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+            requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
         )
         try:
             return {
-                (each.topic, each.partition): future.result(_TIMEOUT_S).offset
-                for each, future in futures.items()
+                (partition.topic, partition.partition): future.result(_TIMEOUT_S).offset
+                for partition, future in futures.items()
             }
         except Exception as error:
             self._admin.note_error(error)

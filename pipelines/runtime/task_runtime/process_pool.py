@@ -8,23 +8,25 @@ import socket
 import subprocess
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import msgspec
 
+from ....infra.closing import Closeable
 from ....infra.interpreter import module_command
 from ..common.frames import FrameReader, encode_frame
 from ..common.protocol import TaskCommand
 from ..stream_task.loop import zygote
 
 _CLOSE_TIMEOUT_S: Final = 5.0
-# How many hand-overs may wait to be accepted: the workers of Spark that connect at once.
+_DEATH_TIMEOUT_S: Final = 1.0
+"""A process that has closed its socket ends soon."""
+# How many connections may wait to be accepted: the workers of Spark that connect at once.
 _LISTEN_BACKLOG: Final = 64
 
 
 class TaskProcess:
-    """A process that waits for its Open: `socket_path` is where Spark's workers reach it."""
+    """A process that waits for its OpenTask. Spark's workers connect to `socket_path`."""
 
     def __init__(self, token: int, control: socket.socket, socket_path: str) -> None:
         self.token = token
@@ -33,19 +35,19 @@ class TaskProcess:
         self.socket_path = socket_path
 
     def send(self, command: TaskCommand) -> None:
-        """Tells the process something; one that is gone does not hear it, and its end is seen elsewhere."""
+        """Sends a command to the process. A process that is gone does not receive it; its end is detected elsewhere."""
         try:
             self.control.sendall(encode_frame(msgspec.msgpack.encode(command)))
         except ConnectionError:
             return
 
     def close_connection(self) -> None:
-        """Has the process end by itself: it does as soon as nobody is at the other end."""
+        """Closes the connection: the process then ends by itself."""
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
 
 
-class ProcessPool:
+class ProcessPool(Closeable):
     """Keeps `size` processes warm. Used from one thread."""
 
     def __init__(self, directory: Path, size: int) -> None:
@@ -61,31 +63,34 @@ class ProcessPool:
                 stdin=subprocess.DEVNULL,
             )
 
-    def __enter__(self) -> ProcessPool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def fill(self) -> None:
-        """Has processes forked until enough are warm."""
+        """Requests forks until enough processes are warm."""
         with contextlib.suppress(ConnectionError):
-            # That the zygote died is seen at `ends`.
+            # `ends` reports the death of the zygote.
             while len(self._warm) < self._size:
                 self._warm.append(self._fork())
 
     def take(self) -> TaskProcess:
-        """A process for one attempt; it may be on its way still, its sockets are there."""
+        """Returns a process for one attempt. It may still be starting; its sockets exist."""
         return self._warm.popleft() if self._warm else self._fork()
 
+    @property
+    def zygote_pid(self) -> int:
+        """The pid of the zygote."""
+        return self._zygote.pid
+
+    def zygote_status(self) -> int | None:
+        """The exit status of the zygote, as of a subprocess; None if it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._zygote.wait(_DEATH_TIMEOUT_S)
+        return None
+
     def kill(self, process: TaskProcess) -> None:
-        """SIGKILL, by the parent of the process, so that it cannot hit another of the same pid."""
+        """Sends SIGKILL through the parent of the process, so that it cannot hit another process of the same pid."""
         try:
             self.ends.sendall(zygote.REQUEST.pack(zygote.KILL, process.token))
         except ConnectionError:
-            # Nobody is left to kill it; that the zygote died is seen at `ends`.
+            # The zygote, which would kill it, is dead; `ends` reports that.
             process.close_connection()
 
     def close(self) -> None:
@@ -105,7 +110,7 @@ class ProcessPool:
         path = str(self._directory / f"{self._tokens}.sock")
         ours, control = socket.socketpair()
         with control, socket.socket(socket.AF_UNIX) as listener:
-            # Made here, so that it can be connected to before the process has begun to listen.
+            # Created here, so that clients can connect before the process has begun to listen.
             listener.bind(path)
             os.chmod(path, 0o600)
             listener.listen(_LISTEN_BACKLOG)

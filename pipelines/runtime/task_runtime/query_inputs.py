@@ -21,7 +21,7 @@ from ..spark.record_forwarder import RecordForwardingPlan
 
 
 class ReceivingSubtask(msgspec.Struct, frozen=True):
-    """A subtask that is read for."""
+    """A subtask that the query reads for."""
 
     subtask_index: int
     socket_path: str
@@ -34,16 +34,16 @@ class QueryInput(Protocol):
     """The inputs of a deployment."""
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """Every partition that is read for them, and where; a task of Spark reads each."""
+        """Returns every partition to read, and its first offset. A task of Spark reads each."""
 
     def plan(
         self, receivers: Sequence[ReceivingSubtask], pace: QueryMode
     ) -> BufferForwardingPlan | RecordForwardingPlan:
-        """What Spark's workers do with it."""
+        """Returns the plan for Spark's workers."""
 
 
 class ChannelQueryInput:
-    """Channels: of each, a subtask reads the partition of its index."""
+    """Channels: a subtask reads the partition of its index in each."""
 
     def __init__(self, spec: VertexDeployment) -> None:
         self._topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
@@ -51,22 +51,23 @@ class ChannelQueryInput:
         self._prefix = _create_prefix(spec)
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """What has no position yet begins at offset 0."""
+        """A partition without a position begins at offset 0."""
         return {
             topic: {
-                each.subtask_index: each.positions.get(i, {}).get(each.subtask_index, 0) for each in receivers
+                receiver.subtask_index: receiver.positions.get(i, {}).get(receiver.subtask_index, 0)
+                for receiver in receivers
             }
             for i, topic in enumerate(self._topics)
         }
 
     def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> BufferForwardingPlan:
-        """Buffers, with the prefix applied."""
+        """Returns a plan for buffers with the prefix applied."""
         targets = {
             topic: {
-                each.subtask_index: SubtaskTarget(
-                    each.socket_path, i, None, each.subtask_index, each.attempt_number
+                receiver.subtask_index: SubtaskTarget(
+                    receiver.socket_path, i, None, receiver.subtask_index, receiver.attempt_number
                 )
-                for each in receivers
+                for receiver in receivers
             }
             for i, topic in enumerate(self._topics)
         }
@@ -74,7 +75,7 @@ class ChannelQueryInput:
 
 
 class TopicQueryInput:
-    """The topics of a Kafka source: the subtasks have said which partitions they read."""
+    """The topics of a Kafka source. The subtasks have reported which partitions they read."""
 
     def __init__(self, spec: VertexDeployment, cache: str) -> None:
         config = spec.vertex.operators[0]
@@ -84,26 +85,26 @@ class TopicQueryInput:
         self._cache = cache
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """Nothing, where there are more subtasks than partitions and these ones have none."""
+        """Empty if there are more subtasks than partitions and these subtasks have none."""
         found: dict[str, dict[int, int]] = {}
-        for each in receivers:
-            for i, positions in each.positions.items():
+        for receiver in receivers:
+            for i, positions in receiver.positions.items():
                 found.setdefault(self.source.topics[i], {}).update(positions)
         return found
 
     def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> RecordForwardingPlan:
-        """Messages, decoded, with the prefix applied."""
+        """Returns a plan for messages, decoded, with the prefix applied."""
         targets: dict[str, dict[int, SubtaskTarget]] = {}
-        for each in receivers:
-            for i, positions in each.positions.items():
-                ends = None if each.ends is None else each.ends[i]
+        for receiver in receivers:
+            for i, positions in receiver.positions.items():
+                ends = None if receiver.ends is None else receiver.ends[i]
                 for partition in positions:
                     targets.setdefault(self.source.topics[i], {})[partition] = SubtaskTarget(
-                        each.socket_path,
+                        receiver.socket_path,
                         i,
                         None if ends is None else ends[partition],
-                        each.subtask_index,
-                        each.attempt_number,
+                        receiver.subtask_index,
+                        receiver.attempt_number,
                     )
         return RecordForwardingPlan(
             targets,
@@ -118,9 +119,9 @@ class TopicQueryInput:
 
 
 def create_query_input(spec: VertexDeployment, cache: str) -> ChannelQueryInput | TopicQueryInput | None:
-    """What a deployment's query reads; None where it needs none. `cache` is a directory for workers to share.
+    """Returns the inputs of a deployment's query; None if it needs none. `cache` is a directory that workers share.
 
-    Raises ValueError, LookupError where the graph or a parameter is not one.
+    Raises ValueError or LookupError for an invalid graph or parameter.
     """
     if traits_of(spec.vertex.operators[0].kind).through_spark:
         return TopicQueryInput(spec, cache)

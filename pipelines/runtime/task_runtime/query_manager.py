@@ -4,7 +4,7 @@ The query of channels starts when the StreamTasks know their positions. The topi
 query after another, in bulk or in real time, depending on their lag (catch_up.py). To switch to bulk, the StreamTasks
 are told to accept only the new query's data from now on, report their positions, and the new query starts there while
 the old one is stopped. To switch to real time, the old query continues until the new one, whose records arrive one by
-one, has caught up with it.
+one, has caught up with it. query_phase.py has the table of phases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ..spark.query import QueryMode
 from ..spark.query_runner import QueryRun, QueryRunner
 from .end_offsets import EndOffsets
 from .query_inputs import TopicQueryInput
-from .runtime_state import RunningDeployment, RunningExecution
+from .query_phase import QueryEvent, QueryPhase
+from .runtime_state import QuerySwitch, RunningDeployment, RunningExecution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAG_INTERVAL_S: Final = 0.5
-"""How often the lag of a Kafka source is looked at."""
+"""The interval at which the lag of a Kafka source is measured."""
 
 
 class QueryManager:
-    """Of one TaskRuntime; called in its loop, as are the functions that it is given.
+    """The queries of one TaskRuntime. All calls, and all callbacks, are in the runtime's loop.
 
-    `connected`: the tasks of a query run. `failed`: all of a deployment fails for this reason. `dropped`: nothing of a
+    `connected`: the tasks of a query run. `failed`: the whole deployment fails for this reason. `dropped`: no part of a
     deployment runs any more.
     """
 
@@ -67,25 +68,24 @@ class QueryManager:
         """Whether no query can be started any more."""
 
     def on_spark_started(self, spark: SparkSession) -> None:
-        """Queries can start; from any thread."""
+        """Allows queries to start; from any thread."""
         self._queries.ready(spark)
 
     def on_spark_failed(self, reason: str) -> None:
-        """None ever can; from any thread."""
+        """Fails all queries, now and later; from any thread."""
         self._queries.failed(reason)
 
     def start_if_due(self, deployment: RunningDeployment) -> None:
-        """What has no past has committed nothing: the query of its channels need not wait for its StreamTask."""
+        """Starts the query if its inputs are known. Channels without progress are known: nothing was committed, so
+        the query need not wait for its StreamTask."""
         live = deployment.live
-        if not deployment.reads or deployment.run is not None or deployment.watched or not live:
-            return
-        if self.refuses:
+        if deployment.phase is not QueryPhase.WAITING or not live or self.refuses:
             return
         topics = isinstance(deployment.reading, TopicQueryInput)
         if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
             return
         if topics and not any(e.positions for e in live):
-            deployment.reads = False
+            deployment.transition(QueryEvent.NOTHING_TO_READ)
             self._connected(deployment)
         elif deployment.can_switch_mode:
             self._watch(deployment)
@@ -104,11 +104,13 @@ class QueryManager:
     def _start(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
         reading, receivers = deployment.reading, deployment.receivers
         assert reading is not None
+        deployment.transition(QueryEvent.START)
         deployment.run = run
         begin = reading.begin(receivers)
         run.awaited = sum(map(len, begin.values()))
         if pace is not QueryMode.REAL_TIME:
-            # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
+            # Its tasks begin with the first batch, which may come much later: the query counts as connected when it
+            # has started.
             run.awaited = 1
         hand_over = PartitionForwarder(
             run.number,
@@ -127,11 +129,18 @@ class QueryManager:
         )
 
     def _on_query_started(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
-        if pace is not QueryMode.REAL_TIME:
-            run.awaited = 0
         if not deployment.live:
             self._queries.stop(run, lambda: self.drop(deployment))
-        self._connected(deployment)
+            return
+        if pace is not QueryMode.REAL_TIME:
+            run.awaited = 0
+        self._connect_if_due(deployment, run)
+
+    def _connect_if_due(self, deployment: RunningDeployment, run: QueryRun) -> None:
+        if run.awaited <= 0 and deployment.phase is QueryPhase.STARTING:
+            deployment.transition(QueryEvent.CONNECT)
+            self._stop_predecessor(run)
+            self._connected(deployment)
 
     def _on_query_ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
         if run.stopping is not None:
@@ -141,31 +150,31 @@ class QueryManager:
             self.drop(deployment)
 
     def drop(self, deployment: RunningDeployment) -> None:
-        """Nothing of the deployment runs any more."""
+        """Records that no part of the deployment runs any more."""
         self._dropped(deployment)
         for number in [number for number, of in self._runs.items() if of is deployment]:
             del self._runs[number]
 
     def _watch(self, deployment: RunningDeployment) -> None:
-        """Has the lag of a Kafka source measured until the deployment ends."""
-        deployment.watched = True
+        """Measures the lag of a Kafka source until the deployment ends."""
+        deployment.transition(QueryEvent.WATCH)
         reading = deployment.reading
         assert isinstance(reading, TopicQueryInput)
         begin = reading.begin(deployment.receivers)
-        partitions = [(topic, partition) for topic, each in begin.items() for partition in each]
+        partitions = [(topic, partition) for topic, offsets in begin.items() for partition in offsets]
 
         def work() -> None:
-            told = False
+            has_warned = False
             while True:
                 try:
                     ends = self._end_offsets.read(partitions)
                 except Exception as error:
-                    # Without brokers nothing comes in either; asked again, until they are there.
-                    if not told:
-                        log.warning("where topics end could not be found out, and is asked again: %s", error)
-                    told = True
+                    # Without brokers no records arrive either; asks again until they are available.
+                    if not has_warned:
+                        log.warning("the end offsets of topics could not be read; retries: %s", error)
+                    has_warned = True
                 else:
-                    told = False
+                    has_warned = False
                     self._post(lambda ends=ends: self._on_lag_measured(deployment, ends))  # type: ignore[misc]
                 if deployment.over.wait(LAG_INTERVAL_S):
                     return
@@ -183,7 +192,7 @@ class QueryManager:
             self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
             return
         run = deployment.run
-        if deployment.successor is not None or run is None or run.query is None:
+        if deployment.phase is not QueryPhase.RUNNING or run is None or run.query is None:
             return
         following = deployment.catch_up.next_policy(lag, now)
         if following is not deployment.catch_up:
@@ -192,27 +201,26 @@ class QueryManager:
 
     def _switch(self, deployment: RunningDeployment, pace: QueryMode) -> None:
         run = self._new_run(deployment)
-        log.info("vertex %s is read on in %s mode", deployment.spec.vertex_id, pace.value)
-        deployment.successor = run, pace
-        deployment.answered.clear()
+        log.info("vertex %s continues in %s mode", deployment.spec.vertex_id, pace.value)
+        deployment.transition(QueryEvent.SWITCH)
+        deployment.switch = QuerySwitch(run, pace)
         for execution in deployment.live:
             execution.process.send(SwitchQuery(run.number, at_once=pace is not QueryMode.REAL_TIME))
 
     def switch_if_answered(self, deployment: RunningDeployment) -> None:
-        live, before = deployment.live, deployment.run
-        if deployment.successor is None or not live or before is None:
+        """Starts the next query when all subtasks have reported its start positions."""
+        live, before, switch = deployment.live, deployment.run, deployment.switch
+        if switch is None or not live or before is None:
             return
-        if deployment.answered.issuperset(each.id for each in live):
-            run, pace = deployment.successor
-            deployment.successor = None
-            self._stop_predecessor(before)
-            before.predecessor, run.predecessor = None, before
-            self._start(deployment, run, pace)
-            if pace is not QueryMode.REAL_TIME:
+        if switch.answered.issuperset(execution.id for execution in live):
+            deployment.switch = None
+            before.predecessor, switch.run.predecessor = None, before
+            self._start(deployment, switch.run, switch.mode)
+            if switch.mode is not QueryMode.REAL_TIME:
                 self._queries.stop(before)
 
     def on_worker_hello(self, greeting: WorkerHello) -> None:
-        """A worker of Spark says that it is up, or cannot be."""
+        """Handles a worker of Spark that has started, or failed to."""
         deployment = self._runs.get(greeting.query)
         if deployment is None:
             return
@@ -221,28 +229,28 @@ class QueryManager:
             self._fail_all(deployment, greeting.failure)
         elif run is not None and run.number == greeting.query:
             run.awaited -= 1
-            if run.awaited <= 0:
-                self._stop_predecessor(run)
-            self._connected(deployment)
+            self._connect_if_due(deployment, run)
 
     def on_query_switched(
         self, execution: RunningExecution, query: int, positions: PartitionPositions
     ) -> None:
-        """A StreamTask waits for this query, from these positions."""
+        """Handles a StreamTask that waits for this query, from these positions."""
         deployment = execution.deployment
-        if deployment.successor is not None and deployment.successor[0].number == query:
+        if deployment.switch is not None and deployment.switch.run.number == query:
             execution.positions = positions
-            deployment.answered.add(execution.id)
+            deployment.switch.answered.add(execution.id)
             self.switch_if_answered(deployment)
 
     def stop(self, deployment: RunningDeployment, then: Callable[[], None]) -> None:
-        """Once all of a deployment has ended: stops its query, and calls `then` when nothing of it runs any more."""
+        """Stops the query of a deployment whose attempts have all ended, and calls `then` when no part of it runs
+        any more."""
+        deployment.transition(QueryEvent.STOP)
         deployment.over.set()
         run = deployment.run
         if run is not None:
             self._stop_predecessor(run)
         if run is None or run.query is None:
-            # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
+            # A query that is starting is stopped after its start. The previous one may still run.
             self._queries.on_stopped(None if run is None else run.predecessor, then)
             return
 
@@ -261,8 +269,8 @@ class QueryManager:
         """Stops the query of a deployment, from another thread: the loop has ended."""
         deployment.over.set()
         run = deployment.run
-        for each in (run, None if run is None else run.predecessor):
-            query = None if each is None else each.running
+        for candidate in (run, None if run is None else run.predecessor):
+            query = None if candidate is None else candidate.running
             if query is not None and not self.refuses:
                 query.stop()
 
@@ -270,12 +278,12 @@ class QueryManager:
 def _lag(
     deployment: RunningDeployment, reading: TopicQueryInput, ends: Mapping[tuple[str, int], int], now: float
 ) -> SourceLag:
-    """How far the source is behind, and what has come in since this was asked last."""
+    """Returns how far the source is behind, and what arrived since the last call."""
     begin = reading.begin(deployment.receivers)
     behind = [
         max(0, ends.get((topic, partition), 0) - position)
-        for topic, each in begin.items()
-        for partition, position in each.items()
+        for topic, offsets in begin.items()
+        for partition, position in offsets.items()
     ]
     (before, then), written = deployment.written, sum(ends.values())
     deployment.written = written, now

@@ -14,6 +14,7 @@ from ..spark.query import QueryMode
 from ..spark.query_runner import QueryRun
 from .process_pool import TaskProcess
 from .query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
+from .query_phase import CONNECTED, QueryEvent, QueryPhase, transition
 
 
 class RunningExecution:
@@ -30,15 +31,24 @@ class RunningExecution:
         self.positions: PartitionPositions | None = None
         self.ends: PartitionPositions | None = None
         self.counts: Mapping[str, float] = {}
-        """All that it has counted, Flink's counters included."""
+        """All counts, including Flink's counters."""
         self.accumulators: Mapping[str, float] = {}
-        """What functions have counted, in all attempts of the subtask."""
+        """The counts of functions in all attempts of the subtask."""
         self.opened = False
         self.running = False
         self.canceling = False
         self.progress_lost = False
-        """Whether it failed because what it was to go on from is gone."""
+        """Whether it failed because the state that it should continue from is gone."""
         self.end: tuple[ExecutionState, str | None] | None = None
+
+
+class QuerySwitch:
+    """The next query of a deployment. It starts when all subtasks have answered that they wait for it."""
+
+    def __init__(self, run: QueryRun, mode: QueryMode) -> None:
+        self.run = run
+        self.mode = mode
+        self.answered: set[str] = set()
 
 
 class RunningDeployment:
@@ -52,33 +62,35 @@ class RunningDeployment:
         self.reading = reading
         self.settings = TaskSettings.from_configuration(spec.job_graph.configuration)
         self.executions: list[RunningExecution] = []
-        self.reads = reading is not None
-        """Whether there is anything that a query is to bring."""
+        self.phase = QueryPhase.UNUSED if reading is None else QueryPhase.WAITING
         self.run: QueryRun | None = None
-        self.successor: tuple[QueryRun, QueryMode] | None = None
-        """What follows when all subtasks have answered that they wait for it."""
-        self.answered: set[str] = set()
+        """The query that was started last."""
+        self.switch: QuerySwitch | None = None
+        """The requested switch while the phase is SWITCHING."""
         self.catch_up: CatchUpPolicy | None = None
-        self.watched = False
         self.written = 0, 0.0
-        """Of a Kafka source: the sum of its ends, and when that was."""
+        """For a Kafka source: the sum of its end offsets, and when it was measured."""
         self.over = threading.Event()
         self.python_path: str | None = None
-        """The directory of the files that the job ships, once a subtask has been started."""
+        """The directory of the job's shipped files, after a subtask has been started."""
+
+    def transition(self, event: QueryEvent) -> None:
+        """Applies an event to the phase of the queries. Raises ValueError if it is illegal."""
+        self.phase = transition(self.phase, event)
 
     @property
     def live(self) -> list[RunningExecution]:
-        """The attempts that have not ended."""
+        """Returns the attempts that have not ended."""
         return [execution for execution in self.executions if execution.end is None]
 
     @property
     def connected(self) -> bool:
-        """Whether the tasks of the query run, where there is one."""
-        return not self.reads or (self.run is not None and self.run.awaited <= 0)
+        """Whether the tasks of the query run; True if there is no query."""
+        return self.phase in CONNECTED
 
     @property
     def receivers(self) -> list[ReceivingSubtask]:
-        """The subtasks that are read for."""
+        """Returns the subtasks that the query reads for."""
         return [
             ReceivingSubtask(
                 each.subtask.subtask_index,

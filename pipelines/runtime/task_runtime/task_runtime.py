@@ -4,11 +4,11 @@ One thread, the loop, owns all state. Other threads post to it, and blocking cal
 their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open and the query's tasks
 are connected, then one terminal state.
 
-The subtasks of a deployment share a query. It is stopped when the last of them has ended, and only then is that end
-reported: after it nothing of the deployment runs. A query that fails takes its running subtasks with it; a StreamTask
-that fails takes nobody. Without the zygote nothing can be started or killed: all attempts fail, and the owner is
-informed. An unhandled error of the loop ends the process: an attempt whose end nobody reports would keep its job
-waiting for ever.
+The subtasks of a deployment share a query. It is stopped after the last of them has ended, and only then is that end
+reported: after the report nothing of the deployment runs. A query that fails also fails its running subtasks; a
+StreamTask that fails affects no other. Without the zygote nothing can be started or killed: all attempts fail, and the
+owner is informed. An unhandled error of the loop ends the process: if nobody reported the end of an attempt, its job
+would wait for ever.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..common.deployment import (
     SubtaskDeployment,
     VertexDeployment,
 )
-from ..common.failures import TaskError, describe_failure, truncate
+from ..common.failures import RuntimeProcessDied, TaskError, describe_failure, truncate
 from ..common.frames import FrameReader
 from ..common.protocol import (
     AbortCheckpoint,
@@ -77,14 +77,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_HEAP_MIB: Final = 640
+_JVM_OUT_OF_MEMORY: Final = 52
+"""The exit status that Spark gives to a JVM without memory (SparkExitCode.OOM)."""
 KILL_AFTER_S: Final = 0.5
-"""When a process that was told to cancel is killed, unless it is committing; it should have ended long before."""
+"""When a process is killed after its cancellation, unless it is committing; it should have ended long before."""
 MAX_REMEMBERED_ATTEMPTS: Final = 10_000
-"""Attempts that have ended and are known still: a cancellation may cross the report of the end."""
+"""The number of ended attempts that are still known: a cancellation may arrive after the report of the end."""
 
 
 class TaskRuntime:
-    """See deployment.py for what goes in and what is reported. All methods may be called from any thread."""
+    """The runtime; deployment.py has the types of its input and of its reports. All methods may be called from any
+    thread."""
 
     def __init__(
         self,
@@ -99,9 +102,9 @@ class TaskRuntime:
         on_failure: Callable[[Exception], None] | None = None,
         heartbeat_timeout_s: float = 50.0,
     ) -> None:
-        """`report_checkpoint` is needed where checkpoints are triggered. `on_failure` is told, from another thread and
-        once, why no attempt can be run here any more. `heartbeat_timeout_s`: within this time the process of a
-        StreamTask that stands still is killed, and its attempt fails."""
+        """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
+        thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
+        StreamTask process that hangs is killed and its attempt fails."""
         self._bootstrap_servers = bootstrap_servers
         self._scratch = scratch
         self._slots = slots
@@ -111,7 +114,7 @@ class TaskRuntime:
         self._heap_mib = heap_mib
         self._on_failure = on_failure
         self._broken: str | None = None
-        # Not in scratch: the path of a Unix socket has about a hundred characters.
+        # Not in the scratch directory: the path of a Unix socket has at most about a hundred characters.
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
         self._user_files = UserFiles(scratch / "python-files")
         self._pool = ProcessPool(self._sockets, size=2 * slots)
@@ -140,10 +143,10 @@ class TaskRuntime:
         self._loop = threads.Thread(target=self._run, name="task-runtime")
         self._loop.start()
 
-    # What others call.
+    # Public methods.
 
     def start(self) -> None:
-        """Starts Spark and warms it; returns when the first deployment would be quick. Raises on failure."""
+        """Starts Spark and warms it; returns when a first deployment would be fast. Raises on failure."""
         from ..spark.warm_up import FURTHER_ROUNDS, ROUNDS, warm_up
 
         try:
@@ -167,48 +170,54 @@ class TaskRuntime:
             try:
                 warm_up(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle)
             except Exception as error:
-                # The next deployments are slower, and that is all.
-                log.warning("Spark is warmed up no further: %s", describe_failure(error))
+                # Without it, only the next deployments are slower.
+                log.warning("Spark could not be warmed up further: %s", describe_failure(error))
 
         threads.Thread(target=go_on_warming_up, name="warm-up").start()
 
     def _watch_jvm(self, spark: SparkSession) -> None:
-        """Without its JVM no query can be started any more, here: tasks have to run elsewhere."""
+        """Reports the end of the JVM: without it no query can start here, and tasks must run elsewhere."""
         gateway = spark.sparkContext._gateway
         if gateway is not None:
             status = gateway.proc.wait()
             if self._closed:
                 return
-            self._post(
-                lambda: self._break(f"Spark's JVM ended with status {status}; restart the TaskExecutor")
+            hint = (
+                f" (out of memory: it has {self._heap_mib} MiB; if a topic has very large records, raise"
+                " taskmanager.memory.task.heap.size)"
             )
+            died = RuntimeProcessDied(
+                "Spark's JVM", gateway.proc.pid, status, hint if status == _JVM_OUT_OF_MEMORY else ""
+            )
+            self._post(lambda: self._break(died))
 
     def jvm_heap_bytes(self) -> int:
-        """The largest heap that Spark's JVM may have."""
+        """The largest heap of Spark's JVM."""
         return self._heap_mib << 20
 
     def _idle(self) -> bool:
         return not self._closed and not self._deployments
 
     def process_ids(self) -> Mapping[str, int]:
-        """execution_attempt_id -> the process of its StreamTask, for those that have restored their state."""
+        """Returns execution_attempt_id -> the process of its StreamTask, for attempts that have restored their
+        state."""
         known = list(self._executions.values())
         return {each.id: each.process_id for each in known if each.process_id is not None}
 
     def attempts(self) -> Mapping[str, Mapping[str, float]]:
-        """execution_attempt_id -> all that it counts, for all that were deployed and not yet reported as ended."""
+        """Returns execution_attempt_id -> all counts, for attempts that were deployed and not yet reported as ended."""
         return self._counted(lambda execution: execution.counts)
 
     def accumulators(self) -> Mapping[str, Mapping[str, float]]:
-        """As `attempts`, but only what functions have counted and committed, in all attempts of the subtask."""
+        """Returns like `attempts`, but only the committed counts of functions, in all attempts of the subtask."""
         return self._counted(lambda execution: execution.accumulators)
 
     def _counted(
         self, of: Callable[[RunningExecution], Mapping[str, float]]
     ) -> Mapping[str, Mapping[str, float]]:
-        # In this order: one that is being started is in both, not in neither.
+        # In this order: an attempt that is being started is in both, not in neither.
         counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
-        return counted | {each.id: of(each) for each in list(self._executions.values())}
+        return counted | {execution.id: of(execution) for execution in list(self._executions.values())}
 
     def deploy(self, deployment: VertexDeployment) -> None:
         """Starts the subtasks; returns at once."""
@@ -217,19 +226,19 @@ class TaskRuntime:
         self._post(lambda: self._deploy(deployment))
 
     def cancel(self, execution_attempt_id: str) -> None:
-        """Ends an attempt; returns at once. One that is not known here is reported as CANCELED."""
+        """Ends an attempt; returns at once. An unknown attempt is reported as CANCELED."""
         self._post(lambda: self._cancel(execution_attempt_id))
 
     def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger) -> None:
-        """Begins a checkpoint in these attempts; returns at once. Attempts that have ended have no part in it."""
+        """Begins a checkpoint in these attempts; returns at once. Ended attempts take no part in it."""
         self._post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
 
     def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
-        """The checkpoint is complete; returns at once."""
+        """Reports to these attempts that the checkpoint is complete; returns at once."""
         self._post(lambda: self._tell(execution_attempt_ids, ConfirmCheckpoint(checkpoint_id)))
 
     def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
-        """The checkpoint will not be completed; returns at once."""
+        """Reports to these attempts that the checkpoint will not complete; returns at once."""
         self._post(lambda: self._tell(execution_attempt_ids, AbortCheckpoint(checkpoint_id)))
 
     def close(self) -> None:
@@ -256,14 +265,14 @@ class TaskRuntime:
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._user_files.close()
 
-    # The loop.
+    # The event loop.
 
     def _post(self, action: Callable[[], None]) -> None:
         self._posted.put(action)
         try:
             self._wake_out.send(b"w")
         except OSError:
-            # Who tells of something when all is over is not heard.
+            # Messages after the end are ignored.
             if not self._closed:
                 raise
 
@@ -278,7 +287,7 @@ class TaskRuntime:
 
     def _run_once(self) -> None:
         for key, _ in self._selector.select(self._next_deadline()):
-            # What was told before the end may have closed the sockets.
+            # An earlier message may have closed the sockets.
             if not self._closed:
                 key.data()
         self._kill_overdue()
@@ -319,8 +328,8 @@ class TaskRuntime:
             self._end(
                 execution,
                 ExecutionState.FAILED,
-                f"the process of its StreamTask{pid} stood still for {self._beats.timeout_s:g} s (heartbeat.timeout)"
-                " and was killed: it was stopped, or native code in it held Python's lock",
+                f"the process of its StreamTask{pid} did not respond for {self._beats.timeout_s:g} s"
+                " (heartbeat.timeout) and was killed: it was stopped, or native code in it held Python's lock",
             )
 
     def _shut_down(self) -> None:
@@ -328,7 +337,7 @@ class TaskRuntime:
         for execution in self._executions.values():
             execution.process.control.close()
 
-    # Deploying.
+    # Deployment.
 
     def _deploy(self, spec: VertexDeployment) -> None:
         waiting = deque(spec.subtasks)
@@ -344,7 +353,7 @@ class TaskRuntime:
                 self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
             self._queries.start_if_due(deployment)
         except Exception as error:
-            # What has been started goes on: its query starts when it has restored its position.
+            # A query that is starting continues: it starts after the task has restored its position.
             expected = isinstance(error, ValueError | LookupError | TaskError)
             if not expected:
                 log.exception("a deployment of vertex %s failed", spec.vertex_id)
@@ -361,7 +370,7 @@ class TaskRuntime:
         path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
         deployment.python_path = path
         process = self._pool.take()
-        # The files themselves need not go through the socket: they lie where the process can read them.
+        # The files themselves are not sent through the socket: the process reads them from disk.
         bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
         try:
             process.send(
@@ -391,7 +400,7 @@ class TaskRuntime:
         self._register(process.control, partial(self._hear, execution))
         return execution
 
-    # Listening.
+    # Notices of StreamTask processes.
 
     def _accept_worker(self) -> None:
         reader = self._lobby.accept()
@@ -409,9 +418,9 @@ class TaskRuntime:
             for data in execution.process.notices.receive():
                 self._notice(execution, msgspec.msgpack.decode(data, type=TaskNotice))
         except Exception as error:
-            # It would wait for an answer for ever. Other jobs have nothing to do with it.
+            # Otherwise the process would wait for an answer for ever. Other jobs are not affected.
             log.exception(
-                "what a StreamTask of vertex %s told could not be handled",
+                "a notice of a StreamTask of vertex %s could not be handled",
                 execution.deployment.spec.vertex_id,
             )
             self._fail_all(execution.deployment, describe_failure(error))
@@ -476,7 +485,8 @@ class TaskRuntime:
             data = b""
         if not data:
             self._selector.unregister(self._pool.ends)
-            self._break("the zygote that StreamTask processes are forked from died; restart the TaskExecutor")
+            what = "the process that StreamTasks are forked from"
+            self._break(RuntimeProcessDied(what, self._pool.zygote_pid, self._pool.zygote_status()))
         pending += data
         while len(pending) >= ENDED.size:
             token, status = ENDED.unpack_from(pending)
@@ -484,19 +494,20 @@ class TaskRuntime:
             if status not in (0, 1):
                 log.warning("StreamTask process %d ended with status %d", token, status)
 
-    # Ending.
+    # The end of attempts.
 
-    def _break(self, reason: str) -> None:
-        """No attempt can be run any more: all end, what comes later is refused, and the owner is told."""
+    def _break(self, died: RuntimeProcessDied) -> None:
+        """Ends all attempts, refuses later ones, and informs the owner: no attempt can run here any more."""
         if self._broken is not None or self._closed:
             return
+        reason = str(died)
         log.error("%s", reason)
         self._broken = reason
         self._queries.refuses = True
         for deployment in list(self._deployments.values()):
             self._fail_all(deployment, reason)
         if self._on_failure is not None:
-            self._on_failure(TaskError(reason))
+            self._on_failure(died)
 
     def _report_running(self, deployment: RunningDeployment) -> None:
         if not deployment.connected:
@@ -530,7 +541,7 @@ class TaskRuntime:
         deployment = execution.deployment
         if deployment.live:
             self._forget(execution)
-            # Peers may have waited for this one's position.
+            # Other subtasks may have waited for the position of this one.
             self._queries.start_if_due(deployment)
             self._queries.switch_if_answered(deployment)
             return
@@ -540,13 +551,13 @@ class TaskRuntime:
         self._deployments.pop(deployment.number, None)
 
     def _remember(self, execution_id: str) -> None:
-        """That its end is reported."""
+        """Records that the end of an attempt is reported."""
         self._ended[execution_id] = None
         if len(self._ended) > MAX_REMEMBERED_ATTEMPTS:
             del self._ended[next(iter(self._ended))]
 
     def _forget(self, execution: RunningExecution) -> None:
-        """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
+        """Reports the end, once: a later cancellation has nothing to cancel."""
         assert execution.end is not None
         self._executions.pop(execution.id, None)
         self._remember(execution.id)

@@ -1,7 +1,7 @@
 """The files that jobs ship, on a TaskExecutor, while the jobs have tasks there.
 
-One directory for each job and content, so that equal names of two jobs do not meet. A StreamTask's process, and a
-Python worker of Spark, imports from its job's directory before anything else of the job is loaded.
+There is one directory for each job and content, so equal names of two jobs do not conflict. A StreamTask's process, and
+a Python worker of Spark, imports from its job's directory before it loads anything else of the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..common.failures import TaskError
 
 
 class UserFiles:
-    """The directories below `root`, which is emptied. For one thread."""
+    """The directories below `root`, which is emptied first. For one thread."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -28,9 +28,9 @@ class UserFiles:
     def enter(
         self, job_id: str, files: Sequence[PythonFile], blobs: Mapping[str, str] | None = None
     ) -> str | None:
-        """A task of the job begins: the directory of its files, None where it ships none.
+        """Records that a task of the job begins. Returns the directory of the job's files; None if it ships none.
 
-        `blobs`: key -> the local file with the content of those that are blobs. Raises TaskError.
+        `blobs`: key -> the local file with the content, for files that are blobs. Raises TaskError.
         """
         if not files:
             return None
@@ -46,7 +46,7 @@ class UserFiles:
         return path
 
     def leave(self, path: str | None) -> None:
-        """A task that was given this directory has ended; the last one's end removes it."""
+        """Records that a task with this directory has ended. The end of the last one removes the directory."""
         if path is None:
             return
         self._users[path] -= 1
@@ -55,14 +55,14 @@ class UserFiles:
             shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
-        """Nobody needs any of them."""
+        """Removes all directories."""
         self._users.clear()
         shutil.rmtree(self._root, ignore_errors=True)
 
 
 def _digest(files: Sequence[PythonFile]) -> str:
     found = hashlib.blake2b(digest_size=8)
-    for each in sorted(files, key=lambda file: file.path):
-        for part in (each.path.encode(), each.content, (each.blob or "").encode()):
+    for file in sorted(files, key=lambda shipped: shipped.path):
+        for part in (file.path.encode(), file.content, (file.blob or "").encode()):
             found.update(len(part).to_bytes(8, "little") + part)
     return found.hexdigest()

@@ -1,4 +1,4 @@
-"""Where Spark's Python workers connect at their start: so the runtime knows that a query is running."""
+"""The socket that Spark's Python workers connect to when they start, so that the runtime knows when a query runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..common.protocol import WorkerHello
 
 
 class WorkerRendezvous:
-    """A listening socket; each worker connects, says one Greeting, and stays connected while it runs."""
+    """A listening socket. Each worker connects, sends one WorkerHello, and stays connected while it runs."""
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "lobby.sock")
@@ -25,15 +25,15 @@ class WorkerRendezvous:
         self._decoder = msgspec.msgpack.Decoder(WorkerHello)
 
     def accept(self) -> FrameReader:
-        """The next worker's connection."""
+        """Returns the next worker's connection."""
         connection, _ = self.listener.accept()
         connection.setblocking(False)
         return FrameReader(connection)
 
     def take_hellos(self, reader: FrameReader) -> list[WorkerHello]:
-        """What a worker has said since the last call."""
+        """Returns what a worker has sent since the last call."""
         return [self._decoder.decode(data) for data in reader.receive()]
 
     def close(self) -> None:
-        """Nobody can connect any more."""
+        """Refuses further connections."""
         self.listener.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,50 +82,52 @@ class Format(StrEnum):
 Output = Annotated[Format, typer.Option("--output", "-o", help="The output format.")]
 
 
-def configuration(
-    home: Path | None,
-    bootstrap_servers: str | None,
-    cluster_id: str | None,
-    definitions: Sequence[str] | None = None,
-    more: Mapping[str, tuple[str, object]] | None = None,
-) -> Configuration:
-    """Returns the configuration: command line, then environment, then the home's tailrace.yaml, then the defaults.
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The options that name a cluster. A command has them as one parameter (`option_groups.py`)."""
 
-    `definitions` are the values of -D. `more` maps other command line options to (key, value); a value of None means
-    not given. Raises ConfigurationError for an invalid option.
-    """
-    from ...configuration import Setting, load_configuration
+    home: Home = None
+    bootstrap_servers: BootstrapServers = None
+    cluster_id: ClusterId = None
 
-    given: dict[str, tuple[str, object]] = {
-        "--home": ("home", home),
-        "--bootstrap-servers": ("bootstrap.servers", bootstrap_servers),
-        "--cluster-id": ("cluster.id", cluster_id),
-        **(more or {}),
-    }
-    settings = [Setting(key, str(value), name) for name, (key, value) in given.items() if value is not None]
-    return load_configuration(settings, definitions or ())
+    def configuration(
+        self,
+        definitions: Sequence[str] | None = None,
+        more: Mapping[str, tuple[str, object]] | None = None,
+    ) -> Configuration:
+        """Returns the configuration: command line, then environment, then the home's tailrace.yaml, then the defaults.
+
+        `definitions` are the values of -D. `more` maps other command line options to (key, value); a value of None
+        means not given. Raises ConfigurationError for an invalid option.
+        """
+        from ...configuration import Setting, load_configuration
+
+        given: dict[str, tuple[str, object]] = {
+            "--home": ("home", self.home),
+            "--bootstrap-servers": ("bootstrap.servers", self.bootstrap_servers),
+            "--cluster-id": ("cluster.id", self.cluster_id),
+            **(more or {}),
+        }
+        settings = [
+            Setting(key, str(value), name) for name, (key, value) in given.items() if value is not None
+        ]
+        return load_configuration(settings, definitions or ())
+
+    def find(
+        self,
+        definitions: Sequence[str] | None = None,
+        more: Mapping[str, tuple[str, object]] | None = None,
+    ) -> Configuration:
+        """Like `configuration`, for an existing cluster, with its Kafka. Raises CommandFailure if none is known."""
+        return resolve_location(self.configuration(definitions, more))
+
+
+DEFAULT_CLUSTER = ClusterOptions()
 
 
 _RUN_OPTIONS = frozenset(
-    [
-        "-p",
-        "--parallelism",
-        "-d",
-        "--detached",
-        "-D",
-        "-s",
-        "--from-savepoint",
-        "--allow-non-restored-state",
-        "--py-file",
-        "--job-id",
-        "-o",
-        "--output",
-        "--home",
-        "--bootstrap-servers",
-        "--cluster-id",
-        "--graph",
-        "--svg",
-    ]
+    {"-p", "--parallelism", "-d", "--detached", "-D", "-s", "--from-savepoint", "--allow-non-restored-state"}
+    | {"--py-file", "--job-id", "-o", "--output", "--home", "--bootstrap-servers", "--cluster-id", "--graph"}
 )
 
 
@@ -144,6 +147,11 @@ def misplaced_options_named(program: str, arguments: Sequence[str]) -> Iterator[
             "the program",
             location=error.location,
         ) from error
+
+
+def is_entry_point(program: str) -> bool:
+    """Whether a program is named as module:function."""
+    return ":" in program and not Path(program).exists()
 
 
 def job_options(found: Configuration) -> dict[str, str]:
@@ -175,17 +183,6 @@ def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
         files = merge_files(files, collect_files(path))
     check(files)
     return files
-
-
-def find_cluster(
-    home: Path | None,
-    bootstrap_servers: str | None,
-    cluster_id: str | None,
-    definitions: Sequence[str] | None = None,
-    more: Mapping[str, tuple[str, object]] | None = None,
-) -> Configuration:
-    """The configuration of an existing cluster, with Kafka's address. Raises CommandFailure if none is known."""
-    return resolve_location(configuration(home, bootstrap_servers, cluster_id, definitions, more))
 
 
 def resolve_location(found: Configuration) -> Configuration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,16 +54,26 @@ def job_id(source: LogSource, wanted: str) -> str:
             progress(entry.record.offset)
             if entry.job is not None:
                 known.add(entry.job)
-    named = {job.job_id for job in jobs(fold) if job.name == wanted}
-    named |= {job for job in known if job.startswith(wanted)}
-    live = named & live_jobs(fold.replica.states)
-    found = [wanted] if wanted in known else sorted(live if len(live) == 1 else named)
-    if len(found) == 1:
-        return found[0]
-    if found:
+    named = (job.job_id for job in jobs(fold) if job.name == wanted)
+    return select_job(wanted, known, named, live_jobs(fold.replica.states), "the log has")
+
+
+def select_job(wanted: str, known: Collection[str], named: Iterable[str], live: Set[str], where: str) -> str:
+    """Returns the id of the job with this id, name or id prefix; of several, the only one that has not ended.
+
+    `known` are all ids, `named` those with that name, `live` those that have not ended. Raises CommandFailure if no job
+    or several jobs match.
+    """
+    if wanted in known:
+        return wanted
+    matching = {*named, *(job for job in known if job.startswith(wanted))}
+    found = sorted(matching & live if len(matching & live) == 1 else matching)
+    if not found:
+        raise CommandFailure(ExitCode.NOT_FOUND, f"{where} no job {wanted!r}: `tailrace list` shows all jobs")
+    if len(found) > 1:
         raise CommandFailure(
             ExitCode.USAGE,
             f"{wanted!r} is the name or id prefix of {len(found)} jobs ({', '.join(found[:5])}): "
             "give a longer id prefix",
         )
-    raise CommandFailure(ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows all jobs")
+    return found[0]

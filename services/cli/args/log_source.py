@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +10,10 @@ import typer
 
 from ..exit_codes import CommandFailure, ExitCode
 from ..render.output import print_progress
-from .common_options import find_cluster
+from .common_options import ClusterOptions
 
 if TYPE_CHECKING:
+    from ...configuration import Configuration
     from ...history.log_source import LogSource
 
 File = Annotated[
@@ -25,7 +27,7 @@ File = Annotated[
 PLACE = "OFFSET|TIME"
 
 
-def _place(text: str | None) -> str | None:
+def check_place(text: str | None) -> str | None:
     """Returns `text` if it is an offset or time. Raises BadParameter before the command looks for a cluster."""
     if text is not None:
         from ...history.log_position import InvalidPosition, LogPosition
@@ -42,7 +44,7 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar=PLACE,
-        callback=_place,
+        callback=check_place,
         help="The state after this offset or time: 2026-11-22T08:30, 08:30:05 (today), -10m (10 minutes ago). "
         "\\[default: the last one]",
     ),
@@ -52,43 +54,54 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar=PLACE,
-        callback=_place,
+        callback=check_place,
         help="The first offset or time: 2026-11-22T08:30, 08:30 (today), -10m (10 minutes ago).",
     ),
 ]
 To = Annotated[
     str | None,
     typer.Option(
-        "--to", metavar=PLACE, callback=_place, help="The last offset or time. \\[default: the last one]"
+        "--to", metavar=PLACE, callback=check_place, help="The last offset or time. \\[default: the last one]"
     ),
 ]
 
 
-def find_source(
-    home: Path | None,
-    bootstrap_servers: str | None,
-    cluster_id: str | None,
-    file: Path | None,
-    *,
-    selections: bool = False,
-) -> LogSource:
-    """Opens the log of a cluster or file; the caller closes it. `selections`: see `open_log_source`.
+@dataclass(frozen=True, slots=True)
+class LogOptions(ClusterOptions):
+    """The options that name a log: of a cluster, or in a file."""
 
-    Raises CommandFailure if both a file and a cluster are named, or if no cluster is known; ArchiveError.
-    """
-    if file is not None:
-        named = {"--bootstrap-servers": bootstrap_servers, "--cluster-id": cluster_id, "--home": home}
+    file: File = None
+
+    def find_place(self) -> Configuration | Path:
+        """Returns the file, or the configuration of the cluster. Raises CommandFailure if both a file and a cluster are
+        named, or if no cluster is known."""
+        if self.file is None:
+            return self.find()
+        named = {
+            "--bootstrap-servers": self.bootstrap_servers,
+            "--cluster-id": self.cluster_id,
+            "--home": self.home,
+        }
         for name, value in named.items():
             if value is not None:
                 raise CommandFailure(
                     ExitCode.USAGE, f"--file and {name} exclude each other: a file needs no cluster"
                 )
-    place = find_cluster(home, bootstrap_servers, cluster_id) if file is None else file
-    from ...history.log_source import open_log_source
+        return self.file
 
-    source = open_log_source(place, selections=selections)
-    source.when_closed = _report_unreadable
-    return source
+    def open(self, *, selections: bool = False) -> LogSource:
+        """Opens the log; the caller closes it. `selections`: see `open_log_source`. Raises like `find_place`, and
+        ArchiveError."""
+        from ....infra.logging_setup import log_to_stderr
+        from ...history.log_source import open_log_source
+
+        log_to_stderr()
+        source = open_log_source(self.find_place(), selections=selections)
+        source.when_closed = _report_unreadable
+        return source
+
+
+DEFAULT_LOG = LogOptions()
 
 
 def _report_unreadable(source: LogSource) -> None:

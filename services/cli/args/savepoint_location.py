@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ....infra.config.option_types import LOCATION
+from ....infra.storage.errors import CheckpointError, NoCheckpoint
+from ....pipelines.checkpoint.metadata import CheckpointMetadata, read_metadata, verify
 from ..exit_codes import CommandFailure, ExitCode
-
-if TYPE_CHECKING:
-    from ....pipelines.checkpoint.metadata import CheckpointMetadata
+from ..local.cluster_record import read_record
 
 
 def parse_location(text: str) -> str:
     """Returns the absolute URI of a path or URI. Raises CommandFailure for other texts."""
-    from ....infra.config.option_types import LOCATION
-
     whole = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
     try:
         if text.strip():
@@ -32,7 +30,7 @@ def parse_location(text: str) -> str:
 
 
 def parse_optional_location(text: str | None) -> str | None:
-    """As `parse_location`; returns None for None."""
+    """Like `parse_location`; returns None for None."""
     return None if text is None else parse_location(text)
 
 
@@ -42,14 +40,19 @@ def read_checkpoint_metadata(text: str) -> CheckpointMetadata:
     Raises CommandFailure: NOT_FOUND if there is none that this version can read, SAVEPOINT if it is damaged or the
     storage fails.
     """
-    from ....infra.storage.errors import CheckpointError, NoCheckpoint
-    from ....pipelines.checkpoint.metadata import read_metadata
-
     uri = parse_location(text)
     try:
         return read_metadata(uri)
     except NoCheckpoint as error:
         raise CommandFailure(ExitCode.NOT_FOUND, str(error)) from error
+    except CheckpointError as error:
+        raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error
+
+
+def find_faults(metadata: CheckpointMetadata) -> list[str]:
+    """Reads all files, and returns what is missing or damaged. Raises CommandFailure if the storage fails."""
+    try:
+        return verify(metadata, checksums=True)
     except CheckpointError as error:
         raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error
 
@@ -60,8 +63,6 @@ def check_savepoint(text: str, home: Path) -> str:
     A file:// URI is checked only if the cluster runs on this machine. Raises CommandFailure as
     `read_checkpoint_metadata`.
     """
-    from ..local.cluster_record import read_record
-
     uri = parse_location(text)
     if uri.startswith("file://") and read_record(home) is not None:
         read_checkpoint_metadata(uri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....infra.sanitize import local_time
 from .log_source import position_at
@@ -50,10 +50,3 @@ def time_of(source: LogSource, offset: int) -> int | None:
 def format_moment(time: int | None) -> str:
     """Formats local date and time, to the millisecond; empty for None."""
     return "" if time is None else local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
-
-
-def to_json(value: Any) -> str:
-    """Returns a value as one line of JSON."""
-    import msgspec
-
-    return msgspec.json.encode(value).decode()

@@ -10,14 +10,14 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, kind_of
 from ..args.common_options import Format
-from ..render.output import format_time, print_progress, print_result, print_table
+from ..render.formatting import format_count, format_time
+from ..render.output import print_json, print_progress, print_result, print_table
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
-    from ...election.zookeeper_nodes import RoleNodes
     from ...history import HistoryProjection
-    from ...history.leaders import LeaderView
-    from ..local import LocalCluster
+    from ...history.cluster_view import LeaderView
+    from ..local.cluster import LocalCluster
     from ..readers.orphaned_resources import ClusterResources
 
 
@@ -38,12 +38,14 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
         {"name": process.name, "pid": process.record.pid, "running": process.is_running()}
         for process in [*local.processes.values(), *local.workers.values()]
     ]
-    if local.kafka is not None:
-        found.insert(0, {"name": "kafka", "pid": local.kafka.pid, "running": local.kafka.is_running()})
-    elif local.embedded:
+    if local.servers.kafka is not None:
+        found.insert(
+            0, {"name": "kafka", "pid": local.servers.kafka.pid, "running": local.servers.kafka.is_running()}
+        )
+    elif local.servers.embedded:
         found.insert(0, {"name": "kafka", "pid": None, "running": False})
-    if local.zookeeper.embedded:
-        server = local.zookeeper.server
+    if local.servers.zookeeper.embedded:
+        server = local.servers.zookeeper.server
         running = server is not None and server.is_running()
         found.insert(1, {"name": "zookeeper", "pid": server.pid if server else None, "running": running})
     return found
@@ -58,17 +60,16 @@ def cluster_to_data(
     """
     import msgspec
 
-    from ...history.cluster_view import jobs, master_address, workers
-    from ...history.leaders import leaders
+    from ...history.cluster_view import jobs, leaders, master_address, workers
     from ..readers.orphaned_resources import find_orphaned_resources
 
     known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
-    statuses = {each.job_id: each.status for each in listed}
+    statuses = {job.job_id: job.status for job in listed}
     return {
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
-        "masters": _masters(leading, kept.nodes, local),
+        "masters": _masters(leading, kept.candidates, local),
         "orphans": msgspec.to_builtins(
             find_orphaned_resources(configuration, kept, statuses, fold.replica.offset)
         ),
@@ -83,24 +84,21 @@ def cluster_to_data(
 
 
 def _masters(
-    leading: Sequence[LeaderView], found: tuple[RoleNodes, ...] | None, local: LocalCluster | None
+    leading: Sequence[LeaderView], candidates: tuple[str, ...] | None, local: LocalCluster | None
 ) -> list[dict[str, Any]]:
     """Returns every jobmanager that runs here, stands for election, or leads a role in the log.
 
     `name` is None for a jobmanager that this machine's cluster did not start.
     """
-    contenders = None
-    if found is not None:
-        contenders = dict.fromkeys(each.address for role in found for each in role.contenders)
-    ours = {each.address: each for each in local.masters.values()} if local is not None else {}
-    running = [address for address, each in ours.items() if each.is_running()]
-    known = dict.fromkeys([*running, *(contenders or ()), *(each.address for each in leading)])
+    ours = {master.address: master for master in local.masters.values()} if local is not None else {}
+    running = [address for address, master in ours.items() if master.is_running()]
+    known = dict.fromkeys([*running, *(candidates or ()), *(leader.address for leader in leading)])
     return [
         {
             "name": ours[address].name if address in ours else None,
             "address": address,
             "running": ours[address].is_running() if address in ours else None,
-            "stands_for_election": None if contenders is None else address in contenders,
+            "stands_for_election": None if candidates is None else address in candidates,
             "leads": [each.role for each in leading if each.address == address],
         }
         for address in known
@@ -109,13 +107,11 @@ def _masters(
 
 def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
     if output is Format.JSON:
-        import json
-
-        print_result(json.dumps({"processes": processes}))
+        print_json({"processes": processes})
         return
     rows = [
-        (str(each["name"]), str(each["pid"] or ""), "runs" if each["running"] else "does not run")
-        for each in processes
+        (str(process["name"]), str(process["pid"] or ""), "runs" if process["running"] else "does not run")
+        for process in processes
     ]
     print_table("Processes", ("PROCESS", "PID", "STATE"), rows)
 
@@ -155,27 +151,27 @@ def format_roles(master: dict[str, Any]) -> str:
     """Returns the roles that a master leads, and the number of its JobMasters."""
     roles = [role for role in master["leads"] if kind_of(role) != JOB_MASTER]
     jobs = len(master["leads"]) - len(roles)
-    said = [*roles, *([f"{jobs} job{'' if jobs == 1 else 's'}"] if jobs else [])]
-    if not said:
+    parts = [*roles, *([format_count(jobs, "job")] if jobs else [])]
+    if not parts:
         return "nothing: stands by" if master["stands_for_election"] else "nothing"
     # The claims of a dead master stay in the log until another master claims the roles.
     gone = master["running"] is False or master["stands_for_election"] is False
-    return ", ".join(said) + (" (is gone)" if gone else "")
+    return ", ".join(parts) + (" (is gone)" if gone else "")
 
 
 def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
     """Returns the number of running, suspended and ended jobs. A job that starts or ends counts as running."""
     found = Counter(
-        "ended" if each in JOB_ENDS else "suspended" if each is JobStatus.SUSPENDED else "running"
-        for each in statuses
+        "ended" if status in JOB_ENDS else "suspended" if status is JobStatus.SUSPENDED else "running"
+        for status in statuses
     )
     return {kind: found[kind] for kind in ("running", "suspended", "ended")}
 
 
 def _format_jobs(count: dict[str, int]) -> str:
     running, suspended, ended = count["running"], count["suspended"], count["ended"]
-    said = [f"{running} job{' runs' if running == 1 else 's run'}"]
+    parts = [f"{running} job{' runs' if running == 1 else 's run'}"]
     if suspended:
-        said.append(f"{suspended} {'is' if suspended == 1 else 'are'} suspended")
-    said.append(f"{ended} {'has' if ended == 1 else 'have'} ended")
-    return ", ".join(said)
+        parts.append(f"{suspended} {'is' if suspended == 1 else 'are'} suspended")
+    parts.append(f"{ended} {'has' if ended == 1 else 'have'} ended")
+    return ", ".join(parts)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..args.common_options import (
-    BootstrapServers,
-    ClusterId,
+    DEFAULT_CLUSTER,
+    ClusterOptions,
     Definitions,
     Format,
-    Home,
     Output,
-    configuration,
 )
-from ..render.output import print_result, print_table
+from ..render.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
@@ -26,27 +24,22 @@ def config(
         bool, typer.Option("--changed", help="Only options whose value is not the default.")
     ] = False,
     output: Output = Format.TEXT,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
-) -> int:
+) -> None:
     """List the options that a process started here would use: key, value, and where it was set.
 
     Options from the command line of `cluster start` hold until `cluster stop`. They come from cluster.json.
     """
-    found = _with_cluster_record(configuration(home, bootstrap_servers, cluster_id, definitions))
+    found = _with_cluster_record(cluster.configuration(definitions))
     from ...configuration.configuration import DEFAULT, display_value
 
     settings = [setting for setting in found.effective() if not changed or setting.origin != DEFAULT]
     values = [(setting.key, display_value(setting), setting.origin) for setting in settings]
     if output is Format.TEXT:
         print_table("Options", ("KEY", "VALUE", "FROM"), values)
-        return 0
-    import json
-
-    print_result(json.dumps([{"key": key, "value": value, "from": origin} for key, value, origin in values]))
-    return 0
+        return
+    print_json([{"key": key, "value": value, "from": origin} for key, value, origin in values])
 
 
 def _with_cluster_record(found: Configuration) -> Configuration:

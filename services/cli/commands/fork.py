@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import At, File, find_source, position_at
+from ..args.common_options import Format, Output
+from ..args.log_source import DEFAULT_LOG, At, LogOptions, position_at
 from ..exit_codes import CommandFailure, ExitCode
 from ..readers.kafka_check import check_kafka_reachable
-from ..render.output import print_progress, print_result
+from ..render.output import print_json, print_progress, print_result
 from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -41,30 +41,25 @@ def fork(
         ),
     ] = None,
     output: Output = Format.TEXT,
-    file: File = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    log_options: LogOptions = DEFAULT_LOG,
+) -> None:
     """Create a test cluster that continues a history from an offset or time: real masters, simulated TaskExecutors.
 
     The command simulates the TaskExecutors that were registered at that offset, with their resource ids and tasks. It
     does not change the topics or checkpoints of the original cluster.
     """
     target = _target(to, to_home, to_kafka)
-    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+    with log_options.open() as source:
         _check_whole(source)
         wanted = position_at(source, place)
         offset = source.log.end() - 1 if wanted is None else wanted
         with _kafka(target) as reachable:
             imported = _create_fork(source, offset, target, reachable, external=to_kafka)
         cluster = source.cluster
-    from ...simulation.fork_members import read_members
+    from ...simulation.fork import read_members
 
     members = read_members(target.home)
     if output is Format.JSON:
-        import json
-
         data = {
             "cluster": to,
             "home": str(target.home),
@@ -73,8 +68,8 @@ def fork(
             "state_hash": imported.state_hash,
             "task_executors": [member.resource_id for member in members],
         }
-        print_result(json.dumps(data))
-        return ExitCode.OK
+        print_json(data)
+        return
     slots = sum(member.slots for member in members)
     print_result(f"cluster {to} starts with the {offset + 1:,} events of {cluster} up to offset {offset}")
     print_result(f"state hash {imported.state_hash}, the same in both clusters")
@@ -82,7 +77,6 @@ def fork(
         f"{len(members)} TaskExecutors with {slots} slots will be simulated; its home is {target.home}"
     )
     print_progress(f"`tailrace cluster start --home {target.home}` starts it")
-    return ExitCode.OK
 
 
 def _target(to: str, to_home: Path | None, to_kafka: str | None) -> Configuration:
@@ -121,9 +115,7 @@ def _make(home: Path) -> None:
 def _check_whole(source: LogSource) -> None:
     from ...history.log_position import first_offset
 
-    first = 0 if source.whole else None
-    if first is not None:
-        first = first_offset(source.log)
+    first = first_offset(source.log) if source.whole else None
     if first != 0:
         what = "it is a selection of events" if first is None else f"it starts at offset {first}"
         raise CommandFailure(
@@ -156,13 +148,12 @@ def _create_fork(
 ) -> ImportResult:
     from ...history.time_travel import replica_at
     from ...host.host import wall_clock
-    from ...simulation.fork_members import write_members
-    from ...simulation.fork_settings import read_fork_members, read_fork_settings, write_settings
+    from ...simulation.fork import read_fork_members, read_fork_settings, write_members, write_settings
 
     with ProgressLine(f"reads {source.log.topic}", offset + 1) as reading:
         replica = replica_at(source, offset, lambda done, _: reading(done))
-    imported = _import_history(source, offset, target, reachable)
     _make(target.home)
+    imported = _import_history(source, offset, target, reachable)
     write_members(target.home, read_fork_members(replica))
     # Write the settings last: they mark the directory as the home of a cluster.
     more = {} if external is None else {"bootstrap.servers": target.bootstrap_servers}
@@ -184,40 +175,15 @@ def _time_at(source: LogSource, offset: int) -> int:
 def _import_history(
     source: LogSource, offset: int, target: Configuration, reachable: Configuration
 ) -> ImportResult:
-    """Copies the log through an exported file. The import compares the written log with the file's state hash."""
+    """Copies the log through an exported file."""
     from ...history.archive.exporter import EventSelection, export
-    from ...history.archive.file_log import FileLog
     from ...history.archive.formats import ArchiveFormat
-    from ...history.archive.importer import check, import_file
-    from ...history.archive.submission_positions import fill_submissions
-    from ...log.factory import create_admin_client, open_event_log
-    from ...log.topics import ensure_cluster_topics
+    from ..readers.log_import import import_log
 
     count = offset + 1
-    _make(target.home)
     with tempfile.TemporaryDirectory(prefix="fork-", dir=target.home) as own:
         path = Path(own) / "history.avro"
         with ProgressLine(f"copies {source.log.topic}", count) as progress:
-            export(
-                source.log,
-                source.cluster,
-                EventSelection(0, count),
-                path,
-                ArchiveFormat.AVRO,
-                on_progress=progress,
-            )
-        file = FileLog.open(path)
-        log = None
-        try:
-            with ProgressLine("checks the copy", count) as progress:
-                checked = check(file, progress)
-            ensure_cluster_topics(create_admin_client(reachable), reachable.cluster_id)
-            log = open_event_log(reachable)
-            with ProgressLine(f"writes {log.topic}", count) as progress:
-                imported = import_file(file, log, checked=checked, on_progress=progress)
-            fill_submissions(reachable, checked.positions)
-            return imported
-        finally:
-            file.close()
-            if log is not None:
-                log.close()
+            selection = EventSelection(0, count)
+            export(source.log, source.cluster, selection, path, ArchiveFormat.AVRO, on_progress=progress)
+        return import_log(path, reachable)[1]

@@ -1,4 +1,7 @@
-"""`tailrace list`, `cancel` and `output`: list jobs, cancel a job, print a job's output."""
+"""`tailrace list`, `show`, `cancel`, `stop`, `checkpoint`, `checkpoints` and `output`: the commands on jobs.
+
+This module declares the commands, so that their help is quick. `execution/` runs them.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....schemas.states import JOB_ENDS
-from ....schemas.types import JobStatus
-from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ..args.common_options import DEFAULT_CLUSTER, ClusterOptions, Format, Output
 from ..exit_codes import CommandFailure, ExitCode
-from ..render.output import format_time, print_progress, print_result, print_table, print_verbatim
+from ..render.output import print_json, print_progress, print_table
 
 if TYPE_CHECKING:
-    from ....schemas.client import CancelJobRejected, JobStatusChanged
-    from ...client import OutputRecord
-    from ...configuration import Configuration
     from ...history.cluster_view import JobView
-
-_MAX_REASON_LENGTH = 240
 
 JobId = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
         help="The job's id, a unique prefix of it, or its name. If several jobs match, the one that has not ended.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="DIR",
+        help="The parent directory of the savepoint's own directory (path or URI). \\[default: state.savepoints.dir]",
     ),
 ]
 
@@ -43,27 +48,25 @@ def list_jobs(
         str | None, typer.Option("--name", metavar="TEXT", help="Only jobs whose name or id contains this.")
     ] = None,
     output: Output = Format.TEXT,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
-    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object per line."""
-    wanted = _statuses(status or [])
-    found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
-    found = [job for job in found if is_listed(job, wanted, name)]
-    if output is Format.JSON:
-        import msgspec
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object per line.
 
-        for job in found:
-            print_result(msgspec.json.encode(job).decode())
-        return ExitCode.OK
-    rows = []
+    The table shortens the ids of jobs to unique prefixes, which all commands accept; JSON has whole ids.
+    """
+    wanted, configuration = _statuses(status or []), cluster.find()
+    from ..execution.job_control import read_jobs
+    from ..render.job import JOB_COLUMNS, job_row
+    from ..render.job_ids import shorten_job_ids
+
+    jobs = read_jobs(configuration)
+    found = [job for job in jobs if is_listed(job, wanted, name)]
+    if output is Format.TEXT:
+        shown = shorten_job_ids(job.job_id for job in jobs)
+        print_table("Jobs", JOB_COLUMNS, [job_row(job, shown[job.job_id]) for job in found])
+        return
     for job in found:
-        tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
-        times = format_time(job.submitted), format_time(job.ended)
-        rows.append((job.job_id, job.name, job.status.value, *times, tasks, failure_reason(job)))
-    print_table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
-    return ExitCode.OK
+        print_json(job)
 
 
 def is_listed(job: JobView, statuses: Collection[str], name: str | None) -> bool:
@@ -74,6 +77,8 @@ def is_listed(job: JobView, statuses: Collection[str], name: str | None) -> bool
 
 
 def _statuses(given: Sequence[str]) -> set[str]:
+    from ....schemas.types import JobStatus
+
     known = {status.value for status in JobStatus}
     found = {text.upper() for text in given}
     if wrong := sorted(found - known):
@@ -83,22 +88,19 @@ def _statuses(given: Sequence[str]) -> set[str]:
     return found
 
 
-def failure_reason(job: JobView, longest: int | None = _MAX_REASON_LENGTH) -> str:
-    """Returns why a job restarts, waits, or is in its state, as one line without a stack trace.
+def show(
+    job: JobId,
+    failures: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show the last N failures with their stack traces.")
+    ] = 3,
+    output: Output = Format.TEXT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """Show a job: its tasks, its checkpoints, and the last exceptions of its tasks."""
+    configuration = cluster.find()
+    from ..execution.job_details import print_job
 
-    The line has at most `longest` characters. It is empty if there is no reason.
-    """
-    text = job.reason or ""
-    if job.restarting is not None:
-        text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
-    elif job.missing_slots and not text:
-        text = f"waits for {job.missing_slots} of {job.required_slots} slots"
-    elif job.programs_before is not None and not text:
-        from ..execution.building_queue import describe_position
-
-        text = describe_position(job.programs_before)
-    text = " ".join(text.partition("\n")[0].split())
-    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
+    print_job(configuration, job, output, failures=failures)
 
 
 def cancel(
@@ -106,145 +108,106 @@ def cancel(
     detached: Annotated[
         bool, typer.Option("--detached", "-d", help="Do not wait until the job has ended.")
     ] = False,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Cancel a job and wait until it has ended."""
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    found = find_job(read_jobs(configuration), job)
-    if found.status in JOB_ENDS:
-        raise CommandFailure(
-            ExitCode.JOB, f"job {found.job_id} is already {found.status.value}: there is nothing to cancel"
-        )
-    if detached:
-        from ...client import Client
+    configuration = cluster.find()
+    from ..execution import job_control
 
-        with Client(configuration, name="cancel", timeout=10.0) as client:
-            client.cancel(found.job_id)
-        print_progress(f"job {found.job_id}: cancellation is requested")
-        return ExitCode.OK
-    status = cancel_and_wait(configuration, found.job_id)
-    print_progress(f"job {found.job_id} is {status.value}")
-    return ExitCode.OK if status is JobStatus.CANCELED else ExitCode.JOB
+    return job_control.cancel(configuration, job, detached=detached)
 
 
-def cancel_and_wait(
-    configuration: Configuration, job_id: str, *, keep_checkpoints: bool = False
-) -> JobStatus:
-    """Cancels a job and returns its final status. Raises CommandFailure if rejected or not ended in time."""
-    from ....schemas.client import CancelJobRejected, JobStatusChanged
-    from ....schemas.event import Record
-    from ...client import Client
+def stop(
+    job: JobId,
+    target: Target = None,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "--drain", help="Fire all windows and timers first. Do not use it if you want to resume the job."
+        ),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="For a job whose tasks hang: cancel it without a savepoint, keep its last checkpoint, and print that "
+            "checkpoint's path.",
+        ),
+    ] = False,
+    output: Output = Format.TEXT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """Stop a job with a savepoint, and print the savepoint's path.
 
-    def answer(record: Record) -> CancelJobRejected | JobStatusChanged | None:
-        match record.body:
-            case CancelJobRejected() as rejected if rejected.job_id == job_id:
-                return rejected
-            case JobStatusChanged(status=status) as ended if ended.job_id == job_id and status in JOB_ENDS:
-                return ended
-            case _:
-                return None
+    The job processes no record after the savepoint. `tailrace run -s PATH` resumes from it.
+    """
+    if force and (drain or target is not None):
+        raise CommandFailure(ExitCode.USAGE, "--force takes no savepoint: remove --target and --drain")
+    from ..args.savepoint_location import parse_optional_location
 
-    with Client(configuration, name="cancel", timeout=10.0) as client, client.subscribe() as conversation:
-        client.cancel(job_id, keep_checkpoints=keep_checkpoints)
-        found = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
-    if isinstance(found, CancelJobRejected | JobStatusChanged):
-        return status_from_answer(found)
-    raise CommandFailure(
-        ExitCode.UNREACHABLE,
-        f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s after the cancel request: see "
-        f"`tailrace log --job {job_id}`, and check that a jobmanager runs",
+    directory, configuration = parse_optional_location(target), cluster.find()
+    from ..execution.checkpoint_wait import cancel_and_keep_checkpoint, take_checkpoint
+
+    if force:
+        cancel_and_keep_checkpoint(configuration, job, output)
+        return
+    take_checkpoint(
+        configuration,
+        job,
+        "savepoint",
+        lambda client, job_id: client.stop_with_savepoint(job_id, directory, drain=drain),
+        output,
+        stops=True,
     )
 
 
-def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatus:
-    """Returns the final status from the answer to a cancel request. Raises CommandFailure if it was rejected."""
-    from ....schemas.client import JobStatusChanged
-    from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
+def checkpoint(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions = DEFAULT_CLUSTER) -> None:
+    """Trigger a checkpoint of a job now, and print its path.
 
-    if isinstance(answer, JobStatusChanged):
-        return answer.status
-    if answer.reason != rejection_reason(answer.job_id, CANCELLED_BEFORE_BUILT):
-        raise CommandFailure(ExitCode.JOB, answer.reason)
-    # The program was not built yet, so no job existed. For the user the result is the same: the job is cancelled.
-    print_progress(f"the program of job {answer.job_id} was not built yet, and will not be built")
-    return JobStatus.CANCELED
+    The command waits until the checkpoint is complete, and names the tasks that have not acknowledged yet.
+    """
+    configuration = cluster.find()
+    from ..execution.checkpoint_wait import take_checkpoint
+
+    take_checkpoint(
+        configuration, job, "checkpoint", lambda client, job_id: client.trigger_checkpoint(job_id), output
+    )
 
 
-_CANCEL_TIMEOUT_S = 60.0
+def checkpoints(
+    job: JobId,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Only the last N.")] = 20,
+    output: Output = Format.TEXT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """List a job's checkpoints and savepoints, oldest first, with their status. JSON: one object per line."""
+    configuration = cluster.find()
+    import time
+
+    from ...history import cluster_view
+    from ..execution.job_control import read_job
+    from ..render.checkpoint_table import COLUMNS, checkpoint_to_data, format_summary, row
+
+    fold, found = read_job(configuration, job)
+    view = cluster_view.checkpoints(fold, found.job_id)
+    listed = view.checkpoints[-last:]
+    if output is Format.JSON:
+        for checkpoint in listed:
+            print_json(checkpoint_to_data(checkpoint))
+        return
+    now = time.time_ns() // 1000
+    print_table(f"Checkpoints of {found.job_id}", COLUMNS, [row(checkpoint, now) for checkpoint in listed])
+    print_progress(format_summary(view))
 
 
 def output(
     job: JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
     output: Output = Format.TEXT,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
     """Print what a job's print sinks wrote. JSON: one object per line."""
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    found = find_job(read_jobs(configuration), job)
-    from ....schemas.client import JobStatusChanged
-    from ...client import Client, read_output
+    configuration = cluster.find()
+    from ..execution.job_output import print_output
 
-    if not follow or found.status in JOB_ENDS:
-        for record in read_output(configuration, found.job_id):
-            print_verbatim(format_output(record, output))
-        return ExitCode.OK
-    with Client(configuration, name="output", timeout=10.0) as client, client.subscribe() as conversation:
-        # The job may have ended between the first read and the start of the subscription.
-        ended = find_job(read_jobs(configuration), found.job_id).status in JOB_ENDS
-
-        def over() -> bool:
-            nonlocal ended
-            for record in conversation.poll(0):
-                body = record.body
-                if isinstance(body, JobStatusChanged) and body.job_id == found.job_id:
-                    ended = ended or body.status in JOB_ENDS
-            return ended
-
-        for record in read_output(configuration, found.job_id, over=over):
-            print_verbatim(format_output(record, output))
-    return ExitCode.OK
-
-
-def read_jobs(configuration: Configuration) -> list[JobView]:
-    """Returns all jobs from the log. Raises LogUnavailable."""
-    from ...history.cluster_view import jobs
-    from ..readers.cluster_state import replay_log
-
-    return jobs(replay_log(configuration))
-
-
-def find_job(jobs: list[JobView], wanted: str) -> JobView:
-    """Returns the job with this id, name or id prefix. If several match, the only one of them that has not ended.
-
-    Raises CommandFailure if no job or several jobs match.
-    """
-    exact = [job for job in jobs if job.job_id == wanted]
-    named = [job for job in jobs if job.name == wanted or job.job_id.startswith(wanted)]
-    live = [job for job in named if job.status not in JOB_ENDS]
-    found = exact or (live if len(live) == 1 else named)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise CommandFailure(
-            ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows all jobs"
-        )
-    some = ", ".join(job.job_id for job in found[:5])
-    raise CommandFailure(
-        ExitCode.USAGE,
-        f"{wanted!r} is the name or id prefix of {len(found)} jobs ({some}): give a longer id prefix",
-    )
-
-
-def format_output(record: OutputRecord, output: Format) -> str:
-    """Returns a printed record as `SUBTASK> TEXT` or `IDENTIFIER:SUBTASK> TEXT`, or all its fields as JSON."""
-    if output is Format.JSON:
-        import msgspec
-
-        return msgspec.json.encode(record).decode()
-    name = f"{record.identifier}:{record.subtask}" if record.identifier else str(record.subtask)
-    return f"{name}> {record.text}"
+    print_output(configuration, job, output, follow=follow)

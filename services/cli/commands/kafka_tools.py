@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Annotated
 
 import typer
 
-from ..args.common_options import BootstrapServers, Home, find_cluster
+from ....infra.jars import kafka_classpath, resolve
+from ....infra.prerequisites import find_java
+from ....infra.versions import KAFKA_TOOLS_JARS
+from ..args.common_options import BootstrapServers, ClusterOptions, Home
 from ..exit_codes import CommandFailure, ExitCode
 
 _PACKAGE = "org.apache.kafka.tools"
@@ -44,14 +49,11 @@ def kafka_tools(
         raise CommandFailure(ExitCode.USAGE, f"there is no tool {tool!r}: use one of {', '.join(TOOLS)}")
     given = arguments or []
     if "--bootstrap-server" not in given:
-        given = ["--bootstrap-server", find_cluster(home, bootstrap_servers, None).bootstrap_servers, *given]
-    import os
-    import subprocess
-
-    from ....infra.jars import kafka_classpath, resolve
-    from ....infra.prerequisites import find_java
-    from ....infra.versions import KAFKA_TOOLS_JARS
-
+        given = [
+            "--bootstrap-server",
+            ClusterOptions(home, bootstrap_servers).find().bootstrap_servers,
+            *given,
+        ]
     classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS_JARS)]))
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     command = [find_java(), "-XX:TieredStopAtLevel=1", quiet, "-cp", classpath, TOOLS[name], *given]

@@ -7,11 +7,16 @@ import secrets
 import socket
 import tempfile
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..args.common_options import BootstrapServers, ClusterId, Definitions, Home, find_cluster
+from ..args.common_options import (
+    DEFAULT_CLUSTER,
+    ClusterOptions,
+    Definitions,
+)
 from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
@@ -19,32 +24,25 @@ if TYPE_CHECKING:
 
 
 def jobmanager(
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
-) -> int:
+) -> None:
     """Run a jobmanager: Dispatcher, ResourceManager and the JobMasters of all jobs.
 
     If it is killed, start it again: it recovers its state from the log. SIGTERM stops this process, not the cluster.
     """
-    configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
-    from ....infra import threads
-    from ....infra.logging_setup import log_to_stderr
+    configuration = cluster.find(definitions)
     from ...configuration.options.simulation import SIMULATED
-    from ...processes.process_lifecycle import stop_on_signals
 
-    log_to_stderr()
-    threads.handle(threads.end_process)
+    stop = _prepare()
     if configuration.get(SIMULATED):
         from ...processes import simulated_jobmanager
 
-        simulated_jobmanager.run(configuration, stop_on_signals())
+        simulated_jobmanager.run(configuration, stop)
     else:
         from ...processes import jobmanager as process
 
-        process.run(configuration, stop_on_signals())
-    return ExitCode.OK
+        process.run(configuration, stop)
 
 
 def taskexecutor(
@@ -56,11 +54,9 @@ def taskexecutor(
         ),
     ] = None,
     slots: Annotated[int | None, typer.Option(help="Number of slots that it offers. \\[default: 2]")] = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
-) -> int:
+) -> None:
     """Run a TaskExecutor: a Spark session and its tasks. It may start before the jobmanager.
 
     On SIGTERM it deregisters and stops. In a simulated cluster (`tailrace fork`) it runs no Spark and no real tasks.
@@ -69,38 +65,42 @@ def taskexecutor(
         "--slots": ("taskmanager.numberOfTaskSlots", slots),
         "--resource-id": ("taskmanager.resource-id", resource_id),
     }
-    configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions, more)
+    configuration = cluster.find(definitions, more)
     from ...configuration.options.simulation import SIMULATED
     from ...configuration.options.task_executor import RESOURCE_ID
 
     if configuration.get(SIMULATED):
-        return _simulated(configuration, configuration.get(RESOURCE_ID))
+        _simulated(configuration, configuration.get(RESOURCE_ID))
+        return
     name = (
         configuration.get(RESOURCE_ID)
         or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
     )
-    from ....infra import threads
-    from ....infra.logging_setup import log_to_stderr
     from ...processes import taskexecutor as entrypoint
-    from ...processes.process_lifecycle import stop_on_signals
 
-    log_to_stderr()
-    threads.handle(threads.end_process)
+    stop = _prepare()
     scratch = configuration.home.absolute() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     # A new directory for every process, so that files of a killed predecessor are not reused.
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
-        entrypoint.run(configuration, name, Path(own), stop_on_signals())
-    return ExitCode.OK
+        entrypoint.run(configuration, name, Path(own), stop)
 
 
-def _simulated(configuration: Configuration, resource_id: str | None) -> int:
-    """Runs the simulated TaskExecutor `resource_id`, or all members of the home if it is None."""
+def _prepare() -> Event:
+    """Logs to stderr, and ends the process with any of its threads. Returns the event that SIGTERM and SIGINT set."""
     from ....infra import threads
     from ....infra.logging_setup import log_to_stderr
-    from ...processes import simulated_taskexecutor as entrypoint
     from ...processes.process_lifecycle import stop_on_signals
-    from ...simulation.fork_members import ForkMember, members_path, read_members
+
+    log_to_stderr()
+    threads.handle(threads.end_process)
+    return stop_on_signals()
+
+
+def _simulated(configuration: Configuration, resource_id: str | None) -> None:
+    """Runs the simulated TaskExecutor `resource_id`, or all members of the home if it is None."""
+    from ...processes import simulated_taskexecutor as entrypoint
+    from ...simulation.fork import ForkMember, members_path, read_members
 
     members = (
         [ForkMember(resource_id, configuration.task_slots)]
@@ -113,7 +113,4 @@ def _simulated(configuration: Configuration, resource_id: str | None) -> int:
             f"{members_path(configuration.home)} lists no TaskExecutors to simulate: give --resource-id, or fork a "
             "cluster that has TaskExecutors",
         )
-    log_to_stderr()
-    threads.handle(threads.end_process)
-    entrypoint.run(configuration, members, stop_on_signals())
-    return ExitCode.OK
+    entrypoint.run(configuration, members, _prepare())

@@ -6,40 +6,56 @@ from typing import Annotated
 
 import typer
 
-from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..args.savepoint_location import parse_location, read_checkpoint_metadata
+from ..args.common_options import DEFAULT_CLUSTER, ClusterOptions, Format, Output
+from ..args.option_groups import CommandGroup
 from ..exit_codes import CommandFailure, ExitCode
-from ..render.output import print_progress, print_result, print_table
-from . import checkpoints
+from ..render.output import print_json, print_progress
+from .jobs import JobId, Target
 
-app = typer.Typer(name="savepoint", help="Trigger, inspect and dispose of savepoints.", no_args_is_help=True)
-app.command("trigger")(checkpoints.trigger)
+app = CommandGroup(name="savepoint", help="Trigger, inspect and dispose of savepoints.", no_args_is_help=True)
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the savepoint (path or URI).")]
 
 
-@app.command("dispose")
-def dispose(
-    path: Path,
+@app.command("trigger")
+def trigger(
+    job: JobId,
+    target: Target = None,
     output: Output = Format.TEXT,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """Trigger a savepoint of a job, and print its path. The cluster keeps it until `savepoint dispose`.
+
+    The command waits until the savepoint is complete, and names the tasks that have not acknowledged yet.
+    """
+    from ..args.savepoint_location import parse_optional_location
+
+    directory, configuration = parse_optional_location(target), cluster.find()
+    from ..execution.checkpoint_wait import take_checkpoint
+
+    take_checkpoint(
+        configuration,
+        job,
+        "savepoint",
+        lambda client, job_id: client.trigger_savepoint(job_id, directory),
+        output,
+    )
+
+
+@app.command("dispose")
+def dispose(path: Path, output: Output = Format.TEXT, cluster: ClusterOptions = DEFAULT_CLUSTER) -> None:
     """Delete a savepoint of tailrace. The cluster deletes only the savepoint's own files."""
-    uri = parse_location(path)
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    from ...client.checkpoint_requests import dispose_savepoint as ask
+    from ..args.savepoint_location import parse_location
 
-    left = ask(configuration, uri)
+    uri, configuration = parse_location(path), cluster.find()
+    from ...client.checkpoint_requests import dispose_savepoint
+
+    left = dispose_savepoint(configuration, uri)
     if output is Format.JSON:
-        import msgspec
-
-        print_result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
+        print_json({"uri": uri, "disposed": True, "left": left})
     else:
         more = f"; its directory remains, because it holds other files: {', '.join(left)}" if left else ""
         print_progress(f"savepoint {uri} is deleted{more}")
-    return ExitCode.OK
 
 
 @app.command("inspect")
@@ -49,33 +65,18 @@ def inspect(
         bool, typer.Option("--verify", help="Read all files, and report missing or damaged ones.")
     ] = False,
     output: Output = Format.TEXT,
-) -> int:
+) -> None:
     """Show the contents of a savepoint or checkpoint. Needs no cluster."""
+    from ..args.savepoint_location import find_faults, read_checkpoint_metadata
+    from ..render import checkpoint_inspection
+
     metadata = read_checkpoint_metadata(path)
-    from ..render.checkpoint_inspection import (
-        OPERATOR_COLUMNS,
-        SUBTASK_COLUMNS,
-        format_header,
-        operator_rows,
-        subtask_rows,
-    )
-    from ..render.checkpoint_inspection import inspect as inspected
-
-    faults = _faults(path) if verify else None
-    found = inspected(metadata, faults)
+    faults = find_faults(metadata) if verify else None
+    found = checkpoint_inspection.inspect(metadata, faults)
     if output is Format.JSON:
-        import msgspec
-
-        print_result(msgspec.json.encode(found).decode())
+        print_json(found)
     else:
-        from ....infra.sanitize import escape_control_characters
-
-        for line in format_header(found):
-            print_result(escape_control_characters(line))
-        print_result("")
-        print_table("Operators", OPERATOR_COLUMNS, operator_rows(found))
-        print_result("")
-        print_table("Subtasks", SUBTASK_COLUMNS, subtask_rows(found))
+        checkpoint_inspection.print_text(found)
     if faults:
         raise CommandFailure(
             ExitCode.SAVEPOINT,
@@ -85,14 +86,3 @@ def inspect(
     if verify:
         many = "1 file is" if found.files == 1 else f"all {found.files} files are"
         print_progress(f"{many} present and unchanged")
-    return ExitCode.OK
-
-
-def _faults(path: str) -> list[str]:
-    from ....infra.storage.errors import CheckpointError
-    from ....pipelines.checkpoint.metadata import verify
-
-    try:
-        return verify(read_checkpoint_metadata(path), checksums=True)
-    except CheckpointError as error:
-        raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error

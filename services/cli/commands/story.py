@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import File, From, To, find_source, position_range
+from ..args.common_options import Format, Output
+from ..args.log_source import DEFAULT_LOG, From, LogOptions, To, position_range
 from ..exit_codes import CommandFailure, ExitCode
-from ..readers.entity_history import annotate_log, build_entity_history, create_annotator, raise_if_unknown
+from ..readers.entity_history import annotate_log, annotate_with_index, build_entity_history, create_annotator
 from ..render.output import print_result, print_table
 
 if TYPE_CHECKING:
@@ -50,17 +50,14 @@ def story(
     last: To = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
     output: Output = Format.TEXT,
-    file: File = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
+    log_options: LogOptions = DEFAULT_LOG,
 ) -> int:
     """Show the history of one entity: its events in order, with sender, recipient, time and cause.
 
     `!` marks failures (`!!` the first event of a failure). `x` marks events that all readers ignored, with the reason.
     """
-    _check(entity, job, why, effects, last, follow, file is not None)
-    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+    _check(entity, job, why, effects, last, follow, log_options.file is not None)
+    with log_options.open() as source:
         if why is not None:
             return _print_causes(source, why, output, everything=everything)
         start, end = position_range(source, first, last)
@@ -71,9 +68,9 @@ def story(
         from ...history.entity_history.entity_lookup import EntityQuery
 
         wanted = EntityQuery(entity, job)
-        timeline, teller = build_entity_history(source, wanted, start, end, everything=everything)
+        timeline, annotator = build_entity_history(source, wanted, start, end, everything=everything)
         return _print_history(
-            source, timeline, teller, output, end if follow else None, everything=everything
+            source, timeline, annotator, output, end if follow else None, everything=everything
         )
 
 
@@ -112,7 +109,7 @@ def _check(
 def _print_history(
     source: LogSource,
     timeline: EntityHistoryBuilder,
-    teller: EventAnnotator,
+    annotator: EventAnnotator,
     output: Format,
     follow_from: int | None,
     *,
@@ -122,7 +119,7 @@ def _print_history(
 
     found = timeline.build()
     if output is Format.JSON:
-        _json(found.as_data())
+        _json(found)
     page = entity_history.Page()
     if output is Format.TEXT:
         entity_history.print_head(page, found)
@@ -136,10 +133,10 @@ def _print_history(
     try:
         while True:
             for record in tail.poll(0.5):
-                told = teller.annotate(record)
-                if timeline.entity not in told.entities:
+                event = annotator.annotate(record)
+                if timeline.entity not in event.entities:
                     continue
-                for line in timeline.next(told):
+                for line in timeline.next(event):
                     if output is Format.JSON:
                         _json(line)
                     else:
@@ -154,9 +151,9 @@ def _print_causes(source: LogSource, offset: int, output: Format, *, everything:
     from ..render import entity_history
 
     _check_offset(source, offset)
-    teller = raise_if_unknown(source, offset, offset + 1)
+    annotator = annotate_with_index(source, offset, offset + 1)
     try:
-        found = cause_chains.trace_causes(teller, source.log, offset)
+        found = cause_chains.trace_causes(annotator, source.log, offset)
     except LookupError as error:
         raise CommandFailure(ExitCode.NOT_FOUND, str(error)) from None
     if output is Format.JSON:
@@ -173,14 +170,14 @@ def _effects(source: LogSource, offset: int, end: int, output: Format, *, everyt
     _check_offset(source, offset)
     found: EffectTree | None = None
 
-    def heard(teller: EventAnnotator, told: AnnotatedEvent) -> None:
+    def on_event(annotator: EventAnnotator, event: AnnotatedEvent) -> None:
         nonlocal found
-        if told.offset == offset:
-            found = EffectTree(offset, teller, everything=everything)
+        if event.offset == offset:
+            found = EffectTree(offset, annotator, everything=everything)
         if found is not None:
-            found.add(told)
+            found.add(event)
 
-    raise_if_unknown(source, offset - 1, end, heard)
+    annotate_with_index(source, offset - 1, end, on_event)
     tree = None if found is None else found.tree()
     if tree is None or found is None:
         raise CommandFailure(
@@ -188,7 +185,8 @@ def _effects(source: LogSource, offset: int, end: int, output: Format, *, everyt
             f"there is no event at offset {offset}: its record can't be read, or it is after --to",
         )
     if output is Format.JSON:
-        _json({"count": found.count, "last": found.last, **tree.as_data()})
+        fields = {name: getattr(tree, name) for name in tree.__struct_fields__}
+        _json({"count": found.count, "last": found.last, **fields})
     else:
         entity_history.print_effects(entity_history.Page(), tree, found.count, found.last)
     return ExitCode.OK
@@ -198,27 +196,27 @@ def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> i
     """Lists the entities."""
     from ...history.entity_history.entities import EntityKind
 
-    teller = create_annotator()
-    annotate_log(source, teller, end, lambda _: None)
-    lives = teller.entities.lives
+    annotator = create_annotator()
+    annotate_log(source, annotator, end, lambda _: None)
+    lives = annotator.entities.lives
     if output is Format.JSON:
         _json(
             [
-                {"kind": each.kind.value, "id": each.id, "names": life.names, "events": life.events,
+                {"kind": entity.kind.value, "id": entity.id, "names": life.names, "events": life.events,
                  "first": life.first, "last": life.last}
-                for each, life in lives.items()
+                for entity, life in lives.items()
             ]
         )  # fmt: skip
         return ExitCode.OK
     rows: dict[EntityKind, list[list[str]]] = {
-        each: [] for each in EntityKind if each is not EntityKind.ALLOCATION
+        kind: [] for kind in EntityKind if kind is not EntityKind.ALLOCATION
     }
-    for each, life in lives.items():
-        if each.kind in rows:
-            name = life.names[0] if life.names and each.kind in (EntityKind.JOB, EntityKind.TASK) else ""
-            shown = (each.job or "") if each.kind is EntityKind.TASK else each.id
-            rows[each.kind].append(
-                [each.kind.value, shown, name, f"{life.events:,}", str(life.first), str(life.last)]
+    for entity, life in lives.items():
+        if entity.kind in rows:
+            name = life.names[0] if life.names and entity.kind in (EntityKind.JOB, EntityKind.TASK) else ""
+            shown = (entity.job or "") if entity.kind is EntityKind.TASK else entity.id
+            rows[entity.kind].append(
+                [entity.kind.value, shown, name, f"{life.events:,}", str(life.first), str(life.last)]
             )
     most = len(lives) if everything else _MAX_PER_KIND
     print_table(

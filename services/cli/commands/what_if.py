@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ....infra.sanitize import escape_control_characters
-from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import At, File, find_source, position_at
+from ..args.common_options import Format, Output
+from ..args.log_source import DEFAULT_LOG, At, LogOptions, position_at
 from ..args.output_file import Overwrite, archive_format, check_free
 from ..exit_codes import CommandFailure, ExitCode
-from ..render.output import format_time, print_progress, print_result, print_table
+from ..render.formatting import format_time
+from ..render.output import print_json, print_progress, print_result, print_table
 from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ def what_if(
         Path, typer.Argument(metavar="SCENARIO.yaml", help="The changes to simulate: see docs/history.md.")
     ],
     place: At = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(
-            "--svg", metavar="FILE", help="Draw the slots over time, simulated and real, into an SVG file."
-        ),
-    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -43,11 +38,8 @@ def what_if(
     ] = None,
     overwrite: Overwrite = False,
     output: Output = Format.TEXT,
-    file: File = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    log_options: LogOptions = DEFAULT_LOG,
+) -> None:
     """Simulate how a history continues from an offset or time with changes, and compare it with what happened.
 
     The cluster's own roles run in a simulation. External events of the history happen again at their times, and the
@@ -60,10 +52,10 @@ def what_if(
     kind = None
     if log is not None:
         kind = archive_format(log)
-        check_free(log, file, overwrite=overwrite)
+        check_free(log, log_options.file, overwrite=overwrite)
     try:
         wanted = load_scenario(scenario)
-        with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        with log_options.open() as source:
             _check_whole(source)
             offset = position_at(source, place)
             found = _simulated(source, source.log.end() - 1 if offset is None else offset, wanted)
@@ -71,17 +63,12 @@ def what_if(
                 _export(source, found, log, kind)
     except ScenarioError as error:
         raise CommandFailure(ExitCode.USAGE, str(error)) from error
-    if svg is not None:
-        _write_svg(svg, found)
     if output is Format.JSON:
-        import msgspec
-
         from ...simulation.what_if.report import as_data
 
-        print_result(msgspec.json.encode(as_data(found)).decode())
+        print_json(as_data(found))
     else:
         _show(found)
-    return ExitCode.OK
 
 
 def _check_whole(source: LogSource) -> None:
@@ -94,7 +81,7 @@ def _check_whole(source: LogSource) -> None:
 
 
 def _simulated(source: LogSource, offset: int, scenario: Scenario) -> WhatIf:
-    from ...simulation.what_if.history_log import SourceHistory
+    from ...simulation.what_if.source_history import SourceHistory
     from ...simulation.what_if.what_if import simulate as run
 
     with ProgressLine(f"reads {source.log.topic}") as reading, ProgressLine("simulates") as simulating:
@@ -103,18 +90,9 @@ def _simulated(source: LogSource, offset: int, scenario: Scenario) -> WhatIf:
 
 def _export(source: LogSource, found: WhatIf, path: Path, kind: ArchiveFormat) -> None:
     from ...history.archive.exporter import EventSelection, export
-    from ...simulation.what_if.history_log import ContinuedLog
 
-    continued = ContinuedLog(source.log, found.offset, found.log)
-    export(continued, found.cluster, EventSelection(0, continued.end()), path, kind)
+    export(source.log, found.cluster, EventSelection(0, found.offset + 1), path, kind, appended=found.log)
     print_progress(f"{path} is written: the simulated events start after offset {found.offset}")
-
-
-def _write_svg(path: Path, found: WhatIf) -> None:
-    from ...simulation.what_if.timeline_svg import to_svg
-    from ..render.svg_file import write_svg
-
-    write_svg(path, to_svg(found, f"what if: {Path(found.scenario.name).name}"))
 
 
 def _show(found: WhatIf) -> None:

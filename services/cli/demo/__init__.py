@@ -1,6 +1,1 @@
-"""The parts of `tailrace demo`: a server of real text, and the count that the cluster's count is held against."""
-
-from .text_server import TextServer
-from .window_counts import Verdict, Window, WindowCounts
-
-__all__ = ["WindowCounts", "TextServer", "Verdict", "Window"]
+"""The parts of `tailrace demo`: a server of real text, the counts of the job, and the check of these counts."""

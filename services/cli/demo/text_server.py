@@ -1,6 +1,6 @@
-"""A server of real text: Python's own manual and the sources of its standard library, at a steady rate of words.
+"""A server of real text: Python's manual and the sources of its standard library, at a steady rate of words.
 
-It notes every line before it sends it, so that what was counted can be held against what was sent.
+It records every line before it sends it, so that the counted words can be compared with the sent ones.
 """
 
 from __future__ import annotations
@@ -15,28 +15,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ....infra import threads
+from ....infra.closing import Closeable
 
-HOST = "127.0.0.1"
 _TICK_S = 0.02
 
 
-class TextServer:
-    """Serves one client after another on a free loopback port; each gets the text where the last one left it."""
+class TextServer(Closeable):
+    """Serves one client after another on a free loopback port. Each client continues where the last one stopped."""
 
     def __init__(self, words_per_s: int) -> None:
         self._rate = words_per_s
-        self._listener = socket.create_server((HOST, 0))
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self._closing = threading.Event()
         self._paused = threading.Event()
         self._lock = threading.Lock()
         self._sent: list[tuple[str, ...]] = []
+        self.port: int = self._listener.getsockname()[1]
         self._thread = threads.Thread(target=self._serve, name="text server")
         self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self._listener.getsockname()[1])
 
     def sent_words(self) -> list[tuple[str, ...]]:
         """The words of each line that was sent, in order."""
@@ -45,7 +41,7 @@ class TextServer:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While it lasts no line is sent; `sent` has all that were."""
+        """Sends no line while the context lasts; `sent_words` then has all that were sent."""
         with self._lock:
             self._paused.set()
         try:
@@ -54,7 +50,7 @@ class TextServer:
             self._paused.clear()
 
     def close(self) -> None:
-        """Hangs up."""
+        """Ends the connection and the server."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -72,21 +68,21 @@ class TextServer:
                 self._send_to(client, lines)
 
     def _send_to(self, client: socket.socket, lines: Iterator[str]) -> None:
-        begun, words = time.monotonic(), 0
+        start, count = time.monotonic(), 0
         while not self._closing.wait(_TICK_S):
-            while words < (time.monotonic() - begun) * self._rate:
+            while count < (time.monotonic() - start) * self._rate:
                 with self._lock:
                     if self._paused.is_set():
                         break
                     line = next(lines)
-                    said = tuple(line.split())
-                    self._sent.append(said)
+                    words = tuple(line.split())
+                    self._sent.append(words)
                 client.sendall(f"{line}\n".encode())
-                words += len(said)
+                count += len(words)
 
 
 def standard_library_lines() -> Iterator[str]:
-    """Lines that have words in them: the manual's topics as `help()` has them, then the modules; over and over."""
+    """Lines with words: the topics of the manual as `help()` shows them, then the modules; again and again."""
     while True:
         for text in itertools.chain(_manual(), _modules()):
             yield from (line for line in text.split("\n") if line.split())

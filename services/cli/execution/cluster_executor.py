@@ -1,10 +1,12 @@
-"""The PipelineExecutor of `tailrace run`: gives a program's graphs to the cluster. Nothing in the services but the
-command line knows pipelines.api."""
+"""The PipelineExecutor of `tailrace run`: submits a program's graphs to the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
+from ....pipelines.checkpoint.compatibility import with_key_groups_at
 from ....pipelines.graph.errors import ProgramError
 from ....pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ....pipelines.graph.program import BUILD_TIMEOUT_S
@@ -13,16 +15,21 @@ from ....schemas.types import EntryPoint, JobGraph
 from ...client import Client, ClusterSubscription, JobRejectedError
 from ...client.log_subscription import not_accepted_error
 from ...configuration.role_options import job_configuration
+from .building_queue import BuildingQueue, wait_for_acceptance
 from .submitted_job import JobListener, JobOutcome, SubmittedJob
 
 ACCEPT_TIMEOUT_S = 30.0
 
 
-class ClusterExecutor:
-    """`failure` is why a job could not be given over, or what kept its end from being seen.
+class Restore(msgspec.Struct, frozen=True):
+    """What jobs restore: the savepoint or checkpoint at `uri`; None: the one that their configuration names."""
 
-    `savepoint_path`, a URI: what its jobs begin with; None: what their configuration says.
-    """
+    uri: str | None = None
+    allow_non_restored_state: bool = False
+
+
+class ClusterExecutor:
+    """`failure` is why a job could not be submitted, or why its end was not seen."""
 
     def __init__(
         self,
@@ -30,20 +37,18 @@ class ClusterExecutor:
         listener: JobListener,
         *,
         detached: bool,
-        savepoint_path: str | None = None,
-        allow_non_restored_state: bool = False,
+        restore: Restore | None = None,
     ) -> None:
         self._client = client
         self._listener = listener
         self._detached = detached
-        self._savepoint_path = savepoint_path
-        self._allow_non_restored_state = allow_non_restored_state
+        self._restore = restore or Restore()
         self._jobs: list[SubmittedJob] = []
         self.failure: Exception | None = None
 
     @property
     def outcomes(self) -> list[JobOutcome]:
-        """What became of the jobs of the program, as far as anybody asked, in the order in which they came."""
+        """The states of the program's jobs, in the order of their submission."""
         return [job.outcome for job in self._jobs]
 
     def execute(self, job_graph: JobGraph) -> SubmittedJob:
@@ -61,16 +66,17 @@ class ClusterExecutor:
     def execute_entry_point(
         self, entry_point: EntryPoint, parallelism: int | None, job_id: str | None
     ) -> SubmittedJob:
-        """As `execute`, of a program that the jobmanager runs. Raises JobRejectedError, NoAnswer, LogUnavailable."""
+        """Like `execute`, for a program that the jobmanager runs. Raises JobRejectedError, NoAnswerError,
+        LogUnavailable."""
         return self._submit(entry_point, parallelism, job_id, ACCEPT_TIMEOUT_S + BUILD_TIMEOUT_S)
 
     def close(self) -> None:
-        """The program has ended: people are told what becomes of the jobs that it did not wait for."""
+        """Ends the use of all jobs: the program has ended."""
         for job in self._jobs:
             job.close()
 
     def _submit(
-        self, what: JobGraph | EntryPoint, parallelism: int | None, wanted_id: str | None, timeout: float
+        self, what: JobGraph | EntryPoint, parallelism: int | None, wanted_id: str | None, timeout_s: float
     ) -> SubmittedJob:
         conversation = self._client.subscribe()
         try:
@@ -80,14 +86,14 @@ class ClusterExecutor:
                 what,
                 parallelism,
                 wanted_id,
-                savepoint_path=self._savepoint_path,
-                allow_non_restored_state=self._allow_non_restored_state,
+                savepoint_path=self._restore.uri,
+                allow_non_restored_state=self._restore.allow_non_restored_state,
             )
             conversation.follow(job_id)
             if isinstance(what, EntryPoint):
-                accepted = self._await_acceptance(conversation, job_id, timeout)
+                accepted = self._await_acceptance(conversation, job_id, timeout_s)
             else:
-                accepted = conversation.accepted_at(job_id, timeout)
+                accepted = conversation.accepted_at(job_id, timeout_s)
         except BaseException:
             conversation.close()
             raise
@@ -103,30 +109,26 @@ class ClusterExecutor:
         self._listener.on_accepted(job.outcome)
         return job
 
-    def _await_acceptance(self, conversation: ClusterSubscription, job_id: str, timeout: float) -> Record:
-        """People are told meanwhile how many programs are to be built first."""
-        from .building_queue import BuildingQueue, wait_for_acceptance
-
+    def _await_acceptance(self, conversation: ClusterSubscription, job_id: str, timeout_s: float) -> Record:
+        """Shows meanwhile how many programs are built first."""
         queue = BuildingQueue(self._client.configuration)
         found = wait_for_acceptance(
             job_id,
             lambda seconds: conversation.wait_for_acceptance(job_id, seconds),
             lambda: queue.programs_before(job_id),
             self._listener.on_message,
-            timeout,
+            timeout_s,
         )
         if found is None:
-            raise not_accepted_error(job_id, timeout)
+            raise not_accepted_error(job_id, timeout_s)
         return found
 
     def _with_max_parallelism(self, graph: JobGraph, cluster: Mapping[str, str]) -> JobGraph:
-        """With the key groups of what the job begins with, as far as that can be read from here. `cluster`: by which
-        options the cluster goes."""
-        uri = self._savepoint_path or STATE_RECOVERY_PATH.of(job_configuration(cluster, graph.configuration))
+        """Returns the graph with the key groups of what the job restores, if that can be read from here. `cluster`: the
+        cluster's options."""
+        uri = self._restore.uri or STATE_RECOVERY_PATH.of(job_configuration(cluster, graph.configuration))
         if uri is None:
             return graph
-        from ....pipelines.checkpoint.compatibility import with_key_groups_at
-
         return with_key_groups_at(uri, graph)
 
     def _give_up(self, failure: Exception) -> None:

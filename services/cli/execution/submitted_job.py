@@ -1,8 +1,8 @@
 """The JobClient of a program that `tailrace run` runs: a job that the cluster has accepted.
 
-`result` shows what the job prints while it waits for the job's end. Ctrl-C then asks for the job to be cancelled and
-goes on waiting; a second Ctrl-C leaves the job to the cluster. Detached, nothing is waited for and nothing shown. A
-program may use a JobClient from several threads.
+`result` waits for the job's end, and shows what the job prints meanwhile. Ctrl-C requests the job's cancellation and
+continues to wait; a second Ctrl-C leaves the job to the cluster. A detached job is not waited for, and nothing of it is
+shown. A program may use a JobClient from several threads.
 """
 
 from __future__ import annotations
@@ -33,50 +33,52 @@ from ...client import (
     OutputRecord,
     read_output,
 )
-from ...client import checkpoint_requests as answers
+from ...client.checkpoint_requests import CheckpointFailedError as RequestFailedError
+from ...client.checkpoint_requests import request_checkpoint
 from ..args.savepoint_location import parse_optional_location
+from ..render.formatting import format_count
 
 _SLOT_NOTICE_S = 3.0
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What became of a job, as far as it was heard."""
+    """The state of a job, as far as the client has read the log."""
 
     job_id: str
     name: str
     status: JobStatus
     reason: str | None = None
     accumulators: dict[str, float] = {}
-    """Of a job that has ended."""
+    """Set when the job has ended."""
     duration: timedelta | None = None
     """From its acceptance to its end."""
     over: bool = False
-    """Whether it has ended, or was suspended: nothing more will be heard of it."""
+    """Whether it has ended or was suspended, so that no more events of it follow."""
     cancelled: bool = False
-    """Whether the program itself asked for it to be cancelled."""
+    """Whether the program itself requested its cancellation."""
 
 
 class JobListener(Protocol):
-    """What people are told of."""
+    """Shows the progress of jobs."""
 
     def on_message(self, line: str) -> None:
-        """Something about a job."""
+        """A line about a job."""
 
     def on_accepted(self, job: JobOutcome) -> None:
-        """The cluster will run the job."""
+        """The cluster has accepted the job."""
 
     def on_incident(self, incident: Incident) -> None:
-        """Something has happened to the job, which may go on nevertheless."""
+        """A failure in a job that may continue."""
 
     def on_output(self, record: OutputRecord) -> None:
-        """A record of the job's output; called on another thread. May raise BrokenPipeError."""
+        """A record that the job has printed; called on another thread. May raise BrokenPipeError."""
 
     def on_ended(self, job: JobOutcome) -> None:
-        """The job is over, and all that it printed was shown."""
+        """The job is over, and all its output was shown."""
 
 
 class SubmittedJob:
-    """See the module's head. `give_up` is told why a job's end was not waited for."""
+    """A job of a program. `give_up` gets the reason if the job's end was not waited for."""
 
     def __init__(
         self,
@@ -100,90 +102,92 @@ class SubmittedJob:
         self._counts = AccumulatorTotals(body.job_id)
         self._reports = KafkaHeartbeatReports(client.configuration, body.job_id)
         self._outcome = JobOutcome(body.job_id, body.name, JobStatus.INITIALIZING)
-        self._told = False
+        self._is_reported = False
+        """Whether the end of the job, or of the wait for it, was shown."""
         self._waits_since: float | None = None
-        """Since when it waits for slots; infinite: people were told."""
-        self._hearing = threading.RLock()
+        """The time since which it waits for slots; infinite: this was shown."""
+        self._reading = threading.RLock()
         self._waiting = threading.Lock()
 
     @property
     def job_id(self) -> str:
-        """The id under which the cluster knows the job."""
+        """The id of the job in the cluster."""
         return self._outcome.job_id
 
     @property
     def outcome(self) -> JobOutcome:
-        """What was heard of the job so far."""
+        """The state of the job, as far as the log was read."""
         return self._outcome
 
     def status(self) -> JobStatus:
-        """As far as the log has told it. Raises LogUnavailable."""
+        """The status according to the log. Raises LogUnavailable."""
         self._catch_up()
         return self._outcome.status
 
     def cancel(self) -> None:
-        """Asks for the job to be cancelled; returns at once. Raises LogUnavailable."""
+        """Requests the job's cancellation; returns at once. Raises LogUnavailable."""
         self._client.cancel(self.job_id)
         self._outcome = replace(self._outcome, cancelled=True)
 
     def trigger_checkpoint(self) -> str:
-        """Waits until it is complete; its directory's URI. Raises CheckpointFailedError, NoAnswer, LogUnavailable."""
-        return self._request_snapshot(lambda asker: asker.trigger_checkpoint(self.job_id))
+        """Waits until it is complete; returns its URI. Raises CheckpointFailedError, NoAnswerError, LogUnavailable."""
+        return self._request_snapshot(lambda client: client.trigger_checkpoint(self.job_id))
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
-        """As `trigger_checkpoint`; a relative `directory` is of the program's own working directory."""
-        where = parse_optional_location(directory)
-        return self._request_snapshot(lambda asker: asker.trigger_savepoint(self.job_id, where))
+        """Like `trigger_checkpoint`; a relative `directory` is resolved in the program's working directory."""
+        uri = parse_optional_location(directory)
+        return self._request_snapshot(lambda client: client.trigger_savepoint(self.job_id, uri))
 
     def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
-        """As `trigger_savepoint`; returns when the savepoint is complete, `result` waits for the job's end."""
-        where = parse_optional_location(directory)
+        """Like `trigger_savepoint`; returns when the savepoint is complete. `result` waits for the job's end."""
+        uri = parse_optional_location(directory)
         return self._request_snapshot(
-            lambda asker: asker.stop_with_savepoint(self.job_id, where, drain=drain)
+            lambda client: client.stop_with_savepoint(self.job_id, uri, drain=drain)
         )
 
-    def _request_snapshot(self, what: Callable[[Client], None]) -> str:
+    def _request_snapshot(self, request: Callable[[Client], None]) -> str:
         try:
-            return answers.request_checkpoint(self._client.configuration, self.job_id, what).uri
-        except answers.CheckpointFailedError as error:
+            return request_checkpoint(self._client.configuration, self.job_id, request).uri
+        except RequestFailedError as error:
             raise CheckpointFailedError(str(error)) from error
 
     def accumulators(self) -> dict[str, float]:
-        """What the job has counted and committed so far; of a job that has ended, all of it. Raises LogUnavailable.
-
-        While it runs this lags by a heartbeat interval.
-        """
-        with self._hearing:
+        """The job's accumulators: final after its end, before that late by a heartbeat interval. Raises
+        LogUnavailable."""
+        with self._reading:
             self._catch_up()
-            if self._outcome.over and self._outcome.status in JOB_ENDS:
+            if self._has_ended():
                 return dict(self._outcome.accumulators)
             for report in self._reports.poll():
                 self._counts.on_report(report)
             return self._counts.total()
 
     def result(self) -> JobExecutionResult:
-        """Waits for the job's end, unless detached, and shows what it prints meanwhile."""
+        """Waits for the job's end and shows what it prints meanwhile; returns at once if it is detached."""
         if self._detached:
-            with self._hearing:
-                self._disconnect()
-            return self._result()
-        with self._waiting:
-            if not self._told:
-                self._wait_and_show()
-            return self._result()
+            self._disconnect()
+        else:
+            with self._waiting:
+                if not self._is_reported:
+                    self._wait_and_show()
+        known = self._outcome
+        return JobExecutionResult(known.job_id, known.status, dict(known.accumulators), known.duration)
 
     def close(self) -> None:
-        """The program has ended. Raises nothing."""
+        """Ends the use of the job: the program has ended. Raises nothing."""
         if not self._waiting.acquire(blocking=False):
-            # A thread of the program that nobody waits for is waiting for the job still.
+            # A thread of the program, which nobody joins, still waits for the job.
             return
-        with self._hearing:
-            if self._outcome.over and not self._told:
+        with self._reading:
+            if self._outcome.over and not self._is_reported:
                 self._report_end()
-            elif not self._outcome.over and not self._told and not self._detached:
+            elif not self._outcome.over and not self._is_reported and not self._detached:
                 self._report_still_running()
             self._disconnect()
         self._waiting.release()
+
+    def _has_ended(self) -> bool:
+        return self._outcome.over and self._outcome.status in JOB_ENDS
 
     def _report_still_running(self) -> None:
         verb = "was asked to end" if self._outcome.cancelled else "runs on"
@@ -192,86 +196,80 @@ class SubmittedJob:
             f"{self.job_id}` shows what it prints, `tailrace cancel {self.job_id}` ends it"
         )
 
-    def _result(self) -> JobExecutionResult:
-        known = self._outcome
-        return JobExecutionResult(known.job_id, known.status, dict(known.accumulators), known.duration)
-
     def _report_end(self) -> None:
-        self._told = True
+        self._is_reported = True
         self._listener.on_ended(self._outcome)
-        with self._hearing:
-            self._disconnect()
+        self._disconnect()
 
     def _disconnect(self) -> None:
-        """A program may run thousands of jobs: one that it may never ask about again has no connections."""
-        self._conversation.disconnect()
-        self._reports.close()
+        """A program may run thousands of jobs: one that it may never use again has no connections."""
+        with self._reading:
+            self._conversation.disconnect()
+            self._reports.close()
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
-        printing = _OutputPrinter(self._client, self.job_id, self._listener, ended)
+        output = _OutputPrinter(self._client, self.job_id, self._listener, ended)
         interrupted = False
         try:
-            self._wait(printing)
+            self._wait(output)
         except KeyboardInterrupt:
             interrupted = True
-            self._cancel_and_wait(printing)
+            self._cancel_and_wait(output)
         finally:
             ended.set()
-        printing.join()
-        if printing.failure is not None:
+        output.join()
+        if output.failure is not None:
             # Inside the program this would look like the program's own mistake.
-            self._told = True
+            self._is_reported = True
             if not self._outcome.over:
                 self._report_still_running()
-            self._give_up(printing.failure)
-            raise printing.failure
+            self._give_up(output.failure)
+            raise output.failure
         self._report_end()
         if interrupted:
             raise KeyboardInterrupt
 
-    def _wait(self, printing: _OutputPrinter) -> None:
-        while not self._outcome.over and printing.failure is None:
-            self._listen(0.2)
+    def _wait(self, output: _OutputPrinter) -> None:
+        while not self._outcome.over and output.failure is None:
+            self._read(0.2)
             self._report_missing_slots()
 
     def _report_missing_slots(self) -> None:
-        """Says once that the job waits for slots, when it has waited for some seconds, and again when it waits anew."""
+        """Reports once that the job waits for slots, after some seconds, and again when it waits again."""
         missing = self._incidents.waits_for_slots
+        now = time.monotonic()
         if not missing:
             self._waits_since = None
-            return
-        now = time.monotonic()
-        if self._waits_since is None:
+        elif self._waits_since is None:
             self._waits_since = now
         elif self._waits_since + _SLOT_NOTICE_S < now:
             self._waits_since = math.inf
-            slots = "1 slot" if missing == 1 else f"{missing} slots"
             self._listener.on_message(
-                f"job {self.job_id} waits for {slots}: `tailrace cluster status` shows which there are, and "
-                "`tailrace list` who has them"
+                f"job {self.job_id} waits for {format_count(missing, 'slot')}: `tailrace cluster status` shows which "
+                "there are, and `tailrace list` who has them"
             )
 
-    def _cancel_and_wait(self, printing: _OutputPrinter) -> None:
+    def _cancel_and_wait(self, output: _OutputPrinter) -> None:
         self._listener.on_message(f"interrupted: cancelling job {self.job_id} (Ctrl-C again: do not wait)")
         try:
             self.cancel()
-            self._wait(printing)
+            self._wait(output)
         except KeyboardInterrupt:
             self._listener.on_message(f"job {self.job_id} is left to the cluster, which is cancelling it")
-            self._told = True
+            self._is_reported = True
             raise
 
     def _catch_up(self) -> None:
-        while self._listen(0):
+        while self._read(0):
             pass
 
-    def _listen(self, timeout: float) -> bool:
-        """Whether anything was heard."""
-        with self._hearing:
-            if self._told and self._outcome.over and self._outcome.status in JOB_ENDS:
+    def _read(self, timeout_s: float) -> bool:
+        """Processes new events of the job; returns whether there were any."""
+        with self._reading:
+            if self._is_reported and self._has_ended():
                 return False
-            records = self._conversation.poll(timeout)
+            records = self._conversation.poll(timeout_s)
             self._counts.on_event(records)
             for record in records:
                 self._on_event(record)
@@ -281,30 +279,26 @@ class SubmittedJob:
             return bool(records)
 
     def _on_event(self, record: Record) -> None:
-        known, job_id = self._outcome, self.job_id
-        match record.body:
-            case JobStatusChanged(job_id=of, status=status) if of == job_id:
-                # Where the cluster is about to end, the program's wait ends with it.
-                self._outcome = replace(
-                    known, status=status, over=known.over or status is JobStatus.SUSPENDED
-                )
-                if status not in JOB_ENDS and status is not JobStatus.SUSPENDED and not self._detached:
-                    self._listener.on_message(f"job {job_id} is {status.value}")
-            case JobFinished(job_id=of, status=status, reason=reason, accumulators=counts) if of == job_id:
-                self._outcome = replace(
-                    known,
-                    status=status,
-                    reason=reason,
-                    accumulators=dict(counts),
-                    duration=timedelta(microseconds=max(0, record.header.time - self._accepted_at)),
-                    over=True,
-                )
-            case _:
-                pass
+        body, known = record.body, self._outcome
+        if isinstance(body, JobStatusChanged) and body.job_id == self.job_id:
+            # A suspended job ends the program's wait: the cluster is about to stop.
+            is_suspended = body.status is JobStatus.SUSPENDED
+            self._outcome = replace(known, status=body.status, over=known.over or is_suspended)
+            if body.status not in JOB_ENDS and not is_suspended and not self._detached:
+                self._listener.on_message(f"job {self.job_id} is {body.status.value}")
+        elif isinstance(body, JobFinished) and body.job_id == self.job_id:
+            self._outcome = replace(
+                known,
+                status=body.status,
+                reason=body.reason,
+                accumulators=dict(body.accumulators),
+                duration=timedelta(microseconds=max(0, record.header.time - self._accepted_at)),
+                over=True,
+            )
 
 
 class _OutputPrinter:
-    """A thread that shows the job's output until the job has ended and all of it was shown."""
+    """A thread that shows the job's output until the job has ended and all output was shown."""
 
     def __init__(self, client: Client, job_id: str, listener: JobListener, ended: threading.Event) -> None:
         self.failure: Exception | None = None
@@ -312,9 +306,7 @@ class _OutputPrinter:
         self._listener = listener
         self._thread = threads.Thread(target=self._run, name="output")
         self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join()
+        self.join = self._thread.join
 
     def _run(self) -> None:
         try:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
-from ....infra.kafka import EmbeddedKafka
 from ...configuration import Configuration
 from ...configuration.options.blob import BLOB_SERVER_PORT
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
@@ -28,14 +26,13 @@ from .local_process import LocalProcess, Progress
 from .process_names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
 from .servers import Servers
 from .shutdown import end_by_force, end_in_order, end_soon
-from .zookeeper import LocalZooKeeper
 
 TASKEXECUTORS = 2
-"""How many are started where it is not said."""
+"""The default number."""
 
 
 class LocalClusterOptions(msgspec.Struct, frozen=True):
-    """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends.
+    """The processes to run. `detached`: they outlive this process; otherwise they end with it, however it ends.
 
     `taskexecutors`: how many are started here; None: two, or none where the ResourceManager starts them (active mode).
     `masters`: how many jobmanagers; None: one. More than one need ZooKeeper.
@@ -53,19 +50,19 @@ class LocalCluster:
         self.home = configuration.home.absolute()
         self._given = configuration
         self._progress = progress
-        self._servers = Servers(self.home, configuration, progress)
+        self.servers = Servers(self.home, configuration, progress)
         self._processes: dict[str, LocalProcess] = {}
         self._recorded_before = False
-        """Whether the cluster was started already: then as many TaskExecutors run as were started."""
+        """Whether the cluster was started before; then its number of TaskExecutors stays."""
 
     @property
     def configuration(self) -> Configuration:
-        """With the addresses of the Kafka and the ZooKeeper that run."""
-        return self._given.replace(self._servers.settings())
+        """The configuration with the addresses of the running Kafka and ZooKeeper."""
+        return self._given.replace(self.servers.settings())
 
     @property
     def processes(self) -> Mapping[str, LocalProcess]:
-        """By name: jobmanagers, and TaskExecutors by their resource ids."""
+        """Name -> process: jobmanagers, and TaskExecutors by their resource ids."""
         return self._processes
 
     @property
@@ -79,66 +76,46 @@ class LocalCluster:
         from ...resource_manager.drivers.local_process import worker_records
 
         return {
-            each.resource_id: LocalProcess(
-                ProcessRecord(pid=each.pid, created=each.created, name=each.resource_id, log=each.log)
+            record.resource_id: LocalProcess(
+                ProcessRecord(pid=record.pid, created=record.created, name=record.resource_id, log=record.log)
             )
-            for each in worker_records(self.home, self._given.cluster_id)
+            for record in worker_records(self.home, self._given.cluster_id)
         }
 
     def configuration_of(self, name: str) -> Configuration:
-        """What the process of that name is told when it starts. Who has a network of its own is told its addresses."""
+        """The configuration of one process when it starts; a test may give each process other addresses."""
         return self.configuration.replace({"home": str(self.home)})
-
-    @property
-    def kafka_dir(self) -> Path:
-        """Where the embedded Kafka keeps its data: the log, and with it everything."""
-        return self._servers.kafka_dir
-
-    @property
-    def embedded(self) -> bool:
-        """Whether Kafka is one of the cluster's own processes."""
-        return self._servers.embedded
-
-    @property
-    def kafka(self) -> EmbeddedKafka | None:
-        """The embedded Kafka, where there is one and it runs, or ran when this object was made."""
-        return self._servers.kafka
-
-    @property
-    def zookeeper(self) -> LocalZooKeeper:
-        """The ZooKeeper: none, one of others, or the embedded one."""
-        return self._servers.zookeeper
 
     @classmethod
     def from_configuration(
         cls, configuration: Configuration, *, progress: Progress = lambda _: None
     ) -> LocalCluster | None:
-        """The cluster that cluster.json in the home tells of; None where there is none."""
+        """Returns the cluster of cluster.json in the home; None if there is none."""
         record = read_record(configuration.home)
         if record is None:
             return None
-        # Whoever reads its log goes by what its start said.
-        said = {key: text for key, text in record.configuration.items() if not configuration.has(key)}
-        known = {**said, "cluster.id": record.cluster_id, **_high_availability(record)}
+        # Readers of its log use the options of its start.
+        started = {key: text for key, text in record.configuration.items() if not configuration.has(key)}
+        known = {**started, "cluster.id": record.cluster_id, **_high_availability(record)}
         cluster = cls(configuration.replace(known), progress=progress)
         cluster._take_over(record)
         return cluster
 
     def is_complete(self) -> bool:
-        """Whether Kafka, ZooKeeper, a jobmanager and everything else that was started run."""
+        """Whether Kafka, ZooKeeper, at least one jobmanager and all other started processes run."""
         return (
-            self._servers.are_running()
+            self.servers.are_running()
             and bool(self.masters)
             and all(process.is_running() for process in self._processes.values())
         )
 
     def task_executors(self, options: LocalClusterOptions) -> list[str]:
-        """The names of the processes of TaskExecutors that are to run; of a fork, one for all that it was given."""
+        """Returns the names of the TaskExecutor processes to run; a fork has one process for all its TaskExecutors."""
         known = list(self._processes)
         if options.taskexecutors is not None:
             return taskexecutors(options.taskexecutors, known)
         if self._given.get(SIMULATION):
-            from ...simulation.fork_members import read_members
+            from ...simulation.fork import read_members
 
             own = [SIMULATED] if read_members(self.home) else []
             return list(dict.fromkeys([*own, *taskexecutors(0, known)]))
@@ -148,12 +125,12 @@ class LocalCluster:
         return taskexecutors(0 if active else TASKEXECUTORS, known)
 
     def start(self, options: LocalClusterOptions) -> bool:
-        """Starts what does not run; returns when it is all ready. False: all of it ran already.
+        """Starts the processes that do not run; returns when all are ready. Returns False if all ran already.
 
         Raises CommandFailure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception,
         the call ends the processes that it started.
         """
-        # Kafka's client is loaded by who starts a cluster: most commands look for one only.
+        # Only a start loads Kafka's client: most commands only look for a cluster.
         from .duplicate_cluster_check import check_no_other
         from .topic_recovery import restore_topics
 
@@ -161,9 +138,9 @@ class LocalCluster:
             record = read_record(self.home)
             if record is not None:
                 self.adopt(record)
-            elif not self._servers.embedded:
+            elif not self.servers.embedded:
                 check_no_other(self._given)
-            self._servers.zookeeper.check()
+            self.servers.zookeeper.check()
             wanted = [
                 *self.task_executors(options),
                 *self._check_masters(masters(options.masters, self._processes)),
@@ -192,43 +169,43 @@ class LocalCluster:
         self._check_same(record)
         recorded = {**self._read_record(record), **_from_command_line(self._given)}
         self._given = self._given.replace(recorded, "-D")
-        self._servers = Servers(self.home, self._given, self._progress)
-        self._servers.check_same(record)
+        self.servers = Servers(self.home, self._given, self._progress)
+        self.servers.check_same(record)
         self._take_over(record)
 
     def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> bool | None:
-        """Ends the cluster in order, and by force what does not end; then ZooKeeper and Kafka, if they are embedded.
+        """Shuts the cluster down, kills what does not end, and stops ZooKeeper and Kafka if they are embedded.
 
-        With `suspend` jobs are not cancelled: they go on when the cluster is started again. Returns whether the log is
-        there; None where Kafka does not say.
+        With `suspend` jobs are not cancelled: they continue when the cluster starts again. Returns whether the log
+        exists; None if Kafka does not answer.
         """
         from .topic_recovery import has_log
 
         with locked(self.home):
             self._end_in_order(reason, suspend=suspend)
             end_by_force(self._running, self._progress)
-            is_log_there = has_log(self.configuration) if self._servers.kafka_runs() else None
-            self._servers.stop()
+            is_log_there = has_log(self.configuration) if self.servers.kafka_runs() else None
+            self.servers.stop()
             shutil.rmtree(self.home / "scratch", ignore_errors=True)
             remove_record(self.home)
         return is_log_there
 
     def stop_processes(self, reason: str) -> None:
-        """Ends the cluster in order but leaves Kafka and ZooKeeper, so that the log can still be read."""
+        """Shuts the cluster down but leaves Kafka and ZooKeeper, so that the log can be read."""
         with locked(self.home):
             self._end_in_order(reason)
             end_by_force(self._running, self._progress)
 
     def kill(self) -> None:
-        """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
+        """Ends all processes by SIGTERM, and soon by SIGKILL, without a shutdown of the cluster."""
         end_soon(self._processes.values())
         # After the jobmanagers, which would start others.
         end_soon(self.workers.values())
-        self._servers.kill()
+        self.servers.kill()
         remove_record(self.home)
 
     def _read_record(self, record: ClusterRecord) -> dict[str, str]:
-        """What its first start said, where nothing else has been said since."""
+        """Returns the options of its first start, unless this start sets others."""
         elections = _high_availability(record).items()
         return {**{k: text for k, text in elections if not self._given.has(k)}, **record.configuration}
 
@@ -261,18 +238,18 @@ class LocalCluster:
         return names
 
     def _take_over(self, record: ClusterRecord) -> None:
-        for each in record.processes:
-            self._processes.setdefault(each.name, LocalProcess(each))
-        self._servers.take_over(record)
+        for process in record.processes:
+            self._processes.setdefault(process.name, LocalProcess(process))
+        self.servers.take_over(record)
 
     def _start(self, options: LocalClusterOptions, wanted: list[str], started: list[str]) -> None:
-        # Kafka, and the history of the cluster, are loaded by who starts or ends one: most commands look for it only.
+        # Only a start loads Kafka's client and the history.
         from .readiness import Readiness
 
-        begun = time.monotonic()
+        start = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
-        self._servers.begin(detached=options.detached)
-        if self._servers.zookeeper.has_moved:
+        self.servers.begin(detached=options.detached)
+        if self.servers.zookeeper.has_moved:
             # Another process had taken its port. Jobmanagers lose nothing when they start again.
             end_soon(self.masters.values())
         for name in wanted:
@@ -281,11 +258,11 @@ class LocalCluster:
                 started.append(name)
                 self._processes[name] = self._spawn(name, detached=options.detached)
         self._write_record()
-        if not self._servers.join():
+        if not self.servers.join():
             self._start_again(started, detached=options.detached)
         fresh = [self._processes[name] for name in started]
-        with self._servers.zookeeper.contenders(self.configuration) as standing:
-            Readiness(self.configuration, fresh, begun, self._progress, standing).wait()
+        with self.servers.zookeeper.candidates(self.configuration) as standing:
+            Readiness(self.configuration, fresh, start, self._progress, standing).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
         of_worker = [] if name == SIMULATED else ["--resource-id", name]
@@ -299,7 +276,7 @@ class LocalCluster:
         )
 
     def _start_again(self, started: list[str], *, detached: bool) -> None:
-        """Another process took Kafka's port before it could: what was told the first address starts again."""
+        """Another process took Kafka's port first: the processes with the first address start again."""
         for name in started:
             self._processes[name].kill()
             self._processes[name] = self._spawn(name, detached=detached)
@@ -308,12 +285,12 @@ class LocalCluster:
     def _write_record(self) -> None:
         record = ClusterRecord(
             cluster_id=self._given.cluster_id,
-            bootstrap_servers=self._servers.bootstrap_servers,
-            embedded_kafka=self._servers.embedded,
+            bootstrap_servers=self.servers.bootstrap_servers,
+            embedded_kafka=self.servers.embedded,
             processes=tuple(process.record for process in self._processes.values()),
             configuration=_from_command_line(self._given),
-            embedded_zookeeper=self._servers.zookeeper.embedded,
-            high_availability=self._servers.zookeeper.settings(),
+            embedded_zookeeper=self.servers.zookeeper.embedded,
+            high_availability=self.servers.zookeeper.settings(),
         )
         write_record(self.home, record)
 
@@ -321,7 +298,7 @@ class LocalCluster:
         end_soon(self._processes.pop(name) for name in started if name in self._processes)
         if not any(process.is_running() for process in self.masters.values()):
             end_soon(self.workers.values())
-        self._servers.undo()
+        self.servers.undo()
         if any(process.is_running() for process in self._processes.values()):
             self._write_record()
         else:
@@ -342,7 +319,7 @@ class LocalCluster:
 
 
 def _from_command_line(configuration: Configuration) -> dict[str, str]:
-    """What the command line has set, but where the cluster is: the record has that already."""
+    """Returns the options of the command line, without the cluster's addresses, which the record has already."""
     where = {BOOTSTRAP_SERVERS.key, CLUSTER_ID.key, HOME.key}
     return {
         setting.key: setting.text
@@ -352,6 +329,6 @@ def _from_command_line(configuration: Configuration) -> dict[str, str]:
 
 
 def _high_availability(record: ClusterRecord) -> dict[str, str]:
-    """Without the address of the embedded ZooKeeper, which may have changed."""
+    """Returns the recorded options without the address of an embedded ZooKeeper, which may have changed."""
     embedded = {ZOOKEEPER_QUORUM.key} if record.embedded_zookeeper else set()
     return {key: text for key, text in record.high_availability.items() if key not in embedded}

@@ -21,7 +21,7 @@ class ProcessRecord(ProcessIdentity, frozen=True):
     """A process of the cluster; `log` is its log file."""
 
     name: str
-    """That of a jobmanager, or a TaskExecutor's resource id."""
+    """The name of a jobmanager, or a TaskExecutor's resource id."""
     log: str
 
 
@@ -42,12 +42,12 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
 
 def record_path(home: Path) -> Path:
-    """Where the record of a home is."""
+    """Returns the path of the record of a home."""
     return home / "cluster.json"
 
 
 def read_record(home: Path) -> ClusterRecord | None:
-    """The cluster of a home; None where there is none. Raises CommandFailure for a file that is damaged."""
+    """Returns the cluster of a home; None if there is none. Raises CommandFailure for a damaged file."""
     path = record_path(home)
     try:
         return msgspec.json.decode(path.read_bytes(), type=ClusterRecord)
@@ -62,7 +62,7 @@ def read_record(home: Path) -> ClusterRecord | None:
 
 
 def write_record(home: Path, record: ClusterRecord) -> None:
-    """Replaces the record of a home as one step."""
+    """Replaces the record of a home atomically."""
     path = record_path(home)
     fresh = path.with_suffix(".new")
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
@@ -70,13 +70,13 @@ def write_record(home: Path, record: ClusterRecord) -> None:
 
 
 def remove_record(home: Path) -> None:
-    """The home has no cluster any more."""
+    """Deletes the record of a home."""
     record_path(home).unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """One start or stop at a time in a home. Raises CommandFailure where another one is at work."""
+    """Allows one start or stop at a time in a home. Raises CommandFailure if another one runs."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "cluster.lock").open("w") as handle:
         try:

@@ -24,13 +24,13 @@ from ..exit_codes import CommandFailure, ExitCode
 
 _TIMEOUT_S = 5.0
 _MISSED = 3
-"""So many heartbeats may be missed by a master that lives."""
+"""The number of heartbeats that a running master may miss."""
 _LAST = 1_000
-"""Events: what is said behind the end of a cluster is less than that."""
+"""The number of events to read: fewer than these follow the end of a cluster."""
 
 
 def check_no_other(configuration: Configuration) -> None:
-    """Raises CommandFailure where a master of the cluster lives that this one would depose."""
+    """Raises CommandFailure if a master of the cluster runs that this one would depose."""
     if configuration.get(TAKE_OVER) or configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
         return
     silent_s = read_silence_s(configuration)
@@ -46,7 +46,7 @@ def check_no_other(configuration: Configuration) -> None:
 
 
 def read_silence_s(configuration: Configuration) -> float | None:
-    """For how long no master of the cluster has been heard; None where none ever was, or nobody can say."""
+    """Returns the time since the last heartbeat of a master; None if there is none, or Kafka does not answer."""
     partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
     consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))
     try:
@@ -59,15 +59,15 @@ def read_silence_s(configuration: Configuration) -> float | None:
             return None
         return time.time() - message.timestamp()[1] / 1000
     except KafkaException:
-        # There is no such topic, or no Kafka yet: whoever starts says so.
+        # There is no such topic, or no Kafka yet: the start reports it.
         return None
     finally:
         consumer.close()
 
 
 def has_ended(configuration: Configuration) -> bool:
-    """Whether the last that the log says is that the cluster has ended in order. Raises LogUnavailable."""
-    log = open_event_log(configuration, timeout=_TIMEOUT_S)
+    """Whether the log ends with the end of the cluster. Raises LogUnavailable."""
+    log = open_event_log(configuration, timeout_s=_TIMEOUT_S)
     ended = False
     try:
         for batch in read_to_end(log, max(0, log.end() - _LAST)):

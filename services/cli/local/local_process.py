@@ -16,7 +16,7 @@ from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ProcessRecord
 
 Progress = Callable[[str], None]
-"""Told what has been reached, one line for a person each."""
+"""Shows a line of progress."""
 _LAST_LINES = 12
 _LONGEST_TAIL = 8192
 
@@ -58,7 +58,7 @@ class LocalProcess:
 
     @property
     def name(self) -> str:
-        """That of a jobmanager, or a TaskExecutor's resource id."""
+        """The name of a jobmanager, or a TaskExecutor's resource id."""
         return self.record.name
 
     @property
@@ -67,7 +67,7 @@ class LocalProcess:
         return f"{socket.gethostname()}:{self.record.pid}"
 
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Whether it runs."""
         if self._owned is not None:
             return self._owned.poll() is None
         return self.record.process() is not None
@@ -85,7 +85,7 @@ class LocalProcess:
         )
 
     def last_lines(self) -> str:
-        """The end of what it logged."""
+        """Returns the last lines of its log."""
         with contextlib.suppress(OSError), Path(self.record.log).open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _LONGEST_TAIL))
@@ -94,13 +94,13 @@ class LocalProcess:
         return ""
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Sends SIGTERM."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if self.is_running():
                 psutil.Process(self.record.pid).terminate()
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Sends SIGKILL, and waits until the process has ended."""
         if self._owned is not None:
             self._owned.kill()
             return

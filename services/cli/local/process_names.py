@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 JOBMANAGER = "jobmanager"
-"""The name of the jobmanager's process, and the first part of it where there are several."""
+"""The name of the jobmanager's process, or its first part if there are several."""
 
 SIMULATED = "simulated-taskexecutors"
 """The name of the process that serves all TaskExecutors of a simulated cluster."""
@@ -23,7 +23,7 @@ def is_master(name: str) -> bool:
 
 
 def masters(count: int | None, known: Iterable[str]) -> list[str]:
-    """The names of the jobmanagers that are to run: so many (None: one), and all others that were started ever.
+    """Returns the names of the jobmanagers to run: `count` (None: one), and all others that were started before.
 
     One that was started alone keeps its name, and is the first when others join it.
     """
@@ -37,6 +37,6 @@ def masters(count: int | None, known: Iterable[str]) -> list[str]:
 
 
 def taskexecutors(count: int, known: Iterable[str]) -> list[str]:
-    """The names of the TaskExecutors that are to run: the first `count`, and all others that were started ever."""
+    """Returns the names of the TaskExecutors to run: the first `count`, and all others that were started before."""
     first = [f"taskexecutor-{number + 1}" for number in range(count)]
     return list(dict.fromkeys([*first, *(name for name in known if not is_master(name))]))

@@ -25,18 +25,18 @@ def end_in_order(
     *,
     suspend: bool,
 ) -> None:
-    """Asks the cluster to end, and waits until what is alive has left; what goes wrong is told."""
+    """Requests the shutdown of the cluster, and waits until the processes have ended. Reports failures."""
     from ...client import Client
     from ...core.feature_level import UnknownFeatureLevel
     from ...log import LogTruncated, LogUnavailable
 
     try:
-        with Client(configuration, name="stop", timeout=10.0) as client:
+        with Client(configuration, name="stop", timeout_s=10.0) as client:
             with client.subscribe() as conversation:
                 client.shut_down(reason, suspend=suspend)
                 over = conversation.wait_for(_find_cluster_terminated, STOP_TIMEOUT_S)
     except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:
-        # Whatever the log holds: who wants the processes to end has a way.
+        # Signals end the processes, whatever the log holds.
         progress(f"the cluster can't be asked to end: {error}")
         return
     if over is None:
@@ -49,7 +49,7 @@ def end_in_order(
 
 
 def end_by_force(running: Callable[[], list[LocalProcess]], progress: Progress) -> None:
-    """SIGTERM to all that runs, SIGKILL to what does not end; `running` is asked again in the end."""
+    """Sends SIGTERM to all running processes, then SIGKILL to the remaining ones and to new ones."""
     left = running()
     for process in left:
         progress(f"{process.name} (pid {process.record.pid}) still runs: SIGTERM")
@@ -58,12 +58,12 @@ def end_by_force(running: Callable[[], list[LocalProcess]], progress: Progress) 
         progress(f"{process.name} (pid {process.record.pid}) does not end: SIGKILL")
         process.kill()
     for process in running():
-        # What the jobmanager had started while it was ending.
+        # The jobmanager may have started others while it was ending.
         process.kill()
 
 
 def end_soon(processes: Iterable[LocalProcess]) -> None:
-    """SIGTERM, and SIGKILL where that does not help soon."""
+    """Sends SIGTERM, and soon SIGKILL to processes that still run."""
     running = [process for process in processes if process.is_running()]
     for process in running:
         process.terminate()
@@ -76,7 +76,7 @@ def _find_cluster_terminated(record: Record) -> ClusterTerminated | None:
 
 
 def _wait_until_gone(processes: Iterable[LocalProcess], timeout_s: float) -> list[LocalProcess]:
-    """Those that still run after `timeout_s` seconds."""
+    """Returns the processes that still run after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     left = list(processes)
     while left and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from .local_process import Progress
 
 
 def restore_topics(configuration: Configuration, progress: Progress) -> None:
-    """Creates what was deleted, and says so. Raises CommandFailure where it was the log; LogUnavailable."""
+    """Creates and reports deleted topics. Raises CommandFailure if the log was deleted; LogUnavailable."""
     client, log = create_admin_client(configuration), log_topic(configuration.cluster_id)
     if describe_topics(client, [log])[log] is None:
         raise CommandFailure(
@@ -26,7 +26,7 @@ def restore_topics(configuration: Configuration, progress: Progress) -> None:
 
 
 def has_log(configuration: Configuration) -> bool | None:
-    """Whether Kafka has the topic of the cluster's log; None where Kafka does not say."""
+    """Whether Kafka has the topic of the cluster's log; None if Kafka does not answer."""
     log = log_topic(configuration.cluster_id)
     try:
         return describe_topics(create_admin_client(configuration), [log])[log] is not None
@@ -35,7 +35,7 @@ def has_log(configuration: Configuration) -> bool | None:
 
 
 def describe_remaining_topics(cluster: str, place: str, has_log: bool | None) -> list[str]:
-    """The lines that people read when a cluster has stopped. `place`: of its log, such as "in /home/me/kafka"."""
+    """Returns the lines to show when a cluster has stopped. `place`: of its log, such as "in /home/me/kafka"."""
     if has_log is None:
         return [
             f"cluster {cluster} has stopped; Kafka does not say whether its log is still {place}",

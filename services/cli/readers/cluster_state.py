@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ....infra.logging_setup import log_to_stderr
+from ...configuration import Configuration
+from ...history import HistoryProjection
+from ...history.job_history_store import JobHistoryStore
+from ...history.retention.archived_log import open_archived_log
+from ...log.event_log import read_to_end
+from ...snapshots.store import SnapshotStore
 
-if TYPE_CHECKING:
-    from ...configuration import Configuration
-    from ...history import HistoryProjection
 
+def replay_log(configuration: Configuration, fold: HistoryProjection | None = None) -> HistoryProjection:
+    """Reads the log up to its current end; `fold`: continues after what that has read.
 
-def replay_log(configuration: Configuration) -> HistoryProjection:
-    """All that the log tells now; people are told on stderr of snapshots that are not fit. Raises LogUnavailable."""
-    from ....infra.logging_setup import log_to_stderr
-    from ...history import HistoryProjection
-    from ...history.job_history_store import JobHistoryStore
-    from ...log.factory import open_event_log
-    from ...snapshots.store import SnapshotStore
-
+    Reports snapshots that cannot be used on stderr. Raises LogUnavailable, LogTruncated.
+    """
     log_to_stderr()
-    fold, log = HistoryProjection(), open_event_log(configuration, timeout=10.0)
-    snapshots, histories = (
-        SnapshotStore.from_configuration(configuration),
-        JobHistoryStore.from_configuration(configuration),
-    )
-    for _ in fold.read(log, store=snapshots, histories=histories):
-        pass
-    return fold
+    log = open_archived_log(configuration, timeout_s=10.0)
+    try:
+        if fold is None:
+            fold = HistoryProjection()
+            store = SnapshotStore.from_configuration(configuration)
+            histories = JobHistoryStore.from_configuration(configuration)
+            for _ in fold.read(log, store=store, histories=histories):
+                pass
+            return fold
+        for batch in read_to_end(log, fold.replica.offset + 1):
+            for record in batch:
+                fold.apply(record)
+        return fold
+    finally:
+        log.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def create_annotator(*, concerned: bool = True) -> EventAnnotator:
-    """One that finds out no more than stories need."""
+    """Creates an annotator that computes only what `tailrace story` needs."""
     from ...history.entity_history.event_annotator import EventAnnotator
     from ...history.projection import HistoryProjection
 
@@ -26,75 +26,77 @@ def create_annotator(*, concerned: bool = True) -> EventAnnotator:
 
 
 def annotate_log(
-    source: LogSource, teller: EventAnnotator, end: int, heard: Callable[[AnnotatedEvent], object]
+    source: LogSource, annotator: EventAnnotator, end: int, on_event: Callable[[AnnotatedEvent], object]
 ) -> None:
-    """Tells the log, up to `end` (exclusive), to who wants to hear it."""
+    """Annotates the log up to `end` (exclusive), and passes each event to `on_event`."""
     from ...core.replica import tune_gc_for_replay
     from ...log.event_log import read_to_end
     from ..render.progress import ProgressLine
 
     tune_gc_for_replay()
-    start = teller.begin(source.log, source.store)
+    start = annotator.begin(source.log, source.store)
     if start > 0:
         print_progress(f"the log's head is gone: the story begins with offset {start}, from a snapshot")
     with ProgressLine("reads", max(0, end - start)) as progress:
         for batch in read_to_end(source.log, start, end=end):
             for record in batch:
-                heard(teller.annotate(record))
+                on_event(annotator.annotate(record))
             progress(batch[-1].offset + 1 - start)
 
 
-def raise_if_unknown(
+def annotate_with_index(
     source: LogSource,
     at_most: int,
     end: int,
-    heard: Callable[[EventAnnotator, AnnotatedEvent], object] | None = None,
+    on_event: Callable[[EventAnnotator, AnnotatedEvent], object] | None = None,
 ) -> EventAnnotator:
-    """A teller that has told the log up to `end` (exclusive), and does not know whom events concern.
+    """Returns an annotator that has read the log up to `end` (exclusive), without the entities of events.
 
-    What comes behind offset `at_most` is told to `heard`; of what comes before, only what the history index does not
-    know is read.
+    Passes events after the offset `at_most` to `on_event`. Of the log before that, only what the history index does not
+    have is read.
     """
     from ...core.replica import tune_gc_for_replay
     from ...history.entity_history.index_cache import CauseIndex
     from ...log.event_log import read_to_end
     from ..render.progress import ProgressLine
 
-    teller = create_annotator(concerned=False)
-    if teller.begin(source.log, source.store) > 0:
+    annotator = create_annotator(concerned=False)
+    if annotator.begin(source.log, source.store) > 0:
         # The log's head is gone, and so nothing of it is in an index.
-        teller = create_annotator(concerned=False)
-        annotate_log(source, teller, end, lambda told: None if heard is None else heard(teller, told))
-        return teller
+        annotator = create_annotator(concerned=False)
+        annotate_log(
+            source, annotator, end, lambda event: None if on_event is None else on_event(annotator, event)
+        )
+        return annotator
     tune_gc_for_replay()
     memory = CauseIndex(source.index, at_most)
-    start, teller = memory.start, memory.teller
+    start, annotator = memory.start, memory.annotator
     with ProgressLine("reads", max(0, end - start)) as progress:
         for batch in read_to_end(source.log, start, end=end):
-            memory.annotate(batch, None if heard is None else lambda told: heard(teller, told))
+            memory.annotate(batch, None if on_event is None else lambda event: on_event(annotator, event))
             progress(batch[-1].offset + 1 - start)
         memory.on_offset_reached(end)
-    return teller
+    return annotator
 
 
 def build_entity_history(
     source: LogSource, wanted: EntityQuery, start: int, end: int, *, everything: bool
 ) -> tuple[EntityHistoryBuilder, EventAnnotator]:
-    """The story of who is wanted, from the whole log; it is read again only where it is known too late who that is.
+    """Builds the history of an entity from the whole log. The log is read twice only if the entity is identified too
+    late.
 
-    Raises CommandFailure where nobody is meant, or several are.
+    Raises CommandFailure if no entity is meant, or several are.
     """
-    from ...history.entity_history.entity_candidates import EntityCandidates
-    from ...history.entity_history.entity_lookup import AmbiguousEntity, UnknownEntity
+    from ...history.entity_history.entity_lookup import AmbiguousEntity, EntityCandidates, UnknownEntity
     from ...history.entity_history.timeline import EntityHistoryBuilder
 
-    teller = create_annotator()
+    annotator = create_annotator()
 
     def begin(entity: Entity) -> EntityHistoryBuilder:
-        return EntityHistoryBuilder(entity, teller, everything=everything, start=start)
+        return EntityHistoryBuilder(entity, annotator, everything=everything, start=start)
 
-    candidates = EntityCandidates(wanted, teller, begin)
-    annotate_log(source, teller, end, candidates.add)
+    candidates = EntityCandidates(wanted, annotator, begin)
+    annotate_log(source, annotator, end, candidates.add)
     try:
         found, timeline = candidates.select()
     except UnknownEntity as error:
@@ -102,8 +104,10 @@ def build_entity_history(
     except AmbiguousEntity as error:
         raise CommandFailure(ExitCode.USAGE, escape_control_characters(str(error))) from None
     if timeline is not None:
-        return timeline, teller
-    teller = create_annotator()
+        return timeline, annotator
+    annotator = create_annotator()
     timeline = begin(found)
-    annotate_log(source, teller, end, lambda told: timeline.add(told) if found in told.entities else None)
-    return timeline, teller
+    annotate_log(
+        source, annotator, end, lambda event: timeline.add(event) if found in event.entities else None
+    )
+    return timeline, annotator

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
+from ....infra.sanitize import escape_control_characters
 from ....pipelines.checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, VertexOutline, files_of
 from ....pipelines.checkpoint.previous_job import ACCUMULATORS
 from ....schemas.types import OperatorState, StateFile
-from .output import format_size, format_time
+from .formatting import format_count, format_size, format_time
+from .output import print_result, print_table
 
 _MAX_POSITIONS = 8
 
@@ -24,19 +25,20 @@ class OperatorPart(msgspec.Struct, frozen=True):
     size: int
     files: int
     key_groups: str
-    """Which key groups its files hold, such as 0-63; empty for what is not keyed, or may be of any."""
+    """The range of key groups in its files, such as 0-63; empty if the state is not keyed, or may be of any key
+    group."""
     positions: dict[str, dict[str, int]]
-    """Of a Kafka source: topic -> partition -> the offset to go on from."""
+    """For a Kafka source: topic -> partition -> the next offset."""
 
 
 class SubtaskPart(msgspec.Struct, frozen=True):
-    """One subtask's part."""
+    """The part of one subtask in a checkpoint."""
 
     subtask_index: int
     finished: bool
     size: int
     in_flight: int
-    """Bytes of records that were on their way to it."""
+    """The bytes of its records in flight."""
     operators: tuple[OperatorPart, ...]
 
 
@@ -62,7 +64,7 @@ class VertexView(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """All of it; `triggered` in microseconds since the epoch. `faults`: None where files were not looked at."""
+    """A savepoint or checkpoint; `triggered` in microseconds since the epoch. `faults`: None if not checked."""
 
     uri: str
     snapshot_type: str
@@ -78,7 +80,7 @@ class Inspection(msgspec.Struct, frozen=True):
 
 
 def inspect(metadata: CheckpointMetadata, faults: Sequence[str] | None = None) -> Inspection:
-    """What a person wants to know of it."""
+    """Returns what `savepoint inspect` shows of a checkpoint."""
     done = metadata.checkpoint
     return Inspection(
         uri=done.uri,
@@ -89,71 +91,80 @@ def inspect(metadata: CheckpointMetadata, faults: Sequence[str] | None = None) -
         generation=done.generation,
         triggered=metadata.triggered,
         size=done.size,
-        files=len({each.path for each in files_of(metadata)}),
-        vertices=tuple(_vertex(metadata, each) for each in metadata.vertices),
+        files=len({file.path for file in files_of(metadata)}),
+        vertices=tuple(_vertex(metadata, vertex) for vertex in metadata.vertices),
         faults=None if faults is None else tuple(faults),
     )
 
 
-def format_header(found: Inspection) -> list[str]:
-    """The lines above the tables."""
+def print_text(found: Inspection) -> None:
+    """Prints it as text: its head, its operators, and its subtasks."""
     number = f"number {found.checkpoint_id}, generation {found.generation}"
-    return [
+    for line in (
         f"{found.snapshot_type.lower()} {found.uri}",
         f"  of job     {found.job_id} ({found.job_name}), {number}",
         f"  triggered  {format_time(found.triggered)}",
-        f"  size       {format_size(found.size)} in {found.files} {'file' if found.files == 1 else 'files'}",
-    ]
+        f"  size       {format_size(found.size)} in {format_count(found.files, 'file')}",
+    ):
+        print_result(escape_control_characters(line))
+    print_result("")
+    print_table("Operators", _OPERATOR_COLUMNS, _operator_rows(found))
+    print_result("")
+    print_table("Subtasks", _SUBTASK_COLUMNS, _subtask_rows(found))
 
 
-OPERATOR_COLUMNS = ("VERTEX", "PARALLELISM", "OPERATOR", "KIND", "ID", "STATE")
-SUBTASK_COLUMNS = ("SUBTASK", "OPERATOR", "STATE", "FILES", "KEY GROUPS", "WHAT")
+_OPERATOR_COLUMNS = ("VERTEX", "PARALLELISM", "OPERATOR", "KIND", "ID", "STATE")
+_SUBTASK_COLUMNS = ("SUBTASK", "OPERATOR", "STATE", "FILES", "KEY GROUPS", "WHAT")
 
 
-def operator_rows(found: Inspection) -> list[tuple[str, ...]]:
-    """Each operator on a line; the vertex stands beside its first one."""
+def _operator_rows(found: Inspection) -> list[tuple[str, ...]]:
+    """One row for each operator; the first row of a vertex names the vertex."""
     rows: list[tuple[str, ...]] = []
     for vertex in found.vertices:
-        for number, each in enumerate(vertex.operators):
-            first = (vertex.name, f"{vertex.parallelism} of {vertex.max_parallelism}")
-            named = first if number == 0 else ("", "")
-            name = f"{each.name} (uid {each.uid})" if each.uid else each.name
-            rows.append((*named, name, each.kind, each.operator_id, format_size(each.size)))
+        named = vertex.name, f"{vertex.parallelism} of {vertex.max_parallelism}"
+        for operator in vertex.operators:
+            name = f"{operator.name} (uid {operator.uid})" if operator.uid else operator.name
+            rows.append((*named, name, operator.kind, operator.operator_id, format_size(operator.size)))
+            named = "", ""
     return rows
 
 
-def subtask_rows(found: Inspection) -> list[tuple[str, ...]]:
-    """Each subtask's state on a line for each operator that has some, what was in flight, and which had finished."""
+def _subtask_rows(found: Inspection) -> list[tuple[str, ...]]:
+    """For each subtask one row for each operator with state, and one for its records in flight."""
     rows: list[tuple[str, ...]] = []
     for vertex in found.vertices:
         for part in vertex.subtasks:
             name = f"{vertex.name} ({part.subtask_index + 1}/{vertex.parallelism})"
             if part.finished:
                 rows.append((name, "", "", "", "", "had finished"))
-            for each in part.operators:
-                what = _positions(each.positions)
-                rows.append((name, each.name, format_size(each.size), str(each.files), each.key_groups, what))
+            rows += [
+                (
+                    name,
+                    operator.name,
+                    format_size(operator.size),
+                    str(operator.files),
+                    operator.key_groups,
+                    _positions(operator.positions),
+                )
+                for operator in part.operators
+            ]
             if part.in_flight:
                 rows.append((name, "", format_size(part.in_flight), "", "", "in flight"))
-            if not part.finished and not part.operators and not part.in_flight:
+            elif not part.finished and not part.operators:
                 rows.append((name, "", format_size(0), "", "", "no state"))
     return rows
 
 
 def _vertex(metadata: CheckpointMetadata, vertex: VertexOutline) -> VertexView:
-    names = {each.operator_id: each.name for each in vertex.operators}
-    snapshots = sorted(
-        (each for each in metadata.subtasks if each.vertex_id == vertex.vertex_id),
-        key=lambda each: each.subtask_index,
-    )
-    parts = tuple(_subtask(each, names) for each in snapshots)
-    sizes: dict[str, int] = {}
+    names = {operator.operator_id: operator.name for operator in vertex.operators}
+    own = [subtask for subtask in metadata.subtasks if subtask.vertex_id == vertex.vertex_id]
+    parts = tuple(_subtask(subtask, names) for subtask in sorted(own, key=lambda own: own.subtask_index))
+    sizes = Counter[str]()
     for part in parts:
-        for each in part.operators:
-            sizes[each.operator_id] = sizes.get(each.operator_id, 0) + each.size
+        sizes.update({operator.operator_id: operator.size for operator in part.operators})
     operators = tuple(
-        OperatorView(each.operator_id, each.name, each.kind, each.uid, sizes.get(each.operator_id, 0))
-        for each in vertex.operators
+        OperatorView(op.operator_id, op.name, op.kind, op.uid, sizes[op.operator_id])
+        for op in vertex.operators
     )
     return VertexView(
         vertex.vertex_id, vertex.name, vertex.parallelism, vertex.max_parallelism, operators, parts
@@ -162,28 +173,26 @@ def _vertex(metadata: CheckpointMetadata, vertex: VertexOutline) -> VertexView:
 
 def _subtask(snapshot: SubtaskSnapshot, names: dict[str, str]) -> SubtaskPart:
     order = {operator_id: number for number, operator_id in enumerate(names)}
-    held = sorted(snapshot.state.operators.items(), key=lambda each: order.get(each[0], len(order)))
+    states = sorted(snapshot.state.operators.items(), key=lambda item: order.get(item[0], len(order)))
     operators = tuple(
-        _operator(key, names.get(key, key), state) for key, state in held if state.files or state.inline
+        _operator(key, names.get(key, key), state) for key, state in states if state.files or state.inline
     )
-    in_flight = sum(file.length for each in snapshot.state.in_flight for file in each.files)
-    total = in_flight + sum(each.size for each in operators)
+    in_flight = sum(file.length for records in snapshot.state.in_flight for file in records.files)
+    total = in_flight + sum(operator.size for operator in operators)
     return SubtaskPart(snapshot.subtask_index, snapshot.finished, total, in_flight, operators)
 
 
 def _operator(key: str, name: str, state: OperatorState) -> OperatorPart:
-    bytes_held = sum(each.length for each in state.files) + len(state.inline or b"")
-    shown = ACCUMULATORS if key == ACCUMULATORS else name
-    files = len({each.path for each in state.files})
-    return OperatorPart(
-        key, shown, bytes_held, files, key_groups(state.files), _source_positions(state.inline)
-    )
+    size = sum(file.length for file in state.files) + len(state.inline or b"")
+    name = ACCUMULATORS if key == ACCUMULATORS else name
+    files = len({file.path for file in state.files})
+    return OperatorPart(key, name, size, files, key_groups(state.files), _source_positions(state.inline))
 
 
 def key_groups(files: Iterable[StateFile]) -> str:
-    """The ranges of key groups that sections name, put together where they touch."""
+    """Returns the ranges of key groups of the sections; adjacent ones are merged."""
     ranges = sorted(
-        (each.first_key_group, each.last_key_group) for each in files if each.first_key_group >= 0
+        (file.first_key_group, file.last_key_group) for file in files if file.first_key_group >= 0
     )
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
@@ -196,20 +205,19 @@ def key_groups(files: Iterable[StateFile]) -> str:
 
 def _source_positions(inline: bytes | None) -> dict[str, dict[str, int]]:
     try:
-        found: Any = json.loads(inline or b"{}")
-        return msgspec.convert(found, dict[str, dict[str, int]])
-    except (ValueError, msgspec.ValidationError):
+        return msgspec.json.decode(inline or b"{}", type=dict[str, dict[str, int]])
+    except msgspec.DecodeError:
         return {}
 
 
 def _positions(positions: dict[str, dict[str, int]]) -> str:
     """topic[partition]@offset, ..."""
-    told = [
+    shown = [
         f"{topic}[{partition}]@{offset}"
-        for topic, of in sorted(positions.items())
+        for topic, offsets in sorted(positions.items())
         for partition, offset in sorted(
-            of.items(), key=lambda each: int(each[0]) if each[0].isdecimal() else 0
+            offsets.items(), key=lambda item: int(item[0]) if item[0].isdecimal() else 0
         )
     ]
-    left = len(told) - _MAX_POSITIONS
-    return ", ".join(told[:_MAX_POSITIONS]) + (f" and {left} more" if left > 0 else "")
+    left = len(shown) - _MAX_POSITIONS
+    return ", ".join(shown[:_MAX_POSITIONS]) + (f" and {left} more" if left > 0 else "")

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....infra.sanitize import escape_control_characters, local_time
-from .output import format_duration, print_result
+from .formatting import format_clock, format_count, format_duration
+from .output import print_result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +20,9 @@ _DAY = "%Y-%m-%d"
 _MIN_WIDTH = 40
 _MAX_TEXT_LENGTH = 100
 _MAX_CAUSE_LENGTH = 1_000
-_FIRST_LINES, _LAST_LINES = 200, 300
-_MAX_CAUSES = 20
-"""Causes that are shown at each end of a longer chain."""
+_SHOWN_LINES = 200, 300
+_SHOWN_CAUSES = 20, 20
+"""The numbers of lines at the beginning and at the end that are shown of a longer history, and of a longer chain."""
 _STYLES = {"!!": "bold red", "!": "red", "x": "dim", "": ""}
 _LEGEND = {
     "!!": "a failure that began here",
@@ -32,10 +33,6 @@ _QUIET = "dim"
 _TITLE = "bold"
 _GOOD = "green"
 _BAD = "bold red"
-_KINDS = {
-    "taskexecutor": "TaskExecutor",
-    "role": "role",
-}
 
 
 class Segment(NamedTuple):
@@ -53,7 +50,7 @@ class Row(NamedTuple):
 
 
 _HEADINGS = Row(
-    tuple(Segment(each, _QUIET) for each in ("", "offset", "time", "after", "who -> whom", "cause")),
+    tuple(Segment(heading, _QUIET) for heading in ("", "offset", "time", "after", "who -> whom", "cause")),
     Segment("what", _QUIET),
 )
 
@@ -70,10 +67,10 @@ class Page:
         self._print([Segment(escape_control_characters(text), style) for text, style in segments])
 
     def rows(self, rows: Iterable[Row]) -> None:
-        """All of them, aligned."""
+        """Prints aligned rows."""
         found = list(rows)
         for row in found:
-            widths = [len(each.text) for each in row.columns]
+            widths = [len(column.text) for column in row.columns]
             known = self._widths + [0] * (len(widths) - len(self._widths))
             self._widths = [max(pair) for pair in zip(widths, known, strict=True)]
         for row in found:
@@ -84,7 +81,7 @@ class Page:
             Segment(escape_control_characters(cell.text).ljust(width) + "  ", cell.style)
             for cell, width in zip(row.columns, self._widths, strict=True)
         ]
-        indent = sum(len(each.text) for each in cells)
+        indent = sum(len(cell.text) for cell in cells)
         text = escape_control_characters(row.text.text)
         if self._console is None:
             self._print([*cells, Segment(text)])
@@ -98,16 +95,16 @@ class Page:
             cells = [Segment(" " * indent)]
         first, *rest = wrap_text(text, width - indent)
         self._print([*cells, Segment(first, row.text.style)])
-        for each in rest:
-            self._print([Segment(" " * indent), Segment(each, row.text.style)])
+        for part in rest:
+            self._print([Segment(" " * indent), Segment(part, row.text.style)])
 
     def _print(self, segments: Sequence[Segment]) -> None:
         if self._console is None:
-            print_result("".join(each.text for each in segments).rstrip())
+            print_result("".join(segment.text for segment in segments).rstrip())
             return
         from rich.text import Text
 
-        text = Text.assemble(*[(each.text, each.style) for each in segments])
+        text = Text.assemble(*[(segment.text, segment.style) for segment in segments])
         text.rstrip()
         self._console.print(text, soft_wrap=True)
 
@@ -119,7 +116,7 @@ def _console() -> Console:
 
 
 def print_head(page: Page, story: EntityHistory) -> None:
-    """What it is, when it began, and when and how it ended."""
+    """Prints what the entity is, when it began, and when and how it ended."""
     page.line(Segment(format_title(story), _TITLE))
     if story.began is not None:
         page.line(Segment("  began    ", _QUIET), Segment(_moment(story.began)))
@@ -139,22 +136,25 @@ def _because(page: Page, moment: EventReference | None) -> None:
 
 
 def print_body(
-    page: Page, lines: Sequence[HistoryLine], before: HistoryLine | None = None, *, everything: bool = False
+    page: Page,
+    lines: Sequence[HistoryLine],
+    before: HistoryLine | None = None,
+    *,
+    everything: bool = False,
+    most: tuple[int, int] = _SHOWN_LINES,
 ) -> None:
-    """The lines, each with how long after the one before it came. `before`: what was printed last. Of a story without
-    end the middle is left out, unless `everything` is wanted."""
+    """Prints the lines with the time since the line before. `before`: the line that was printed last. `most`: the
+    numbers of lines at the beginning and at the end; the middle is left out, unless `everything` is requested."""
     rows = list(_rows(lines, before))
-    between = len(rows) - _FIRST_LINES - _LAST_LINES
-    if between > 0 and not everything:
-        text = f"... {between:,} lines between (--all, or --from and --to, show them)"
-        gap = Row(tuple(Segment("") for _ in _HEADINGS.columns), Segment(text, _QUIET))
-        rows = [*rows[:_FIRST_LINES], gap, *rows[-_LAST_LINES:]]
-    names = [] if before is not None or not lines else [_HEADINGS]
-    page.rows([*names, *rows])
+    if not everything and (hidden := len(rows) - sum(most)) > 0:
+        text = Segment(f"... {hidden:,} lines between (--all shows them)", _QUIET)
+        gap = Row(tuple(Segment("") for _ in _HEADINGS.columns), text)
+        rows = [*rows[: most[0]], gap, *rows[-most[1] :]]
+    page.rows([_HEADINGS, *rows] if before is None and rows else rows)
 
 
 def print_end(page: Page, story: EntityHistory) -> None:
-    """The outcome and its root cause, what was left out, and what the marks mean."""
+    """Prints the status and its root cause, the number of omitted events, and the meaning of the marks."""
     if story.lines:
         page.line()
     page.line(
@@ -169,53 +169,30 @@ def print_end(page: Page, story: EntityHistory) -> None:
         )
     left_out = []
     if story.details:
-        left_out.append(f"{_events(story.details)} of little weight (--all shows them)")
+        left_out.append(f"{format_count(story.details, 'event')} of little weight (--all shows them)")
     if story.outside:
-        left_out.append(f"{_events(story.outside)} before what was asked for")
+        left_out.append(f"{format_count(story.outside, 'event')} before what was asked for")
     if left_out:
         page.line(Segment(f"left out    {' and '.join(left_out)}", _QUIET))
     marks = dict.fromkeys(line.mark.value for line in story.lines if line.mark.value)
     if marks:
-        page.line(Segment(f"marks       {', '.join(f'{each} {_LEGEND[each]}' for each in marks)}", _QUIET))
+        page.line(Segment(f"marks       {', '.join(f'{mark} {_LEGEND[mark]}' for mark in marks)}", _QUIET))
 
 
 def print_causes(page: Page, found: CauseChain, *, everything: bool = False) -> None:
-    """The event that was asked for, each cause below it, and what began it."""
-    asked = found.lines[0]
+    """Prints the requested event, each cause below it, and the first cause. The middle of a long chain is left out,
+    unless `everything` is requested."""
+    asked, began = found.lines[0], found.lines[-1]
     page.line(Segment(f"offset {asked.offset}: {asked.who}: {asked.text}", _TITLE))
     page.line()
-    rows = []
-    between = 0 if everything else max(0, len(found.lines) - 2 * _MAX_CAUSES)
-    for number, (line, above) in enumerate(zip(found.lines, [None, *found.lines], strict=False)):
-        if between and _MAX_CAUSES <= number < _MAX_CAUSES + between:
-            if number == _MAX_CAUSES:
-                text = Segment(f"... and {between:,} causes between (--all shows them)", _QUIET)
-                rows.append(Row(tuple(Segment("") for _ in _HEADINGS.columns), text))
-            continue
-        before = "" if above is None else f"{format_duration(max(0, above.time - line.time))} before"
-        because = "" if above is None else "because"
-        rows.append(
-            Row(
-                (
-                    Segment(line.mark.value, _STYLES[line.mark.value]),
-                    Segment(str(line.offset)),
-                    Segment(_clock(line.time), _QUIET),
-                    Segment(before, _QUIET),
-                    Segment(because, _QUIET),
-                    Segment(line.who),
-                ),
-                _text(line),
-            )
-        )
-    page.rows(rows)
+    print_body(page, found.lines, everything=everything, most=_SHOWN_CAUSES)
     page.line()
-    began, asked_time = found.lines[-1], asked.time
-    ago = f", {format_duration(max(0, asked_time - began.time))} before" if len(found.lines) > 1 else ""
+    ago = f", {format_duration(max(0, asked.time - began.time))} before" if began is not asked else ""
     page.line(Segment("began with  ", _QUIET), Segment(f"{found.text} (offset {began.offset}{ago})", _TITLE))
 
 
 def print_effects(page: Page, root: Effect, count: int, last: int | None) -> None:
-    """The event, and the tree of what came of it."""
+    """Prints the event and the tree of its effects."""
     line = root.line
     page.line(
         Segment(f"offset {line.offset}, {_clock(line.time)}: {line.who}: {line.text}", _TITLE),
@@ -226,27 +203,20 @@ def print_effects(page: Page, root: Effect, count: int, last: int | None) -> Non
     page.line()
     until = "" if last is None else f", over {format_duration(max(0, last - line.time))}"
     shown = _count_events(root) - 1
-    left = f"; {_events(count - shown)} not shown (--all shows them)" if count > shown else ""
-    page.line(Segment("effects     ", _QUIET), Segment(f"{_events(count)}{until}{left}", _TITLE))
+    left = f"; {format_count(count - shown, 'event')} not shown (--all shows them)" if count > shown else ""
+    page.line(
+        Segment("effects     ", _QUIET), Segment(f"{format_count(count, 'event')}{until}{left}", _TITLE)
+    )
 
 
 def format_title(story: EntityHistory) -> str:
-    """What the story is of."""
-    name = story.names[0] if story.names else ""
-    match story.kind:
-        case "job":
-            return f'job {story.id} "{name}"' if name else f"job {story.id}"
-        case "task":
-            return f'task "{name}" of job {story.id.rsplit("/", 2)[0]}'
-        case "checkpoint":
-            job, _, number = story.id.rpartition("/")
-            return f"checkpoint {number} of job {job}"
-        case kind:
-            return f"{_KINDS.get(kind, kind)} {story.id}"
+    """Returns the title of the history: the kind and the id of the entity, and its name."""
+    name = f' "{story.names[0]}"' if story.names and story.kind in ("job", "task") else ""
+    return f"{story.kind} {story.id}{name}"
 
 
 def _rows(lines: Sequence[HistoryLine], before: HistoryLine | None) -> Iterator[Row]:
-    days = {local_time(each.time, _DAY) for each in lines}
+    days = {local_time(line.time, _DAY) for line in lines}
     for line in lines:
         style = _STYLES[line.mark.value]
         after = "" if before is None else _after(line.time - before.time)
@@ -279,9 +249,9 @@ def _text(line: HistoryLine) -> Segment:
 
 def _branches(effect: Effect, indent: str, unicode: bool, since: int) -> Iterator[list[Segment]]:
     fork, last, bar = ("├─ ", "└─ ", "│  ") if unicode else ("|- ", "`- ", "|  ")
-    for number, each in enumerate(effect.effects):
+    for number, below in enumerate(effect.effects):
         is_last = number == len(effect.effects) - 1 and not effect.left_out
-        line = each.line
+        line = below.line
         style = _STYLES[line.mark.value]
         mark = f"{line.mark.value} " if line.mark.value else ""
         yield [
@@ -290,9 +260,9 @@ def _branches(effect: Effect, indent: str, unicode: bool, since: int) -> Iterato
             Segment(f"+{format_duration(max(0, line.time - since))}  ", _QUIET),
             Segment(f"{mark}{line.who}: {_text(line).text}", style),
         ]
-        yield from _branches(each, indent + ("   " if is_last else bar), unicode, since)
+        yield from _branches(below, indent + ("   " if is_last else bar), unicode, since)
     if effect.left_out:
-        yield [Segment(f"{indent}{last}and {_events(effect.left_out)} more", _QUIET)]
+        yield [Segment(f"{indent}{last}and {format_count(effect.left_out, 'event')} more", _QUIET)]
 
 
 def _offsets(line: HistoryLine) -> str:
@@ -300,7 +270,7 @@ def _offsets(line: HistoryLine) -> str:
 
 
 def _count_events(effect: Effect) -> int:
-    return effect.line.count + sum(_count_events(each) for each in effect.effects)
+    return effect.line.count + sum(_count_events(below) for below in effect.effects)
 
 
 def _moment(moment: EventReference, took: str = "", longest: int = _MAX_TEXT_LENGTH) -> str:
@@ -309,8 +279,7 @@ def _moment(moment: EventReference, took: str = "", longest: int = _MAX_TEXT_LEN
 
 
 def _clock(time: int, *, with_day: bool = False) -> str:
-    day = f"{_DAY} " if with_day else ""
-    return local_time(time, f"{day}%H:%M:%S.{time // 1000 % 1000:03}")
+    return f"{local_time(time, f'{_DAY} ') if with_day else ''}{format_clock(time)}"
 
 
 def _after(microseconds: int) -> str:
@@ -318,7 +287,3 @@ def _after(microseconds: int) -> str:
         return ""
     # The clocks of two machines may differ.
     return f"+{format_duration(microseconds)}" if microseconds > 0 else f"-{format_duration(-microseconds)}"
-
-
-def _events(count: int) -> str:
-    return f"{count:,} event{'' if count == 1 else 's'}"

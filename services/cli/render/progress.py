@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import Self
+
+from ....infra.closing import Closeable
 
 _DELAY_S = 1.0
 _PATIENCE_ELSEWHERE_S = 3.0
@@ -16,7 +16,7 @@ _TERMINAL_S = 0.2
 _ELSEWHERE_S = 10.0
 
 
-class ProgressLine:
+class ProgressLine(Closeable):
     """`with Progress("reads", total) as progress: ... progress(done)`; the call costs next to nothing."""
 
     def __init__(self, doing: str, total: int | None = None, unit: str = "events") -> None:
@@ -29,7 +29,7 @@ class ProgressLine:
         self._shown = False
 
     def __call__(self, done: int) -> None:
-        """So many units are done, of all."""
+        """Shows that `done` units of the total are done."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -48,15 +48,7 @@ class ProgressLine:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if self._shown:
             self._shown = False
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -10,7 +10,7 @@ from ....infra.sanitize import escape_control_characters
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, one or more, each as far in as the first."""
+    """Returns lines of at most `width` cells, one or more, each indented like the first."""
     own = escape_control_characters(text).lstrip(" ")
     indent = " " * min(len(text) - len(text.lstrip(" ")), width // 2)
     return [indent + line for line in _lines(own, width - len(indent))] or [""]

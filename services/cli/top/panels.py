@@ -1,342 +1,355 @@
-"""The parts of the main page, each made of a View for the rows and the width that it gets."""
+"""The parts of the screen as rich text: the rows of tables, the lines of the log, the title bar and the warnings.
+
+They are pure functions of the View, the status and the live processes. What others wrote (names, reasons) is made safe
+for the terminal here.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 
+from rich.table import Table
+from rich.text import Text
+
+from ....infra.sanitize import escape_control_characters, local_time
 from ....schemas.states import JOB_ENDS
-from ....schemas.types import JobStatus
+from ....schemas.types import ExecutionState, JobStatus
 from ...core.role import Time
-from ..render.wrapping import wrap_text
-from . import formatting
-from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
-from .live_processes import LiveProcesses
-from .ui_state import Panel, UiState, jobs_of, log_of, selected_row
-from .view import JobLine, LogLine, MasterView, TaskExecutorView, View
-
-_MARKS = {"!!": Style.WORST, "!": Style.BAD, "x": Style.DIM}
-_BAR = 8
-"""Slots of a TaskExecutor that are shown one by one."""
-_CELL_GAP = 3
-
-
-def masters(canvas: Canvas, view: View, presence: LiveProcesses, room: int) -> list[Line]:
-    """Who leads what, who stands by."""
-    known = {each.address: each for each in view.masters}
-    leading = [each.address for each in view.masters if each.epoch]
-    others = [*(presence.contenders or ()), *(each for each, runs in presence.running.items() if runs)]
-    addresses = list(dict.fromkeys([*leading, *others, *known]))
-    rows = [
-        _master(canvas, known.get(each, MasterView(each)), presence)
-        for each in addresses[: room - 1 if len(addresses) > room else room]
-    ]
-    if len(addresses) > room > 0:
-        more = addresses[room - 1 :]
-        rows.append(
-            canvas.line(Span(f"   and {formatting.format_count(len(more), 'more master')}", Style.DIM))
-        )
-    return rows or [canvas.line(Span("   nobody leads yet", Style.DIM))]
-
-
-def _master(canvas: Canvas, master: MasterView, presence: LiveProcesses) -> Line:
-    name = presence.names.get(master.address)
-    spans = [
-        Span("   "),
-        Span(f"{name} " if name else "", Style.NAME),
-        Span(canvas.clean(master.address), Style.NAME),
-    ]
-    gone = presence.running.get(master.address) is False or (
-        presence.contenders is not None and master.address not in presence.contenders
-    )
-    if master.epoch:
-        jobs = [formatting.format_count(master.jobs, "job")] if master.jobs else []
-        spans += [Span("  leads "), Span(", ".join((*master.roles, *jobs)), Style.PLAIN)]
-        spans.append(Span(f"  epoch {master.epoch}, since offset {master.since:,}", Style.DIM))
-        if gone:
-            spans.append(Span("  is gone", Style.BAD))
-    elif presence.running.get(master.address) or master.address in (presence.contenders or ()):
-        spans.append(Span("  stands by"))
-    else:
-        spans.append(Span(f"  led before (elected at offset {master.since:,})", Style.DIM))
-    return canvas.line(*spans)
-
-
-def executor_rows(canvas: Canvas, view: View, look: UiState, room: int) -> tuple[list[Line], str]:
-    """TaskExecutors with their slots, as many beside each other as there is room for; and what the title says."""
-    lost = {each.resource_id: each for each in view.lost}
-    pattern = look.pattern.casefold()
-    shown = [each for each in view.taskexecutors if pattern in each.resource_id.casefold()]
-    said = _format_slots(view)
-    rows: list[Line] = []
-    if not shown:
-        nothing = "none has that in its name" if view.taskexecutors else "none is registered"
-        rows.append(canvas.line(Span(f"   {nothing}", Style.DIM)))
-    for bar in (True, False):
-        cells = [_executor(canvas, each, bar=bar) for each in shown]
-        size = max((sum(width_of(span.text) for span in each) for each in cells), default=1)
-        across = max(1, (canvas.width - 3 + _CELL_GAP) // (size + _CELL_GAP))
-        rows_needed = -(-len(cells) // across)
-        if rows_needed <= room:
-            break
-    grid = [cells[i * across : (i + 1) * across] for i in range(rows_needed)]
-    spare = min(len(lost), max(0, room - min(len(grid), max(1, room - 1))))
-    visible = max(1, room - spare)
-    first = max(0, min(look.first_row, len(grid) - visible))
-    for some in grid[first : first + visible]:
-        rows.append(canvas.line(*_side_by_side(some, size)))
-    if len(grid) > visible:
-        end = min(len(shown), (first + visible) * across)
-        said += f"; {first * across + 1} to {end} of {len(shown)} are shown"
-    for each in list(lost.values())[-spare:] if spare else ():
-        why = each.reason.removeprefix(f"TaskExecutor {each.resource_id} is lost: ")
-        said_of = f" is lost since {formatting.format_clock(each.time)[:8]}: {canvas.clean(why)}"
-        rows.append(
-            canvas.line(
-                Span("   "), Span(canvas.clean(each.resource_id), Style.BAD), Span(said_of, Style.BAD)
-            )
-        )
-    return rows[:room], said
-
-
-def executor_height(canvas: Canvas, view: View) -> int:
-    """How many rows would show all of them."""
-    cells = [_executor(canvas, each, bar=True) for each in view.taskexecutors]
-    size = max((sum(width_of(span.text) for span in each) for each in cells), default=1)
-    across = max(1, (canvas.width - 3 + _CELL_GAP) // (size + _CELL_GAP))
-    return max(1, -(-len(cells) // across)) + min(2, len(view.lost))
-
-
-def _format_slots(view: View) -> str:
-    slots = view.slots
-    said = f"{len(view.taskexecutors)}; {slots.used} of {slots.total} slots used"
-    if slots.pending:
-        said += f", {slots.pending} asked for"
-    if slots.missing:
-        said += f", {slots.missing} missing"
-    if view.lost:
-        said += f"; {len(view.lost)} lost"
-    return said
-
-
-def _executor(canvas: Canvas, each: TaskExecutorView, *, bar: bool) -> list[Span]:
-    signs = canvas.glyphs
-    spans = [Span(canvas.clean(each.resource_id), Style.NAME), Span(" ")]
-    if each.slots == 0:
-        return [*spans, Span("no report yet", Style.DIM)]
-    free = each.slots - each.used - each.pending
-    if bar and each.slots <= _BAR:
-        parts = ((signs.used * each.used, Style.GOOD), (signs.pending * each.pending, Style.BUSY))
-        spans += [Span(text, style) for text, style in parts if text]
-        spans += [Span(signs.free * free, Style.DIM), Span(" ")]
-    elif bar:
-        full = max(each.used > 0, each.used * _BAR // each.slots)
-        spans += [Span(signs.used * full, Style.GOOD), Span(signs.free * (_BAR - full), Style.DIM), Span(" ")]
-    spans.append(Span(f"{each.used}/{each.slots}"))
-    if bar and each.tasks:
-        spans.append(Span(f" {formatting.format_count(each.tasks, 'task')}", Style.DIM))
-    return spans
-
-
-def _side_by_side(cells: Sequence[list[Span]], size: int) -> list[Span]:
-    spans = [Span("   ")]
-    for each in cells:
-        spans += each
-        spans.append(Span(" " * (size - sum(width_of(span.text) for span in each) + _CELL_GAP)))
-    return spans[:-1]
-
-
-_JOBS = (
-    Column("JOB", 8, 64),
-    Column("NAME", 15, 40, need=5),
-    Column("STATUS", 9, 12),
-    Column("TASKS", 16, 48),
-    Column("SLOTS", 5, 9, need=3),
-    Column("RESTARTS", 8, 8, need=4, right=True),
-    Column("CHECKPOINTS", 12, 44, need=2),
-    Column("AGE", 4, 6, need=6, right=True),
-    Column("LAST FAILURE", 16, 200, need=7),
+from ...history.checkpoint_history import CheckpointStatus, CheckpointView
+from ..render.formatting import (
+    format_clock,
+    format_count,
+    format_duration,
+    format_size,
+    format_span,
+    format_time,
 )
-_WIDE_ENOUGH = 140
-"""From this width on there is room for the last failure."""
-_FEW = 3
-_MOST_ROWS = 3
-"""Of an event in the log."""
-_NARROWEST = 20
-_SHORTEST_ID, _LONGEST_ID = 8, 40
+from .event_player import PlayerMode, PlayerStatus
+from .live_processes import LiveProcesses
+from .view import JobDetail, JobLine, LogLine, MasterView, View
+
+Row = tuple[Text, ...]
+Rows = dict[str, Row]
+"""The cells of each row by the row's key."""
+
+MASTER_COLUMNS = ("MASTER", "LEADS")
+EXECUTOR_COLUMNS = ("TASKEXECUTOR", "USED", "TASKS", "SLOTS")
+JOB_COLUMNS = ("JOB", "STATUS", "TASKS", "SLOTS", "RESTARTS", "CHECKPOINT", "AGE", "NAME")
+TASK_COLUMNS = ("TASK", "SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR")
+MARKS = "!! a failure began  ! it followed  x has no effect"
+_MARK_STYLES = {"!!": "bold red", "!": "red", "x": "dim"}
+_STATE_STYLES: Mapping[str, str] = {
+    "RUNNING": "green",
+    "FAILED": "bold red",
+    "FAILING": "red",
+    "RESTARTING": "red",
+    "FINISHED": "dim",
+    "CANCELED": "dim",
+}
+_SHORT = {
+    "created": "new",
+    "scheduled": "sched",
+    "deploying": "depl",
+    "initializing": "init",
+    "running": "run",
+    "finished": "fin",
+    "failed": "fail",
+}
+_MAX_BAR = 8
+_MAX_WAITING = 3
 
 
-def jobs(canvas: Canvas, view: View, look: UiState, now: Time | None, room: int) -> tuple[list[Line], str]:
-    """The jobs, with a heading; and what the title says."""
-    found = jobs_of(view, look.pattern)
-    said = _format_job_count(view)
-    if look.pattern:
-        said += f"; {len(found)} of {len(view.jobs)} fit the filter"
-    if not found:
-        nothing = "no job is called that" if look.pattern and view.jobs else "no jobs yet"
-        return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
-    at = selected_row(look, found)
-    told_of, bad = format_failure(canvas, found[at], now)
-    below = _tells_below(canvas) and room > _FEW
-    columns = _JOBS[:-1] if _tells_below(canvas) else _JOBS
-    visible = max(1, room - 1 - below)
-    first = max(0, min(at - visible // 2, len(found) - visible))
-    shown = found[first : first + visible]
-    if len(found) > visible:
-        said += f"; {first + 1} to {first + len(shown)} of {len(found)} are shown"
-    cells = [_job(canvas, each, now)[: len(columns)] for each in shown]
-    wanted = [max(width_of(each[i].text) for each in cells) for i in range(len(columns))]
-    # An id that is cut can't be used: names give way.
-    columns = (columns[0]._replace(least=max(_SHORTEST_ID, min(wanted[0], _LONGEST_ID))), *columns[1:])
-    sizes = widths(columns, canvas.width - 3, wanted)
-    heading = row(canvas, columns, sizes, [Span(each.name, Style.HEADING) for each in columns], begin="   ")
-    rows = [heading]
-    for i, (each, some) in enumerate(zip(shown, cells, strict=True), first):
-        here = i == at and look.panel is Panel.JOBS
-        begin = f" {canvas.glyphs.cursor} " if here else "   "
-        told = [*some]
-        told[3] = Span(formatting.format_tasks(each.job.tasks, sizes[3]), some[3].style)
-        rows.append(row(canvas, columns, sizes, told, begin=begin, chosen=here))
-    if below:
-        name = canvas.clean(found[at].job.name)
-        told = [Span(f"   {name}: ", Style.NAME), Span(told_of, Style.BAD if bad else Style.PLAIN)]
-        rows.append(canvas.line(*told) if told_of else canvas.blank())
-    return rows, said
+def clean(text: str) -> str:
+    """The text of others on one line, safe for a terminal."""
+    return escape_control_characters(text if text.isprintable() else " ".join(text.split()))
 
 
-def job_height(canvas: Canvas, view: View) -> int:
-    """How many rows would show all of them."""
-    return max(1, len(view.jobs)) + 1 + _tells_below(canvas)
-
-
-def _tells_below(canvas: Canvas) -> bool:
-    """Whether there is no room for a column of last failures: that of the job under the cursor is told below."""
-    return canvas.width < _WIDE_ENOUGH
-
-
-def _format_job_count(view: View) -> str:
-    kinds = Counter(
-        "ended"
-        if each.job.status in JOB_ENDS
-        else "suspended"
-        if each.job.status is JobStatus.SUSPENDED
-        else "live"
-        for each in view.jobs
+def title_bar(view: View, status: PlayerStatus) -> Table:
+    """The first line: which log on the left, which place in it on the right."""
+    bar = Table.grid(expand=True)
+    bar.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    bar.add_column(no_wrap=True, justify="right")
+    bar.add_row(
+        f" tailrace top  {clean(view.cluster)}  {clean(status.source)}", format_place(view, status) + " "
     )
-    said = [f"{kinds['live']} live"]
-    if kinds["suspended"]:
-        said.append(f"{kinds['suspended']} suspended")
-    if kinds["ended"]:
-        said.append(f"{kinds['ended']} ended")
-    return ", ".join(said)
+    return bar
 
 
-def _job(canvas: Canvas, each: JobLine, now: Time | None) -> list[Span]:
-    job = each.job
-    status = job.status.value
-    style = formatting.job_style(job.status)
-    if job.restarting is not None and job.status is JobStatus.RUNNING:
-        status, style = "RESTARTING", Style.BAD
-    over = job.status in JOB_ENDS
-    plain = Style.DIM if over else Style.PLAIN
-    slots = f"{each.slots}/{job.required_slots}" if not over else ""
-    short = not over and each.slots < job.required_slots
-    failure, failed = format_failure(canvas, each, now)
-    return [
-        Span(canvas.clean(job.job_id) if len(job.job_id) != 32 else job.job_id[:8], plain),
-        Span(canvas.clean(job.name), Style.DIM if over else Style.NAME),
-        Span(status, style),
-        Span(formatting.format_tasks(job.tasks, 1 << 10), plain),
-        Span(slots, Style.BUSY if short else plain),
-        Span(str(each.restarts) if each.restarts else "", Style.BAD if not over else plain),
-        *_checkpoints(each, now, plain),
-        Span(formatting.format_ago(job.submitted, job.ended or now), plain),
-        Span(failure, Style.BAD if failed and not over else plain),
-    ]
+def format_place(view: View, status: PlayerStatus) -> str:
+    """Returns what the player does, and where: LIVE  offset 147  2026-11-22 08:31:07."""
+    mode = status.mode.value.upper()
+    if status.mode is PlayerMode.READING:
+        mode += f" {status.progress:4.0%}"
+    elif status.mode is PlayerMode.PLAYING:
+        mode += f" ×{status.speed:g}"
+    elif status.mode is PlayerMode.LIVE and status.trouble is not None:
+        mode = "UNREACHABLE"
+    if view.offset < 0:
+        return mode
+    end = "" if status.mode is PlayerMode.LIVE else f" of {max(status.end - 1, view.offset):,}"
+    playing = status.mode is PlayerMode.PLAYING
+    return f"{mode}  offset {view.offset:,}{end}  {format_time(status.now if playing else view.time)}"
 
 
-def _checkpoints(each: JobLine, now: Time | None, plain: Style) -> list[Span]:
-    found = each.job.checkpoints
-    said = []
-    if found.last is not None:
-        when = formatting.format_ago(found.last.ended, now)
-        live = each.job.status not in JOB_ENDS
-        said.append(f"{found.last.checkpoint_id}{f' {when} ago' if when and live else ''}")
-    if found.in_progress:
-        said.append(f"{found.in_progress} in progress")
-    if found.failed:
-        said.append(f"{found.failed} failed")
-    return [Span(", ".join(said), Style.BUSY if found.failed and plain is not Style.DIM else plain)]
+def warnings(view: View, status: PlayerStatus, pattern: str = "") -> Text:
+    """Returns warnings about the shown data; mostly empty."""
+    lines = []
+    if status.trouble is not None:
+        again = "; tries again" if status.retries else ""
+        lines.append(Text(f"{clean(status.trouble)}{again}", "bold red"))
+    if status.unreadable:
+        count = format_count(len(status.unreadable), "record")
+        lines.append(Text(f"skips {count} that cannot be read: {clean(status.unreadable[0])}", "yellow"))
+    if not view.whole:
+        lines.append(
+            Text("the log's head is deleted: earlier history is known as far as a snapshot has it", "dim")
+        )
+    if pattern:
+        lines.append(Text(f"only what contains '{clean(pattern)}' (esc: all)", "yellow"))
+    if status.skipped and status.mode is not PlayerMode.LIVE:
+        lines.append(Text(f"skips {format_span(status.skipped)} without events", "dim"))
+    return Text("\n").join(lines)
 
 
-def format_failure(canvas: Canvas, each: JobLine, now: Time | None) -> tuple[str, bool]:
-    """Why a job waits or ended, or how a task of it failed last; and whether that is bad."""
-    job = each.job
+def master_rows(view: View, live: LiveProcesses) -> Rows:
+    """Leaders first, then those that stand by, then those that led before."""
+    known = {master.address: master for master in view.masters}
+    leading = [master.address for master in view.masters if master.epoch]
+    standby = [*(live.contenders or ()), *(address for address, runs in live.running.items() if runs)]
+    return {
+        address: _master(known.get(address, MasterView(address)), live)
+        for address in dict.fromkeys([*leading, *standby, *known])
+    }
+
+
+def _master(master: MasterView, live: LiveProcesses) -> Row:
+    gone = live.running.get(master.address) is False or (
+        live.contenders is not None and master.address not in live.contenders
+    )
+    leads = Text()
+    if master.epoch:
+        jobs = [format_count(master.jobs, "job")] if master.jobs else []
+        leads.append(", ".join((*master.roles, *jobs)))
+        leads.append("  is gone" if gone else f"  epoch {master.epoch}", "red" if gone else "dim")
+    elif live.running.get(master.address) or master.address in (live.contenders or ()):
+        leads.append("stands by")
+    else:
+        leads.append(f"led before (elected at offset {master.since:,})", "dim")
+    name = f"{live.names.get(master.address, '')} {master.address}".lstrip()
+    return Text(clean(name), "cyan"), leads
+
+
+def executor_rows(view: View, pattern: str = "") -> Rows:
+    """The registered TaskExecutors with their slots, then the lost ones."""
+    rows: Rows = {}
+    for executor in view.taskexecutors:
+        free = executor.slots - executor.used - executor.pending
+        scale = min(1.0, _MAX_BAR / max(1, executor.slots))
+        bar = Text()
+        for sign, count, style in (
+            ("■", executor.used, "green"),
+            ("◧", executor.pending, "yellow"),
+            ("□", free, "dim"),
+        ):
+            bar.append(sign * -int(-count * scale // 1), style)
+        used = f"{executor.used}/{executor.slots}" if executor.slots else "?"
+        name = Text(clean(executor.resource_id), "cyan")
+        rows[executor.resource_id] = name, Text(used), Text(str(executor.tasks or "")), bar
+    for lost in view.lost:
+        reason = lost.reason.removeprefix(f"TaskExecutor {lost.resource_id} is lost: ")
+        text = Text(f"lost at {local_time(lost.time, '%H:%M:%S')}: {clean(reason)}", "red")
+        rows[lost.resource_id] = Text(clean(lost.resource_id), "red"), Text(), Text(), text
+    return {key: row for key, row in rows.items() if pattern.casefold() in key.casefold()}
+
+
+def executor_title(view: View) -> str:
+    """The title of their panel: how many slots there are."""
+    slots = view.slots
+    parts = [f"{len(view.taskexecutors)}", f"slots {slots.used}/{slots.total}"]
+    parts += [f"{slots.pending} requested"] if slots.pending else []
+    parts += [f"{slots.missing} missing"] if slots.missing else []
+    parts += [f"{len(view.lost)} lost"] if view.lost else []
+    return f"TaskExecutors: {', '.join(parts)}"
+
+
+def matches_job(line: JobLine, pattern: str) -> bool:
+    """Whether a filter shows the job."""
+    job = line.job
+    return pattern.casefold() in f"{job.job_id} {job.name} {job.status.value}".casefold()
+
+
+def job_row(line: JobLine, shown_id: str, now: Time | None, *, wide: bool = True) -> Row:
+    """A row of JOB_COLUMNS; states of tasks are abbreviated unless it is `wide`."""
+    job = line.job
+    ended = job.status in JOB_ENDS
+    plain = "dim" if ended else ""
+    status = (
+        "RESTARTING" if job.restarting is not None and job.status is JobStatus.RUNNING else job.status.value
+    )
+    is_short = not ended and line.slots < job.required_slots
+    last = job.checkpoints.last
+    parts = []
+    if last is not None:
+        parts.append(
+            f"{last.checkpoint_id}" if ended else f"{last.checkpoint_id} {_ago(last.ended, now)} ago"
+        )
+    if job.checkpoints.failed:
+        parts.append(f"{job.checkpoints.failed} failed")
+    return (
+        Text(clean(shown_id), plain or "cyan"),
+        Text(status, _STATE_STYLES.get(status, "yellow")),
+        Text(format_tasks(job.tasks, short=not wide), plain),
+        Text("" if ended else f"{line.slots}/{job.required_slots}", "yellow" if is_short else plain),
+        Text(str(line.restarts or ""), plain or "red"),
+        Text(", ".join(parts), plain),
+        Text(_ago(job.submitted, job.ended or now), plain),
+        Text(clean(job.name), plain),
+    )
+
+
+def job_title(view: View, shown: int) -> str:
+    """The title of their panel: how many there are."""
+    ended = sum(line.job.status in JOB_ENDS for line in view.jobs)
+    suspended = sum(line.job.status is JobStatus.SUSPENDED for line in view.jobs)
+    parts = [f"{len(view.jobs) - ended - suspended} live"]
+    parts += [f"{suspended} suspended"] if suspended else []
+    parts += [f"{ended} ended"] if ended else []
+    parts += [f"{shown} shown"] if shown != len(view.jobs) else []
+    return f"Jobs: {', '.join(parts)}"
+
+
+def format_tasks(counts: Mapping[str, int], *, short: bool = False) -> str:
+    """7 running, 3 finished; short: 7 run, 3 fin."""
+    found = [(counts[state], state.value.lower()) for state in ExecutionState if counts.get(state)]
+    return ", ".join(f"{count} {_SHORT.get(state, state) if short else state}" for count, state in found)
+
+
+def failure_text(line: JobLine, now: Time | None) -> Text:
+    """Why a job waits or has ended, or how a task of it failed last; empty if all is well."""
+    job = line.job
     if job.status in JOB_ENDS or job.status is JobStatus.SUSPENDED:
-        return canvas.clean(formatting.last_line(job.reason or "")), job.status is JobStatus.FAILED
+        return Text(_last_line(job.reason or ""), "red" if job.status is JobStatus.FAILED else "")
     if job.restarting is not None:
         at = job.restarting.at
-        again = f"again in {formatting.format_span(at - now)}: " if now is not None and at > now else ""
-        return f"{again}{canvas.clean(formatting.last_line(job.restarting.reason))}", True
+        again = f"again in {format_span(at - now)}: " if now is not None and at > now else ""
+        return Text(f"{again}{_last_line(job.restarting.reason)}", "red")
     if job.missing_slots:
-        return f"waits for {formatting.format_count(job.missing_slots, 'slot')}", True
+        return Text(f"waits for {format_count(job.missing_slots, 'slot')}", "red")
     if job.failures:
         last = job.failures[-1]
-        when = formatting.format_ago(last.time, now)
-        text = canvas.clean(formatting.last_line(last.text))
-        return f"{f'{when} ago ' if when else ''}{canvas.clean(last.task)}: {text}", False
-    return "", False
+        return Text(f"{_ago(last.time, now)} ago: {clean(last.task)}: {_last_line(last.text)}")
+    return Text()
 
 
-def log(
-    canvas: Canvas, view: View, look: UiState, room: int, job_id: str | None = None
-) -> tuple[list[Line], str]:
-    """The tail of the log in words; and what the title says."""
-    found = log_of(view, look, job_id)
-    said, end = "", len(found)
-    if look.log_end is not None:
-        end = next(
-            (i + 1 for i in range(len(found) - 1, -1, -1) if found[i].offset <= look.log_end), len(found)
+def job_head(line: JobLine, now: Time | None) -> Text:
+    """The head of a job's page."""
+    job = line.job
+    status = job.status.value
+    head = Text.assemble(
+        (clean(job.name), "bold"),
+        (f"  {clean(job.job_id)}  ", "cyan"),
+        (status, _STATE_STYLES.get(status, "yellow")),
+    )
+    if job.submitted is not None:
+        head.append(f"\nsubmitted {format_time(job.submitted)}, ")
+        head.append(
+            f"{_ago(job.submitted, now)} ago" if job.ended is None else f"ended {format_time(job.ended)}"
         )
-    if end < len(found):
-        said = f"{formatting.format_count(len(found) - end, 'newer line')} below"
-    if not found:
-        nothing = "no event has that in it" if look.pattern else "nothing was said yet"
-        return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
-    focus = look.panel is Panel.LOG
-    digits = len(f"{found[end - 1].offset}")
-    rows: list[Line] = []
-    for each in reversed(found[:end]):
-        # Where there is little room, failures are told as a whole, and all else where somebody reads.
-        most = _MOST_ROWS if focus or each.mark in ("!", "!!") else 1
-        rows[:0] = log_rows(canvas, each, digits, most)
-        if len(rows) >= room:
-            break
-    return rows[-room:], said
+    slots = f"{line.slots} of {format_count(job.required_slots, 'slot')}"
+    head.append(
+        f"; {slots}, {format_count(line.restarts, 'restart')}; {format_tasks(job.tasks) or 'no tasks yet'}"
+    )
+    failure = failure_text(line, now)
+    return Text("\n").join([head, failure]) if failure else head
 
 
-def log_rows(canvas: Canvas, each: LogLine, digits: int, most: int) -> list[Line]:
-    """An event, in at most so many rows."""
-    style = _MARKS.get(each.mark, Style.PLAIN)
-    who = canvas.clean(each.who).replace(" -> ", f" {canvas.glyphs.arrow} ")
-    began = f" (began with {each.root:,})" if each.root is not None else ""
-    time = formatting.format_clock(each.time)
-    if canvas.width < _WIDE_ENOUGH:
-        time = time[:8]
-    head = [
-        Span(f" {each.offset:>{digits}} ", Style.DIM),
-        Span(f"{time} ", Style.DIM),
-        Span(f"{each.mark:<2} ", style),
+def task_rows(detail: JobDetail | None) -> Rows:
+    """The current attempts of a job's subtasks."""
+    return {
+        task.execution_attempt_id: (
+            Text(clean(task.vertex), "cyan"),
+            Text(f"{task.subtask}/{task.parallelism or '?'}"),
+            Text(task.state.value, _STATE_STYLES.get(task.state.value, "yellow")),
+            Text(str(task.attempt), "red" if task.attempt > 1 else ""),
+            Text(clean(task.resource_id or "")),
+        )
+        for task in (() if detail is None else detail.tasks)
+    }
+
+
+def checkpoint_lines(detail: JobDetail | None, now: Time | None) -> Text:
+    """The checkpoints in progress, and the last one that completed and that failed."""
+    found = [] if detail is None else list(detail.checkpoints.checkpoints)
+    if detail is None or not found:
+        return Text("no checkpoints yet", "dim")
+    shown = [
+        checkpoint
+        for i, checkpoint in enumerate(found)
+        if checkpoint.status is CheckpointStatus.IN_PROGRESS
+        or all(later.status is not checkpoint.status for later in found[i + 1 :])
     ]
-    indent = sum(width_of(span.text) for span in head)
-    room = canvas.width - indent
-    named = Style.DIM if each.mark == "x" else Style.NAME
-    text = f": {canvas.clean(each.text)}{began}"
-    if most == 1 or width_of(who + text) <= room or room < _NARROWEST:
-        return [canvas.line(*head, Span(who, named), Span(text, style))]
-    first, *rest = wrap_text(who + text, room)
-    if len(rest) >= most:
-        rest = [*rest[: most - 2], " ".join(rest[most - 2 :])]
-    rows = [canvas.line(*head, Span(first[: len(who)], named), Span(first[len(who) :], style))]
-    rows += [canvas.line(Span(" " * indent), Span(canvas.cut(some, room), style)) for some in rest]
+    restored = detail.checkpoints.restored
+    summary = f"{detail.checkpoints.completed} completed, {detail.checkpoints.failed} failed"
+    if restored is not None and restored.checkpoint_id is not None:
+        summary += f"; restored from {restored.checkpoint_id}"
+    return Text("\n").join([Text(summary), *(_checkpoint(checkpoint, now) for checkpoint in reversed(shown))])
+
+
+def _checkpoint(checkpoint: CheckpointView, now: Time | None) -> Text:
+    line = Text(f"{checkpoint.snapshot_type.value.lower()} {checkpoint.checkpoint_id} ")
+    match checkpoint.status:
+        case CheckpointStatus.COMPLETED:
+            took = format_duration((checkpoint.ended or checkpoint.triggered) - checkpoint.triggered)
+            line.append("completed", "green")
+            line.append(f" {_ago(checkpoint.ended, now)} ago, took {took}, {format_size(checkpoint.size)}")
+            line.append(", its files are deleted" if checkpoint.discarded else "")
+        case CheckpointStatus.FAILED:
+            line.append("failed", "red")
+            reason = checkpoint.reason or checkpoint.failure or ""
+            line.append(f" {_ago(checkpoint.ended, now)} ago: {clean(reason)}")
+        case CheckpointStatus.IN_PROGRESS:
+            waiting = checkpoint.waiting_for
+            names = ", ".join(map(clean, waiting[:_MAX_WAITING])) + (
+                "" if len(waiting) <= _MAX_WAITING else ", ..."
+            )
+            line.append("in progress", "yellow")
+            line.append(f" for {_ago(checkpoint.triggered, now)}, {checkpoint.acknowledged} of ")
+            line.append(f"{len(checkpoint.subtasks)} acknowledged{f'; waits for {names}' if names else ''}")
+    return line
+
+
+def filter_log(view: View, pattern: str, job_id: str | None = None) -> list[LogLine]:
+    """The lines that a filter shows, oldest first; `job_id`: those of one job."""
+    wanted = pattern.casefold()
+    return [
+        line
+        for line in view.log
+        if (job_id is None or line.job == job_id)
+        and (not wanted or wanted in f"{line.who}: {line.text} {line.type} {line.job or ''}".casefold())
+    ]
+
+
+def log_line(line: LogLine, width: int) -> Text | Table:
+    """An event; a text that is longer than the width continues below itself."""
+    style = _MARK_STYLES.get(line.mark, "")
+    root = f" (began with {line.root:,})" if line.root is not None else ""
+    head = Text.assemble((f"{line.offset:>6} {format_clock(line.time)} ", "dim"), (f"{line.mark:<2} ", style))
+    who = clean(line.who).replace(" -> ", " → ")
+    text = Text.assemble((who, "dim" if line.mark == "x" else "cyan"), (f": {clean(line.text)}{root}", style))
+    if head.cell_len + text.cell_len <= width:
+        return head + text
+    rows = Table.grid(padding=0)
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row(head, text)
     return rows
+
+
+def _ago(time: Time | None, now: Time | None) -> str:
+    return "?" if time is None or now is None else format_span(now - time)
+
+
+def _last_line(text: str) -> str:
+    """Returns the error: the last line of a traceback, the first of any other text."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    return clean(lines[-1].strip() if lines[0].startswith("Traceback") else lines[0].strip())

@@ -1,29 +1,29 @@
-"""What the screen knows of a cluster: the log up to one offset, in words, as frozen data fit for JSON."""
+"""What `tailrace top` shows: the cluster after one event of the log, as frozen data that fits JSON."""
 
 from __future__ import annotations
 
 import msgspec
 
 from ...history.checkpoint_history import CheckpointsView
-from ...history.cluster_view import JobView
+from ...history.cluster_view import JobView, SubtaskStateView
 
 
 class MasterView(msgspec.Struct, frozen=True):
-    """A process (host:pid) that leads something, or has led something and leads nothing now."""
+    """A process (host:pid) that leads a role, or that led one before."""
 
     address: str
     roles: tuple[str, ...] = ()
-    """Those that there is one of."""
+    """The roles that it leads, without JobMasters."""
     jobs: int = 0
-    """How many JobMasters it leads."""
+    """The number of JobMasters that it leads."""
     epoch: int = 0
-    """The highest under which it leads; 0 for who leads nothing."""
+    """The highest epoch under which it leads; 0: it leads nothing."""
     since: int = -1
-    """The offset since which it leads, or at which it was elected last."""
+    """The offset since which it leads, or at which it was last elected."""
 
 
 class TaskExecutorView(msgspec.Struct, frozen=True):
-    """A registered TaskExecutor. Slots: `used` are allocated, `pending` asked for and not answered yet."""
+    """A registered TaskExecutor with its slots: `used` are allocated, `pending` are requested and not yet answered."""
 
     resource_id: str
     address: str
@@ -31,11 +31,11 @@ class TaskExecutorView(msgspec.Struct, frozen=True):
     used: int = 0
     pending: int = 0
     tasks: int = 0
-    """How many Executions were submitted to it and have not ended."""
+    """The number of unfinished Executions that were submitted to it."""
 
 
 class LostView(msgspec.Struct, frozen=True):
-    """A TaskExecutor that was given up and has not registered again."""
+    """A lost TaskExecutor that has not registered again."""
 
     resource_id: str
     time: int
@@ -43,7 +43,7 @@ class LostView(msgspec.Struct, frozen=True):
 
 
 class SlotsView(msgspec.Struct, frozen=True):
-    """All slots; `missing` is how many the jobs wait for."""
+    """All slots; `missing`: the number that jobs wait for."""
 
     total: int = 0
     used: int = 0
@@ -52,37 +52,23 @@ class SlotsView(msgspec.Struct, frozen=True):
 
 
 class JobLine(msgspec.Struct, frozen=True):
-    """A job, and what only the story tells of it."""
+    """A job with the slots that it holds, and how often its tasks were submitted again."""
 
     job: JobView
     slots: int = 0
-    """How many it holds."""
     restarts: int = 0
-    """How often its tasks have been submitted again."""
-
-
-class TaskLine(msgspec.Struct, frozen=True):
-    """The current Execution of a task."""
-
-    vertex: str
-    subtask: str
-    """1/4: the first of four."""
-    state: str
-    attempt: int
-    """From 1."""
-    resource_id: str | None
 
 
 class JobDetail(msgspec.Struct, frozen=True):
-    """What is shown of the job that is looked at. No tasks of one that has ended."""
+    """The details of the open job. A job that has ended has no tasks."""
 
     job_id: str
-    tasks: tuple[TaskLine, ...] = ()
+    tasks: tuple[SubtaskStateView, ...] = ()
     checkpoints: CheckpointsView = CheckpointsView()
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """An event in words; `mark` as stories have it: !! a failure that began here, ! one that followed, x ignored."""
+    """An event in words; `mark`: !! a failure that began here, ! a failure that followed, x ignored."""
 
     offset: int
     time: int
@@ -93,25 +79,25 @@ class LogLine(msgspec.Struct, frozen=True):
     job: str | None = None
     mark: str = ""
     root: int | None = None
-    """The failure that this failure began with, where it is another."""
+    """The offset of the root cause of a failure, if that is not its cause."""
 
 
 class View(msgspec.Struct, frozen=True):
-    """The cluster behind the event at `offset` (-1: nothing was said yet). Times in microseconds since the epoch."""
+    """The cluster after the event at `offset` (-1: no event yet). Times are in microseconds since the epoch."""
 
     cluster: str
     offset: int = -1
     time: int | None = None
-    """The latest of all events so far; None before the first."""
+    """The latest time of all events so far; None before the first."""
     whole: bool = True
-    """Whether all is known that was told before; not where the log's head was gone."""
+    """False if the head of the log is deleted, so that earlier history may be missing."""
     feature_level: int = 1
     masters: tuple[MasterView, ...] = ()
     taskexecutors: tuple[TaskExecutorView, ...] = ()
     lost: tuple[LostView, ...] = ()
     slots: SlotsView = SlotsView()
     jobs: tuple[JobLine, ...] = ()
-    """Those that live by submission, then those that have ended, the last one first."""
+    """First unfinished jobs by submission, then ended ones, the last one first."""
     detail: JobDetail | None = None
     log: tuple[LogLine, ...] = ()
     """The last events, oldest first."""

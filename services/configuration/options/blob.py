@@ -84,8 +84,9 @@ BLOB_INLINE_SIZE_MAX = ConfigOption(
     type=MEMORY,
     default=2 << 20,
     at_least=64 << 10,
+    at_most=8 << 20,
     doc="The maximum size of a job's graph without its blobs; larger jobs are rejected. The log contains the graph "
-    "once for each TaskExecutor of the job.",
+    "twice, and every jobmanager has it in memory.",
     scopes=MASTER,
     ours=True,
 )
@@ -112,9 +113,8 @@ BLOB_CLEANUP_INTERVAL = ConfigOption(
     type=DURATION,
     default=60 * MINUTE,
     at_least=MILLISECOND,
-    doc="How long a TaskExecutor keeps the blobs of a job without tasks on it, and a BlobServer keeps transient blobs "
-    "and blobs of jobs that were never accepted. The blobs of a terminated job are deleted at once, also from "
-    "storage.",
+    doc="How long a TaskExecutor keeps the blobs of a job without tasks on it, and a BlobServer keeps blobs "
+    "of jobs that were never accepted. The blobs of a terminated job are deleted at once, also from storage.",
     scopes=BOTH,
 )
 BLOB_CONNECT_TIMEOUT = ConfigOption(

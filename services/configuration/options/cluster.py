@@ -66,8 +66,8 @@ SKIPPED_OFFSETS = ConfigOption(
     ),
     default="",
     doc="Offsets of records in <cluster.id>.log that every reader skips: records that stop processes because they look "
-    "like events of a newer release, or raise the feature level above this release's. Use it only if no newer release "
-    "wrote them. The same for all processes of a cluster.",
+    "like events of a newer release, or raise the feature level above this release's, or are the first of a batch that "
+    "cannot be unpacked. Use it only if no newer release wrote them. The same for all processes of a cluster.",
     scopes=BOTH,
     ours=True,
 )

@@ -1,4 +1,4 @@
-"""Options for the search of a fault in tailrace itself."""
+"""Options that help to find an error in tailrace itself."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ ACCEPT_NEW_LOG = ConfigOption(
     key="high-availability.accept-new-log",
     type=BOOL,
     default=False,
-    doc="Whether a jobmanager starts although the cluster's snapshots are not of <cluster.id>.log: the topic was lost "
-    "or created again, or this is another Kafka. The cluster then forgets the jobs of the old log and deletes its "
-    "snapshots.",
+    doc="Whether a jobmanager starts although the cluster's snapshots or archive are not of <cluster.id>.log: the "
+    "topic was lost or created again, or this is another Kafka. The cluster then forgets the jobs of the old log and "
+    "deletes its snapshots.",
     scopes=EVERYONE,
 )
 HA_CLUSTER_ID = ConfigOption[str | None](

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from ....infra.config.option_types import DURATION, MILLISECOND, MINUTE, SECOND, choice
+from ....infra.config.option_types import DAY, DURATION, INT, MILLISECOND, MINUTE, SECOND, choice
 from ....infra.config.options import ConfigOption
 from .kinds import MASTER
 
@@ -83,6 +83,25 @@ SHUTDOWN_TIMEOUT = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
+GONE_EXPIRATION_TIME = ConfigOption(
+    key="resourcemanager.gone-taskmanagers.expiration-time",
+    type=DURATION,
+    default=DAY,
+    at_least=SECOND,
+    doc="How long the cluster remembers a TaskExecutor that has left or was lost. If a process of a forgotten "
+    "TaskExecutor still runs, it ends.",
+    scopes=MASTER,
+    ours=True,
+)
+GONE_MAX_CAPACITY = ConfigOption(
+    key="resourcemanager.gone-taskmanagers.max-capacity",
+    type=INT,
+    default=1_000,
+    at_least=0,
+    doc="How many such TaskExecutors the cluster remembers. If there are more, it forgets the oldest ones.",
+    scopes=MASTER,
+    ours=True,
+)
 
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     RESOURCE_MANAGER_MODE,
@@ -92,4 +111,6 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REGISTRATION_TIMEOUT,
     START_WORKER_RETRY_INTERVAL,
     SHUTDOWN_TIMEOUT,
+    GONE_EXPIRATION_TIME,
+    GONE_MAX_CAPACITY,
 )

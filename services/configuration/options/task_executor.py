@@ -56,7 +56,8 @@ TASK_HEAP = ConfigOption[int | None](
     key="taskmanager.memory.task.heap.size",
     type=derived(MEMORY),
     default=None,
-    doc="Heap that a TaskExecutor offers to tasks, divided among its slots. `auto`: the heap of its JVM.",
+    doc="Heap that a TaskExecutor offers to tasks, divided among its slots. `auto`: the heap of its JVM, 640 MiB. A "
+    "larger size makes the heap of the JVM as large: set it if topics have records of tens of MiB.",
     scopes=WORKER,
 )
 TASK_OFF_HEAP = ConfigOption(

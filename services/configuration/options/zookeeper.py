@@ -45,7 +45,7 @@ ZOOKEEPER_LATCH_PATH = ConfigOption(
     key="high-availability.zookeeper.path.latch",
     type=NODE_PATH,
     default="/leaderlatch",
-    doc="Below the cluster's node: the latches of the candidates. As in Flink 1.",
+    doc="Below the cluster's node: the parent of the candidates. As in Flink 1.",
     scopes=EVERYONE,
 )
 ZOOKEEPER_LEADER_PATH = ConfigOption(

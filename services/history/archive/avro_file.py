@@ -1,103 +1,132 @@
-"""An exported log as an Avro object container file (Avro specification, "Object Container Files").
+"""The archive: an exported log as an Avro object container file (Avro specification, "Object Container Files").
 
-    header   magic, metadata (avro.schema, avro.codec, tailrace.description, tailrace.check), sync marker (avro_header)
-    blocks   number of entries, bytes, deflated entries (log_entry), sync marker
+    header   the schema (record_schema.py), `tailrace.description` (manifest.py), `tailrace.schema`, `tailrace.check`
+    blocks   number of entries, bytes, deflated entries, sync marker
 
-Events are written and read in Avro's binary form, by the compiled functions that the log itself uses. Where blocks
-begin is found by going from one head to the next, without inflating more of a block than its first entry's offset.
+fastavro writes and reads the header. Entries are written and read by the compiled functions that the log itself uses:
+fastavro's way through dicts costs several times as much. A reader walks from one block's head to the next, and inflates
+only as much of a block as its first offset needs. So any offset is found quickly, and damage is found block by block.
+
+`tailrace.description` is padded: it is complete only when the last entry is written. `tailrace.check` is the CRC-32 of
+the description and the schema. The sync marker follows from the cluster's id: the same log gives the same file.
 """
 
 from __future__ import annotations
 
 import bisect
+import hashlib
+import io
+import json
+import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+import msgspec
 
 from ....schemas import binary
 from ....schemas.event import Record
 from ....schemas.primitives import read_long, read_size, write_bytes, write_long
 from ...log.event_log import LARGEST_EVENT, Unreadable
-from .avro_header import SYNC, header_bytes, read_header, sync_marker
-from .errors import CorruptArchive, UnknownEventType
-from .manifest import ArchiveManifest, Item
-from .record_schema import CHECK, NO_CHECK, UnknownType, branches
+from .errors import CorruptArchive, NotAnArchive, UnknownEventType
+from .manifest import ArchiveManifest, Item, padded, parse_description
+from .record_schema import (
+    CHECK,
+    NO_CHECK,
+    SchemaReaders,
+    UnknownType,
+    branches,
+    schema_digest,
+    schema_readers,
+    schema_text,
+)
 
+MAGIC = b"Obj\x01"
 _BLOCK = 256 << 10
-"""Bytes of a block before it is deflated."""
+"""The size of a block before compression."""
 _LARGEST_BLOCK = _BLOCK + 2 * LARGEST_EVENT
 _LEVEL = 3
 _CHECK = struct.Struct(">I")
+_SYNC = 16
+"""The size of the sync marker."""
 _HEAD = 20
-"""Bytes that the two numbers at a block's head take at most."""
+"""The largest size of the two numbers at a block's head."""
 _PEEK = 512
-"""Deflated bytes that an offset is found in: deflate's own tables come before it."""
+"""The number of compressed bytes in which an offset is found: deflate's tables come before it."""
 _DEFLATE = -15
-"""zlib's word for deflate without a head or a checksum of its own."""
+"""zlib's value for deflate without header and checksum."""
+_BROKEN = (ValueError, IndexError, TypeError, KeyError, struct.error, EOFError, zlib.error)
+"""The errors of reading a damaged block."""
 
 
-class AvroWriter:
-    """Writes into a file that can be sought."""
+def write_avro(
+    file: BinaryIO, batches: Iterable[list[Item]], describe: Callable[[], ArchiveManifest]
+) -> None:
+    """Writes the entries, in order, into a file that can be sought. `describe` returns the manifest so far. Raises
+    OSError."""
+    write_header(file, describe())
+    for count, data in _blocks(batches):
+        file.write(_packed(count, data, describe().cluster))
+    file.seek(0)
+    write_header(file, describe())
 
-    def __init__(self, file: BinaryIO, description: ArchiveManifest) -> None:
-        """`description`: as far as it is known."""
-        self._file = file
-        self._description = description
-        self._sync = b""
-        self._entries: list[bytes] = []
-        self._size = 0
-        self._branches = {name: b"\x00" + write_long(index) for name, index in branches().items()}
-        self._writers: dict[str, binary.Write] = {}
 
-    def write(self, items: Sequence[Item]) -> None:
-        """The next ones, in order. Raises OSError."""
-        entries, writers, size = self._entries, self._writers, self._size
+def write_header(file: BinaryIO, description: ArchiveManifest) -> None:
+    """Writes the header; its length is the same for each description."""
+    from fastavro.write import Writer
+
+    schema, text = json.loads(schema_text()), padded(msgspec.json.encode(description)).decode()
+    metadata = {"tailrace.description": text, "tailrace.schema": schema_digest()}
+    metadata["tailrace.check"] = _header_check(text, json.dumps(schema))
+    Writer(file, schema, codec="deflate", metadata=metadata, sync_marker=_sync_marker(description.cluster))
+
+
+def _header_check(description: str, schema: str) -> str:
+    return f"{zlib.crc32(f'{description}{schema}'.encode()):08x}"
+
+
+def _sync_marker(cluster: str) -> bytes:
+    return hashlib.blake2b(cluster.encode(), digest_size=_SYNC).digest()
+
+
+def _blocks(batches: Iterable[list[Item]]) -> Iterator[tuple[int, bytes]]:
+    """Number of entries, and the entries but for the end of the last one."""
+    writers: dict[str, tuple[bytes, binary.Write]] = {}
+    entries: list[bytes] = []
+    size = 0
+    for items in batches:
         for item in items:
             if isinstance(item, Record):
                 name = item.body.AVRO_NAME
-                write = writers.get(name)
-                if write is None:
-                    write = writers[name] = binary.functions(name).write
+                if name not in writers:
+                    writers[name] = b"\x00" + write_long(branches()[name]), binary.functions(name).write
+                branch, write = writers[name]
                 # Header and body are all that is read of it.
-                entry = write_long(item.offset) + self._branches[name] + write(item)  # type: ignore[arg-type]
+                entry = write_long(item.offset) + branch + write(item)  # type: ignore[arg-type]
             else:
                 value = b"\x00" if item.value is None else b"\x02" + write_bytes(item.value)
                 entry = write_long(item.offset) + value + b"\x00"
             entries.append(entry)
             size += len(entry)
             if size >= _BLOCK:
-                self._flush()
-                entries, size = self._entries, 0
-        self._size = size
+                yield len(entries), NO_CHECK.join(entries)
+                entries, size = [], 0
+    if entries:
+        yield len(entries), NO_CHECK.join(entries)
 
-    def finish(self, description: ArchiveManifest) -> None:
-        """What is left, and what the file says of itself."""
-        if self._entries or not self._sync:
-            self._flush()
-        self._file.seek(0)
-        self._file.write(header_bytes(description, self._sync))
 
-    def abandon(self) -> None:
-        """Nothing more is written."""
-
-    def _flush(self) -> None:
-        entries, self._entries, self._size = self._entries, [], 0
-        data = NO_CHECK.join(entries)
-        if not self._sync:
-            self._sync = sync_marker(self._description, data)
-            self._file.write(header_bytes(self._description, self._sync))
-        if not entries:
-            return
-        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _DEFLATE)
-        packed = deflate.compress(data) + deflate.compress(CHECK + _CHECK.pack(zlib.crc32(data)))
-        packed += deflate.flush()
-        self._file.write(write_long(len(entries)) + write_bytes(packed) + self._sync)
+def _packed(count: int, data: bytes, cluster: str) -> bytes:
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _DEFLATE)
+    packed = (
+        deflate.compress(data) + deflate.compress(CHECK + _CHECK.pack(zlib.crc32(data))) + deflate.flush()
+    )
+    return write_long(count) + write_bytes(packed) + _sync_marker(cluster)
 
 
 class _Block(NamedTuple):
-    """Where a block is: its offset in the log, its number of entries, and where and how long its deflated bytes are."""
+    """Where a block is: its first offset, its number of entries, and where and how long its deflated bytes are."""
 
     first: int
     entries: int
@@ -106,85 +135,114 @@ class _Block(NamedTuple):
 
 
 class AvroReader:
-    """Reads a file of any release that is compatible; for one thread."""
+    """Reads a file of any compatible release. Several reads may run at once, in any thread."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Raises NoArchive; DamagedArchive where nothing can be read of it."""
+    def __init__(self, path: Path) -> None:
+        """Raises NotAnArchive; CorruptArchive if nothing of it can be read; OSError."""
         self._path = path
-        self._file = file
-        self.description, self._readers, self._sync, start = read_header(path, file)
+        self._file = path.open("rb")
         self._blocks: list[_Block] = []
-        self._firsts: list[int] = []
         self._torn: tuple[int, str] | None = None
-        self._scan(start)
+        try:
+            self.description, self._readers = self._read_header()
+            self._scan(self._file.tell())
+        except BaseException:
+            self._file.close()
+            raise
 
     def read(self, start: int) -> Iterator[list[Item]]:
-        """All from offset `start` on, a block at a time. Raises DamagedArchive, UnknownEvent when it comes to it."""
-        number = max(0, bisect.bisect_right(self._firsts, start) - 1)
-        while number < len(self._blocks):
-            items, unknown = self._items(number)
+        """Yields the entries from offset `start` on, a block at a time. Raises CorruptArchive, UnknownEventType at
+        such a place."""
+        number = max(0, bisect.bisect_right(self._blocks, start, key=lambda block: block.first) - 1)
+        for place in range(number, len(self._blocks)):
+            items, unknown = self._items(place)
             if items and items[0].offset < start:
-                items = [each for each in items if each.offset >= start]
+                items = [item for item in items if item.offset >= start]
             if items:
                 yield items
             if unknown is not None:
                 raise unknown
-            number += 1
         if self._torn is not None:
-            at, why = self._torn
-            raise self._damaged(number, at, why)
+            raise self._damaged(len(self._blocks), *self._torn)
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Closes the file."""
         self._file.close()
 
+    def _read_header(self) -> tuple[ArchiveManifest, SchemaReaders]:
+        import fastavro
+
+        path = self._path
+        begin = self._file.read(len(MAGIC))
+        if begin != MAGIC:
+            raise NotAnArchive(_foreign(path, begin))
+        self._file.seek(0)
+        try:
+            metadata = fastavro.block_reader(self._file).metadata
+        except Exception as error:
+            # fastavro raises all kinds of errors for a truncated or changed header.
+            raise CorruptArchive(path, "byte 0 (its header)", _one_line(error), None) from None
+        text, digest = metadata.get("tailrace.description"), metadata.get("tailrace.schema")
+        if text is None:
+            raise NotAnArchive(
+                f"{path} is an Avro file, but not of a log: it has no tailrace.description in its metadata; "
+                "`tailrace log export` writes one"
+            )
+        schema = metadata["avro.schema"]
+        description = parse_description(path, text.encode())
+        has_check = description.tailrace_log > 1
+        if has_check and metadata.get("tailrace.check") != _header_check(text, schema):
+            raise CorruptArchive(path, "byte 0 (its header)", "its checksum is another", None)
+        try:
+            return description, schema_readers(schema, digest)
+        except Exception as error:
+            raise NotAnArchive(f"the schema of {path} is invalid: {_one_line(error)}") from None
+
     def _scan(self, at: int) -> None:
-        """Finds the blocks, up to the first that is torn."""
-        size = self._file.seek(0, 2)
-        entries = 0
+        """Finds the blocks, up to the first truncated one."""
+        self._file.seek(at - _SYNC)
+        sync = self._file.read(_SYNC)
+        size = self._file.seek(0, io.SEEK_END)
         while at < size:
             try:
-                block, end = self._block(at, size)
-            except (ValueError, IndexError, zlib.error) as error:
-                self._torn = (at, _words(error))
+                block, end = self._block(at, size, sync)
+            except _BROKEN as error:
+                self._torn = (at, _one_line(error))
                 return
             self._blocks.append(block)
-            self._firsts.append(block.first)
-            entries += block.entries
             at = end
+        entries = sum(block.entries for block in self._blocks)
         if entries != self.description.entries:
             self._torn = (at, f"it ends after {entries:,} of {self.description.entries:,} entries")
 
-    def _block(self, at: int, file_size: int) -> tuple[_Block, int]:
+    def _block(self, at: int, file_size: int, sync: bytes) -> tuple[_Block, int]:
         self._file.seek(at)
         head = self._file.read(_HEAD + _PEEK)
         count, behind = read_size(head, 0)
         size, behind = read_size(head, behind)
         end = at + behind + size
-        if count < 1 or end + SYNC > file_size:
-            raise ValueError("the file ends within a block" if end + SYNC > file_size else "an empty block")
+        if count < 1 or end + _SYNC > file_size:
+            raise ValueError("the file ends within a block" if end + _SYNC > file_size else "an empty block")
         offset = zlib.decompressobj(_DEFLATE).decompress(head[behind:], _HEAD)
         first, _ = read_long(offset, 0)
-        if self._firsts and first <= self._firsts[-1]:
-            raise ValueError(f"offset {first} follows {self._firsts[-1]}")
+        if self._blocks and first <= self._blocks[-1].first:
+            raise ValueError(f"offset {first} follows {self._blocks[-1].first}")
         self._file.seek(end)
-        if self._file.read(SYNC) != self._sync:
+        if self._file.read(_SYNC) != sync:
             raise ValueError("no sync marker follows the block")
-        return _Block(first, count, at + behind, size), end + SYNC
+        return _Block(first, count, at + behind, size), end + _SYNC
 
     def _items(self, number: int) -> tuple[list[Item], UnknownEventType | None]:
-        """A block's entries up to the first that is not known. Raises DamagedArchive."""
+        """A block's entries up to the first whose type is unknown. Raises CorruptArchive."""
         block = self._blocks[number]
         try:
             return self._decode(block, self._inflate(block))
-        except (ValueError, IndexError, TypeError, KeyError, struct.error, EOFError, zlib.error) as error:
-            raise self._damaged(number, block.at, _words(error)) from None
+        except _BROKEN as error:
+            raise self._damaged(number, block.at, _one_line(error)) from None
 
     def _inflate(self, block: _Block) -> bytes:
-        """Raises ValueError, zlib.error."""
-        self._file.seek(block.at)
         inflate = zlib.decompressobj(_DEFLATE)
-        data = inflate.decompress(self._file.read(block.size), _LARGEST_BLOCK)
+        data = inflate.decompress(os.pread(self._file.fileno(), block.size, block.at), _LARGEST_BLOCK)
         if not inflate.eof or inflate.unused_data:
             raise ValueError("its compressed bytes do not end where the block ends")
         body = len(data) - len(CHECK) - _CHECK.size
@@ -226,19 +284,32 @@ class AvroReader:
         return items, None
 
     def _damaged(self, number: int, at: int, why: str) -> CorruptArchive:
-        """The block with that number is; `at`: where in the file."""
-        place = f"byte {at:,} (block {number + 1})"
-        for before in range(number - 1, -1, -1):
-            try:
+        """The error for the block with that number, at byte `at`; for an earlier block if that is damaged, too."""
+        last = None
+        try:
+            for before in range(number - 1, -1, -1):
                 items, _ = self._items(before)
-            except CorruptArchive:
-                continue
-            if items:
-                return CorruptArchive(self._path, place, why, items[-1].offset)
-        return CorruptArchive(self._path, place, why, None)
+                if items:
+                    last = items[-1].offset
+                    break
+        except CorruptArchive as earlier:
+            return earlier
+        return CorruptArchive(self._path, f"byte {at:,} (block {number + 1})", why, last)
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, IndexError):
-        return str(error) if "ends within" in str(error) else "the file ends within it"
+def _foreign(path: Path, begin: bytes) -> str:
+    if not begin:
+        return f"{path} is empty: no exported log"
+    kind = "Parquet" if begin == b"PAR1" else "JSON" if begin[:1] == b"{" else None
+    if kind is not None:
+        return (
+            f"{path} is {kind}, which is for other programs to read: only the Avro format can be read as a log; "
+            "`tailrace log export history.avro` writes it"
+        )
+    return f"{path} is no exported log in the Avro format: `tailrace log export history.avro` writes one"
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, IndexError | EOFError):
+        return str(error) if "branch" in str(error) else "the file ends within it"
     return " ".join(str(error).split())[:200] or type(error).__name__

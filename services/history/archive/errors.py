@@ -1,4 +1,4 @@
-"""What can be wrong with an exported file, each in one line for a person."""
+"""The errors of exported files, each with a message of one line."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 class ArchiveError(Exception):
-    """A file that can't be used as a log."""
+    """A file cannot be used as a log."""
 
 
 class NotAnArchive(ArchiveError):
-    """It is missing, or no export at all, or one that this release can't read."""
+    """The file is missing, or no export, or this release cannot read it."""
 
 
 class CorruptArchive(ArchiveError):
-    """It was one, but is torn or changed; `last_good` is the last offset before the damage, -1 for none."""
+    """An export is damaged; `last_good` is the last offset before the damage."""
 
     def __init__(self, path: Path, place: str, why: str, last_good: int | None) -> None:
         self.last_good = last_good
@@ -29,7 +29,7 @@ class CorruptArchive(ArchiveError):
 
 
 class UnknownEventType(ArchiveError):
-    """It holds an event that this release does not know."""
+    """The file has an event that this release does not know."""
 
     def __init__(self, path: Path, offset: int, name: str) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class UnknownEventType(ArchiveError):
 
 
 class PartialArchive(ArchiveError):
-    """It leaves events out, where all are needed."""
+    """The file has only some events, and all are needed."""
 
     def __init__(self, path: Path, selected: str) -> None:
         super().__init__(

@@ -1,56 +1,51 @@
-"""An exported file as an EventLog: what reads a log reads a file, without Kafka. Nothing is ever appended."""
+"""An archive as an EventLog for reading, without Kafka."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from msgspec.structs import replace
 
+from ....infra.closing import Closeable
 from ....schemas.event import Event, Record
+from ...core.leadership import LeadershipState
 from ...log.codec import Codec, Undecodable
-from ...log.event_log import Concerns, LogUnavailable, OnUnreadable, Tail
-from ..unreadable_entries import UnreadableEntries
+from ...log.event_log import SKIPPED, Concerns, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .avro_file import AvroReader
 from .errors import NotAnArchive, PartialArchive
-from .formats import ArchiveReader, reader
 from .manifest import ArchiveManifest, Item
 
 
-class FileLog:
-    """The log that a file holds; to be closed, or used in a `with`. Each tail has the file open for itself."""
+class FileLog(Closeable):
+    """The log in a file. Close it, or use it in a `with` statement."""
 
-    def __init__(self, path: Path, opened: ArchiveReader) -> None:
-        self._path = path
-        self._spare: ArchiveReader | None = opened
-        self._lock = threading.Lock()
-        self._closed = False
-        self.description: ArchiveManifest = opened.description
-        self.passed_over = UnreadableEntries()
-        """What is no event, as far as the file was read."""
+    def __init__(self, path: Path, reader: AvroReader) -> None:
+        self.path = path
+        self.reader = reader
+        self.description: ArchiveManifest = reader.description
 
     @classmethod
     def open(cls, path: Path, *, selections: bool = False) -> FileLog:
-        """`selections`: also a file where events are left out. Raises ArchiveError."""
-        opened = reader(path)
-        if not opened.description.whole and not selections:
-            opened.close()
-            raise PartialArchive(path, opened.description.selected or "events are left out")
-        return cls(path, opened)
+        """Opens a file. `selections`: also one with only some events. Raises ArchiveError."""
+        try:
+            reader = AvroReader(path)
+        except OSError as error:
+            raise NotAnArchive(f"{path} can't be read: {error.strerror or error}") from None
+        if not reader.description.whole and not selections:
+            reader.close()
+            raise PartialArchive(path, reader.description.selected or "events are left out")
+        return cls(path, reader)
 
     @property
     def topic(self) -> str:
-        return str(self._path)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._path
+        return str(self.path)
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
-        raise LogUnavailable(f"{self._path} is an exported file, and takes no events")
+        raise LogUnavailable(f"{self.path} is an exported file, and takes no events")
+
+    def follow(self, leadership: LeadershipState) -> None:
+        """A file has its schemas, and is not written."""
 
     def end(self) -> int:
         return self.description.last + 1
@@ -58,36 +53,61 @@ class FileLog:
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
-        """As any log's; `poll` raises DamagedArchive, UnknownEvent where it comes to such a place."""
+        """The tail's `poll` raises CorruptArchive, UnknownEventType."""
         return _FileTail(self, start, concerns, on_unreadable)
 
     def close(self) -> None:
-        with self._lock:
-            spare, self._spare, self._closed = self._spare, None, True
-        if spare is not None:
-            spare.close()
+        self.reader.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+class ItemReader:
+    """Returns the events of a file's entries as the tail of a log does: it tries to decode what was no event for the
+    writer of the file, skips configured offsets, and reports what is unreadable."""
+
+    def __init__(
+        self,
+        topic: str,
+        concerns: Concerns | None,
+        on_unreadable: OnUnreadable | None,
+        *,
+        codec: Codec | None = None,
+        skipped: Collection[int] = (),
     ) -> None:
-        self.close()
+        self._topic = topic
+        self._concerns = concerns
+        self._on_unreadable = on_unreadable
+        self._codec = codec
+        self._skipped = skipped
 
-    def borrow(self) -> ArchiveReader:
-        """A reader for one tail: opening a file is not free, and most tails come one after another."""
-        with self._lock:
-            spare, self._spare = self._spare, None
-        return reader(self._path) if spare is None else spare
+    def read(self, items: Sequence[Item]) -> list[Record]:
+        """Returns the wanted events."""
+        records = [record for record in map(self._event, items) if record is not None]
+        if self._concerns is None:
+            return records
+        return [record for record in records if self._concerns(record.header.sender, record.header.recipient)]
 
-    def return_reader(self, used: ArchiveReader) -> None:
-        """When the tail is closed."""
-        with self._lock:
-            if self._spare is None and not self._closed:
-                self._spare = used
-                return
-        used.close()
+    def _event(self, item: Item) -> Record | None:
+        if isinstance(item, Record) and item.offset not in self._skipped:
+            return item
+        # Created at its first use, because that takes time.
+        self._codec = codec = self._codec or Codec(self._topic)
+        if isinstance(item, Record):
+            value = codec.encode(Event(item.header, item.body))
+            self._report(Unreadable(self._topic, 0, item.offset, SKIPPED, None, value))
+            return None
+        try:
+            if item.offset in self._skipped:
+                raise Undecodable(SKIPPED)
+            # This release may know events that the writer of the file did not know.
+            event = codec.decode(item.value)
+        except Undecodable as reason:
+            self._report(replace(item, topic=self._topic, reason=str(reason), header=reason.header))
+            return None
+        return Record(item.offset, event.header, event.body)
+
+    def _report(self, value: Unreadable) -> None:
+        if self._on_unreadable is not None:
+            self._on_unreadable(value)
 
 
 class _FileTail:
@@ -96,11 +116,8 @@ class _FileTail:
     ) -> None:
         self._log = log
         self._position = start
-        self._concerns = concerns
-        self._on_unreadable = on_unreadable
-        self._codec: Codec | None = None
-        self._reader: ArchiveReader | None = None
-        self._batches: Iterator[list[Item]] = iter(())
+        self._reader = ItemReader(log.topic, concerns, on_unreadable)
+        self._batches: Iterator[list[Item]] = log.reader.read(start)
 
     @property
     def position(self) -> int:
@@ -108,46 +125,21 @@ class _FileTail:
 
     @property
     def bytes_read(self) -> int:
-        # Who counts bytes wants to know when a live log has grown.
+        # Bytes show the growth of a live log only.
         return 0
 
-    def poll(self, timeout: float) -> list[Record]:
-        """What comes next; there is nothing to wait for."""
+    def poll(self, timeout_s: float) -> list[Record]:
+        """Returns the next batch; there is nothing to wait for."""
         try:
-            if self._reader is None:
-                self._reader = self._log.borrow()
-                self._batches = self._reader.read(self._position)
             batch = next(self._batches, None)
         except OSError as error:
             raise NotAnArchive(f"{self._log.path} can't be read: {error.strerror or error}") from None
         if batch is None:
-            # The log's last offsets may hold no entries.
+            # The last offsets may have no entries.
             self._position = max(self._position, self._log.end())
             return []
         self._position = batch[-1].offset + 1
-        records = [each for each in map(self._event, batch) if each is not None]
-        if self._concerns is None:
-            return records
-        return [each for each in records if self._concerns(each.header.sender, each.header.recipient)]
-
-    def _event(self, item: Item) -> Record | None:
-        if isinstance(item, Record):
-            return item
-        # Made when it is first needed: it takes a moment.
-        self._codec = codec = self._codec or Codec(self._log.topic)
-        try:
-            # What the release that wrote the file did not know, this one may.
-            event = codec.decode(item.value)
-        except Undecodable as reason:
-            value = replace(item, reason=str(reason))
-            self._log.passed_over.note(value)
-            if self._on_unreadable is not None:
-                self._on_unreadable(value)
-            return None
-        return Record(item.offset, event.header, event.body)
+        return self._reader.read(batch)
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._batches = iter(())
-            self._log.return_reader(self._reader)
-            self._reader = None
+        self._batches = iter(())

@@ -1,12 +1,13 @@
-"""An exported file back into a log, offset by offset: states hold offsets, so that none may shift.
+"""Imports an exported file into a log. Each entry keeps its offset, because states have offsets.
 
-1. The whole file is read and folded first. What is damaged, a selection, or has a gap is refused, and nothing written.
-2. What the log holds already must be the file's beginning: then an earlier import was interrupted, and is continued.
-   Anything else is refused.
-3. The rest is appended, what is no event byte for byte, and each must get the offset that it had.
-4. The log is folded, and has to come to the state that the file came to.
+1. The file is read and folded first. A file that is damaged, a selection, or has a gap is rejected.
+2. The entries of the log must be the first entries of the file: an interrupted import continues. Otherwise the import
+   is rejected.
+3. The rest is appended. Each entry must get its original offset.
+4. The log is folded, and its state must be that of the file.
 
-A cluster can go on from there once its submissions are as long as the log says (submissions.py).
+A cluster continues from there: it detects that its submissions topic is another one, and reads it from its start
+(services/dispatcher/submissions_topic.py).
 """
 
 from __future__ import annotations
@@ -29,46 +30,37 @@ from .errors import ArchiveError
 from .exporter import OnProgress, entries
 from .file_log import FileLog
 from .manifest import Item
-from .submission_positions import submission_positions
 
 _BATCH = 5_000
 
 
 class ImportFailed(ArchiveError):
-    """The file is fine, but not for this, or not for this log; the message says why, and what to do."""
+    """The file cannot be imported into this log; the message has the reason and the remedy."""
 
 
 class ImportTarget(EventLog, Protocol):
-    """A log that takes what another one held."""
+    """A log that accepts entries of any kind."""
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
-        """Events, and values that hold none, in order; returns their offsets. Raises as `append`."""
+        """Appends events and other values in order; returns their offsets. Raises like `append`."""
         ...
 
 
-class CheckedArchive(msgspec.Struct, frozen=True):
-    """What a whole file comes to."""
-
-    state_hash: str
-    positions: dict[int, int]
-    """Partition of the submissions -> the next offset to be admitted."""
-
-
 class ImportResult(msgspec.Struct, frozen=True):
-    """What an import came to."""
+    """The result of an import."""
 
     entries: int
-    """In the file, and now in the log."""
+    """The number of entries in the file and in the log."""
     written: int
-    """Of them, by this import."""
+    """The number of entries that this import wrote."""
     state_hash: str
-    """At the end, of the file and of the log alike."""
+    """The hash of the state at the end, of the file and of the log."""
 
 
-def check(file: FileLog, on_progress: OnProgress | None = None) -> CheckedArchive:
-    """Reads all of a file that is to be imported; returns what it comes to.
+def check(file: FileLog, on_progress: OnProgress | None = None) -> str:
+    """Reads a whole file before its import; returns the hash of its final state.
 
-    Raises DamagedArchive, UnknownEvent, Selection; CannotImport where an offset has no entry.
+    Raises CorruptArchive, UnknownEventType; ImportFailed if an offset has no entry.
     """
     tune_gc_for_replay()
     replica, expected = all_roles(), 0
@@ -85,19 +77,19 @@ def check(file: FileLog, on_progress: OnProgress | None = None) -> CheckedArchiv
                 replica.apply(item)
         if on_progress is not None:
             on_progress(expected)
-    return CheckedArchive(hash_all(StateHasher(replica).hashes()), submission_positions(replica))
+    return hash_all(StateHasher(replica).hashes())
 
 
 def import_file(
     file: FileLog,
     log: ImportTarget,
     *,
-    checked: CheckedArchive,
+    expected_hash: str,
     on_progress: OnProgress | None = None,
 ) -> ImportResult:
-    """Appends what the log does not hold yet of a file. `checked`: what `check` returned.
+    """Appends the missing entries of a file to the log. `expected_hash`: the result of `check`.
 
-    Raises CannotImport, LogUnavailable.
+    Raises ImportFailed, LogUnavailable.
     """
     size, there = file.end(), log.end()
     first = first_offset(log)
@@ -109,8 +101,8 @@ def import_file(
     for items in entries(file, there, size):
         for begin in range(0, len(items), _BATCH):
             part = items[begin : begin + _BATCH]
-            offsets = log.append_all([_entry_to_append(each) for each in part])
-            if offsets != [each.offset for each in part]:
+            offsets = log.append_all([_entry_to_append(item) for item in part])
+            if offsets != [item.offset for item in part]:
                 raise ImportFailed(
                     f"somebody else writes to {log.topic}: what was to get offset {at} got {offsets[0]}; "
                     "stop the cluster's processes, and import into a cluster id that has no log"
@@ -119,16 +111,16 @@ def import_file(
             if on_progress is not None:
                 on_progress(at)
     found = state_hash(log, size)
-    if found != checked.state_hash:
+    if found != expected_hash:
         raise ImportFailed(
-            f"{log.topic} came to the state hash {found}, and {file.topic} to {checked.state_hash}: does somebody "
+            f"{log.topic} came to the state hash {found}, and {file.topic} to {expected_hash}: does somebody "
             "else write to it? Delete the topic, and import again"
         )
     return ImportResult(size, size - there, found)
 
 
 def state_hash(log: EventLog, end: int | None = None) -> str:
-    """Of the state that the log comes to before `end`. Raises as `read_to_end`."""
+    """Returns the hash of the state before `end`. Raises like `read_to_end`."""
     replica = all_roles()
     for batch in read_to_end(log, 0, end=end):
         for record in batch:
@@ -137,13 +129,13 @@ def state_hash(log: EventLog, end: int | None = None) -> str:
 
 
 def _compare(file: FileLog, log: EventLog, end: int) -> None:
-    """Raises CannotImport where the first entries of both are not the same."""
+    """Raises ImportFailed if the first entries differ."""
     ours = chain.from_iterable(entries(file, 0, end))
     theirs = chain.from_iterable(entries(log, 0, end))
     for item in ours:
         other = next(theirs, None)
         if other is None or other.offset != item.offset or not _same(item, other):
-            raise ImportFailed(_refusal_reason(file, log, f"holds another event at offset {item.offset}"))
+            raise ImportFailed(_refusal_reason(file, log, f"has another event at offset {item.offset}"))
 
 
 def _same(item: Item, other: Item) -> bool:
@@ -159,7 +151,7 @@ def _same(item: Item, other: Item) -> bool:
 
 
 def _encode_event(record: Record) -> tuple[str, bytes]:
-    """An event as bytes: a number that is none is not equal to itself."""
+    """Returns an event as bytes, to compare it: NaN is not equal to itself."""
     name = record.body.AVRO_NAME
     return name, binary.functions(name).write(Event(record.header, record.body))
 

@@ -1,4 +1,4 @@
-"""What an exported file says of itself, at its head or its foot."""
+"""The manifest of an exported file."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from ....schemas.event import Record
 from ...log.event_log import Unreadable
 from .errors import NotAnArchive
 
-FORMAT = 1
-"""The version of the files' format; a reader knows its own and the earlier ones."""
+FORMAT = 2
+"""The version of the format; a release reads its own and earlier ones. Since 2 the header has a checksum."""
 _PADDED = 2048
-"""Bytes that the description takes where it stands before the entries: it is known only behind them."""
+"""The bytes of the description in the header. They are fixed, because it is complete only after the last entry."""
 
 Item = Record | Unreadable
-"""What a file holds at an offset."""
+"""An entry of a file."""
 
 
 class ArchiveManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the file as a whole; times in microseconds since the epoch."""
+    """The description of a file; times are in microseconds since the epoch."""
 
     tailrace_log: int = FORMAT
-    """The version of the format; also what a file is known by."""
+    """The version of the format."""
     cluster: str
-    """The id of the cluster whose log it is."""
+    """The id of the cluster."""
     first: int = 0
     """The offset of the first entry."""
     last: int = -1
-    """The offset of the last entry; one less than `first` where there are none."""
+    """The offset of the last entry; one less than `first` if there are none."""
     entries: int = 0
     unreadable: int = 0
-    """Of them, how many are no event that the release which wrote the file could read."""
+    """The number of entries that the writer of the file could not read as events."""
     whole: bool = True
-    """Whether it is the log's whole beginning up to `last`; else a selection."""
+    """Whether the file has all entries of the log up to `last`; otherwise it is a selection."""
     selected: str | None = None
-    """Of a selection: how it was asked for."""
+    """The description of a selection."""
     gaps: int = 0
-    """How many offsets between `first` and `last` have no entry though nothing was left out: the log had none there."""
+    """The number of offsets between `first` and `last` that have no entry in the log."""
     feature_level: int = 1
-    """The highest in force in it."""
+    """The highest feature level in the file."""
     first_time: int | None = None
-    """Of the first event."""
+    """The time of the first event."""
     last_time: int | None = None
-    """The latest of all."""
+    """The latest time of all events."""
 
 
 def padded(text: bytes) -> bytes:
-    """A description of always the same length. Raises ValueError for one that is too long."""
+    """Returns the description with a fixed length. Raises ValueError if it is too long."""
     if len(text) > _PADDED:
         raise ValueError(f"a description of {len(text)} bytes, where {_PADDED} is the most")
     return text.ljust(_PADDED)
@@ -59,7 +59,7 @@ class _Version(msgspec.Struct):
 
 
 def parse_description(path: Path, text: bytes) -> ArchiveManifest:
-    """The description that a file has. Raises NoArchive for one of a later format, or none."""
+    """Parses the description of a file. Raises NotAnArchive for a later format, or no description."""
     try:
         version = msgspec.json.decode(text, type=_Version).tailrace_log
         if version > FORMAT:

@@ -1,20 +1,8 @@
-"""What the log tells of one thing: the lines of single events, and stories made of them.
+"""The history of one entity from the log: a line for each event, or for several similar ones; and causes and effects.
 
-`lines` has the one-line form of an event. A Teller tells a log event by event: in words (`phrases`), with whom it
-concerns (`entities`, `cast`) and, of a failure, what it began with (`failures`). A Timeline collects the story of one
-entity: what matters to it (`weights`), what is alike told together (`grouping`), between a head and an outcome
-(`outcomes`). `causes` walks from an event up to what began it, and down to all that came of it; `finding` knows what
-people call things.
+An EventAnnotator reads the log event by event and finds the entities that an event concerns (`entity_resolver`) and the
+root cause of a failure (`failure_chains`). A `timeline` collects the lines of one entity and its `entity_status`;
+`event_groups` makes their text. `cause_chains` walks from an event up to its root cause, and down to its effects.
+`entity_lookup` finds the entity that a user names. `index_cache` keeps the annotator's knowledge beside the state
+index.
 """
-
-from .event_formatting import (
-    EventFilter,
-    FormattedEvent,
-    align_columns,
-    columns,
-    key_fields,
-    line,
-    shorten_ids,
-)
-
-__all__ = ["FormattedEvent", "EventFilter", "align_columns", "columns", "key_fields", "line", "shorten_ids"]

@@ -1,8 +1,8 @@
-"""Why something was said, and what came of it: causes up to what began them, effects down as a tree.
+"""The causes and the effects of an event: the chain up to the first cause, and the tree of effects.
 
-Each event but those from outside names the event that made its sender say it, and that lies before it in the log. So
-causes are a forest: `why` walks from an event to its root, `EffectTree` collects what lies below an event. An event is
-an effect of another exactly where that is one of its causes.
+Every event names the event that caused it, which is earlier in the log; only events from outside have no cause. So
+causes form a forest: `trace_causes` walks from an event to its root, and `EffectTree` collects everything below an
+event.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
-from ....schemas import resource_manager
+from ....schemas import job_master, resource_manager, task_executor
 from ....schemas.event import Record
 from ....schemas.everyone import LeaderElected, SnapshotTaken, StateHash
-from ....schemas.job_master import HeartbeatTimedOut
-from ....schemas.task_executor import HeartbeatTimedOut as MasterTimedOut
 from ...core.role import CLIENT, kind_of
 from ...log import EventLog
 from ...log.event_log import read_to_end
+from ..event_formatting import FormattedEvent
 from .event_annotator import AnnotatedEvent, EventAnnotator
-from .event_formatting import FormattedEvent
 from .event_groups import EventGroup, group_key
 from .failure_chains import Severity
 from .timeline import HistoryLine, line_of
@@ -31,21 +28,21 @@ from .timeline import HistoryLine, line_of
 _MAX_DEPTH = 12
 _MAX_WIDTH = 12
 _BOTTOM = 200
-"""How deep a tree of everything goes: a task that is retried for ever makes a chain without end."""
+"""The depth of a complete tree: a task that is retried for ever makes an endless chain."""
 _MANY = 64
-"""Causes that are looked up one by one; of more, the log between the first and the last is read once."""
+"""The number of causes that are looked up one by one; above it, the log between the first and the last is read once."""
 
 
 class ChainStart(StrEnum):
-    """What a chain of causes ends at."""
+    """The kind of a chain's first cause."""
 
     CLIENT = "client"
     ELECTION = "election"
     CLOCK = "clock"
     FACT = "fact"
-    """Somebody saw something happen in the world."""
+    """A process observed something outside of the roles."""
     UNKNOWN = "unknown"
-    """The log does not have the cause that the event names, or it can't be read."""
+    """The log does not have the cause that the event names, or cannot be read."""
 
 
 class CauseChain(msgspec.Struct, frozen=True):
@@ -53,51 +50,43 @@ class CauseChain(msgspec.Struct, frozen=True):
 
     began: ChainStart
     text: str
-    """What began it, in words."""
+    """The start in words."""
     lines: tuple[HistoryLine, ...]
-    """The event that was asked for first, what began it last."""
+    """The requested event first, the first cause last."""
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """An event, or several that are alike, with what came of them."""
+    """An event, or several similar ones, with their effects."""
 
     line: HistoryLine
     effects: list[Effect]
     left_out: int = 0
-    """How many events below this one are not shown."""
-
-    def as_data(self) -> dict[str, Any]:
-        """Fit for JSON."""
-        found = msgspec.to_builtins(self)
-        assert isinstance(found, dict)
-        return found
+    """The number of events below this one that are not shown."""
 
 
-def trace_causes(teller: EventAnnotator, log: EventLog, offset: int) -> CauseChain:
-    """Why the event at `offset` was said; the teller has told the log up to there, at least.
+def trace_causes(annotator: EventAnnotator, log: EventLog, offset: int) -> CauseChain:
+    """Returns the causes of the event at `offset`. The annotator must have read the log at least up to there.
 
-    Raises LookupError where there is no event; LogUnavailable.
+    Raises LookupError if there is no event; LogUnavailable.
     """
-    chain = teller.chains.causes_upward(offset)
-    missing = None if teller.chains.contains(chain[-1]) else chain.pop()
-    told = [_annotate_again(teller, record) for record in _records(log, chain)]
-    if not told:
-        raise LookupError(
-            f"there is no event at offset {offset}: its record can't be read, or is none of an event"
-        )
-    lines = tuple(line_of(EventGroup(each, teller)) for each in told)
-    first = told[-1]
+    chain = annotator.chains.causes_upward(offset)
+    missing = None if annotator.chains.contains(chain[-1]) else chain.pop()
+    event = [_annotate_again(annotator, record) for record in _records(log, chain)]
+    if not event:
+        raise LookupError(f"there is no event at offset {offset}: its record cannot be read, or is no event")
+    lines = tuple(line_of(EventGroup(cause, annotator), annotator) for cause in event)
+    first = event[-1]
     if missing is None and first.cause is not None:
         missing = first.cause
     if missing is not None:
         return CauseChain(
-            ChainStart.UNKNOWN, f"its cause, offset {missing}, is not in the log, or can't be read", lines
+            ChainStart.UNKNOWN, f"its cause, offset {missing}, is not in the log, or cannot be read", lines
         )
-    return CauseChain(_chain_start(first), _describe_event(first, teller), lines)
+    return CauseChain(*_chain_start(first, annotator), lines)
 
 
 class _Node:
-    """What is alike among what one cause, or several that are alike, led to."""
+    """Similar effects of one cause, or of several similar causes."""
 
     def __init__(self, group: EventGroup, depth: int) -> None:
         self.group = group
@@ -105,84 +94,77 @@ class _Node:
         self.below: dict[Hashable, _Node] = {}
         self.left_out = 0
 
-    def effect(self) -> Effect:
-        below = [each.effect() for each in self.below.values()]
-        return Effect(line_of(self.group), below, self.left_out)
+    def effect(self, annotator: EventAnnotator) -> Effect:
+        below = [node.effect(annotator) for node in self.below.values()]
+        return Effect(line_of(self.group, annotator), below, self.left_out)
 
 
 class EffectTree:
-    """Collects what comes of an event, while a teller tells the log.
+    """Collects the effects of an event while an annotator reads the log.
 
-    What is alike below one node is one node, so that a thousand tasks make as large a tree as one; unless `everything`
-    is wanted, each event by itself, however deep and wide the tree becomes.
+    Similar effects below one node are one node, so a thousand tasks make a tree as large as one task does. With
+    `everything`, each event is a node of its own, however deep and wide the tree gets.
     """
 
-    def __init__(self, offset: int, teller: EventAnnotator, *, everything: bool = False) -> None:
+    def __init__(self, offset: int, annotator: EventAnnotator, *, everything: bool = False) -> None:
         self._offset = offset
-        self._teller = teller
+        self._annotator = annotator
         self._everything = everything
         self._root: _Node | None = None
-        self._shown: dict[int, _Node] = {}
-        self._hidden: dict[int, _Node] = {}
-        """Offset of what is not shown -> the node above it that is."""
+        self._nodes: dict[int, tuple[_Node, bool]] = {}
+        """Offset of an effect -> its node, or the node above it, and whether it is shown."""
         self.count = 0
-        """How many effects there are in all."""
+        """The number of all effects."""
         self.last: int | None = None
-        """When the last of them was said."""
+        """The time of the last effect."""
 
-    def add(self, told: AnnotatedEvent) -> None:
-        """The next event of the log."""
-        if told.offset == self._offset:
-            self._root = self._shown[told.offset] = _Node(EventGroup(told, self._teller), 0)
+    def add(self, event: AnnotatedEvent) -> None:
+        """Adds the next event of the log."""
+        if event.offset == self._offset:
+            self._root = _Node(EventGroup(event, self._annotator), 0)
+            self._nodes[event.offset] = self._root, True
             return
-        cause = self._teller.chains.cause(told.offset)
-        if cause is None:
-            return
-        above, hidden = self._shown.get(cause), self._hidden.get(cause)
-        if above is None and hidden is None:
+        above, is_shown = self._nodes.get(event.cause if event.cause is not None else -1, (None, False))
+        if above is None:
             return
         self.count += 1
-        self.last = told.time
-        node = None if above is None else self._node(above, told)
-        if node is not None:
-            self._shown[told.offset] = node
-            return
-        hidden = above or hidden
-        assert hidden is not None
-        hidden.left_out += 1
-        self._hidden[told.offset] = hidden
+        self.last = event.time
+        node = self._node(above, event) if is_shown else None
+        if node is None:
+            above.left_out += 1
+        self._nodes[event.offset] = node or above, node is not None
 
     def tree(self) -> Effect | None:
-        """The event with its effects; None where the log does not have it."""
-        return None if self._root is None else self._root.effect()
+        """Returns the event with its effects; None if the log does not have it."""
+        return None if self._root is None else self._root.effect(self._annotator)
 
-    def _node(self, above: _Node, told: AnnotatedEvent) -> _Node | None:
-        key: Hashable = told.offset if self._everything else group_key(told)
+    def _node(self, above: _Node, event: AnnotatedEvent) -> _Node | None:
+        key: Hashable = event.offset if self._everything else group_key(event)
         node = above.below.get(key)
         if node is not None:
-            node.group.add(told)
+            node.group.add(event)
             return node
         deepest, widest = (_BOTTOM, sys.maxsize) if self._everything else (_MAX_DEPTH, _MAX_WIDTH)
         if above.depth >= deepest or len(above.below) >= widest:
             return None
-        node = above.below[key] = _Node(EventGroup(told, self._teller), above.depth + 1)
+        node = above.below[key] = _Node(EventGroup(event, self._annotator), above.depth + 1)
         return node
 
 
-def _annotate_again(teller: EventAnnotator, record: Record) -> AnnotatedEvent:
-    """An event that was told before."""
-    chains, offset = teller.chains, record.offset
+def _annotate_again(annotator: EventAnnotator, record: Record) -> AnnotatedEvent:
+    """Annotates an event that was annotated before."""
+    chains, offset = annotator.chains, record.offset
     trouble = chains.severity(offset)
     root = chains.root_of(offset) if trouble >= Severity.FAILURE else None
-    entry = FormattedEvent(record, None, None, teller.ignored.get(offset))
+    entry = FormattedEvent(record, None, None, annotator.ignored.get(offset))
     return AnnotatedEvent(entry, (), trouble, root, chains.has_waited(offset))
 
 
 def _records(log: EventLog, offsets: Sequence[int]) -> Iterator[Record]:
-    """Those that can be read, in the order of the offsets, which descend."""
+    """Yields the readable records in the order of the offsets, which descend."""
     if len(offsets) <= _MANY:
-        for each in offsets:
-            for batch in read_to_end(log, each, end=each + 1):
+        for offset in offsets:
+            for batch in read_to_end(log, offset, end=offset + 1):
                 yield from batch
         return
     wanted = frozenset(offsets)
@@ -195,34 +177,22 @@ def _records(log: EventLog, offsets: Sequence[int]) -> Iterator[Record]:
     yield from reversed(found)
 
 
-def _chain_start(told: AnnotatedEvent) -> ChainStart:
-    body = told.body
-    if kind_of(told.entry.record.header.sender) == CLIENT:
-        return ChainStart.CLIENT
-    match body:
-        case LeaderElected():
-            return ChainStart.ELECTION
-        case HeartbeatTimedOut() | MasterTimedOut() | SnapshotTaken() | StateHash():
-            return ChainStart.CLOCK
-        case resource_manager.WorkerLost(exited=False):
-            return ChainStart.CLOCK
-        case _:
-            return ChainStart.FACT
+_CLOCK_EVENTS = (job_master.HeartbeatTimedOut, task_executor.HeartbeatTimedOut, SnapshotTaken, StateHash)
 
 
-def _describe_event(told: AnnotatedEvent, teller: EventAnnotator) -> str:
-    header = told.entry.record.header
-    sender = teller.speaker(header.sender)
-    match _chain_start(told):
-        case ChainStart.CLIENT:
-            origin = header.origin
-            where = (
-                "" if origin is None else f" (record {origin.offset} of {origin.topic}-{origin.partition})"
-            )
-            return f"{sender} asked for it{where}"
-        case ChainStart.ELECTION:
-            return f"{sender} has a new leader"
-        case ChainStart.CLOCK:
-            return f"time passed, and {sender} noticed"
-        case _:
-            return f"{sender} saw it happen"
+def _chain_start(event: AnnotatedEvent, annotator: EventAnnotator) -> tuple[ChainStart, str]:
+    """Returns what an event without a cause comes from, and that in words."""
+    header, body = event.entry.record.header, event.body
+    sender = annotator.speaker(header.sender)
+    if kind_of(header.sender) == CLIENT:
+        origin = header.origin
+        where = (
+            f" (record {origin.offset} of {origin.topic}-{origin.partition})" if origin is not None else ""
+        )
+        return ChainStart.CLIENT, f"{sender} requested it{where}"
+    if isinstance(body, LeaderElected):
+        return ChainStart.ELECTION, f"{sender} has a new leader"
+    is_timeout = isinstance(body, resource_manager.WorkerLost) and not body.exited
+    if is_timeout or isinstance(body, _CLOCK_EVENTS):
+        return ChainStart.CLOCK, f"a timeout of {sender}"
+    return ChainStart.FACT, f"{sender} observed it"

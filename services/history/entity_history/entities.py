@@ -1,8 +1,6 @@
-"""The things that a log tells of.
+"""The entities of a log: jobs, tasks, slots, allocations, TaskExecutors, checkpoints, roles and clients.
 
-An entity is what has a life of its own in the log: a job, a task (over all its attempts), a slot, an allocation, a
-TaskExecutor, a checkpoint, a role that is led, a client. Attempts to run a task are no entities of their own: an
-execution attempt id is another name of the task.
+A task is one entity over all its attempts: an execution attempt id is another name of the task.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ _REMEMBERED = 1 << 16
 
 
 class EntityKind(StrEnum):
-    """What there are stories of; KIND:ID says which is meant where ids of several kinds are alike."""
+    """The kinds of entities. KIND:ID names an entity if ids of several kinds are equal."""
 
     JOB = "job"
     TASK = "task"
@@ -55,13 +53,13 @@ class Entity(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True)
 
 
 class EntityLifetime(msgspec.Struct, gc=False):
-    """What the log has of an entity so far."""
+    """The range of events of an entity so far."""
 
     first: int
     last: int
     events: int = 0
     names: tuple[str, ...] = ()
-    """Under which people know it besides its id; the first is the one to show."""
+    """Its names besides its id; the first is the one to show."""
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -102,7 +100,7 @@ def job_entity(part: Entity) -> Entity:
 
 @functools.lru_cache(_REMEMBERED)
 def entity_from_address(role_address: str) -> Entity | None:
-    """The entity that speaks and hears under an address; None of clients as a whole, and of everyone."""
+    """Returns the entity of an address; None for all clients and for everyone."""
     kind, instance = kind_of(role_address), instance_of(role_address)
     if kind == JOB_MASTER:
         return job(instance) if instance else None

@@ -1,234 +1,210 @@
-"""What has become of an entity: as its events come, and at the end of the log.
+"""The status of an entity after each of its events.
 
-An outcome is over once nothing more is to be expected of the entity; something may be said of it all the same, and it
-may begin anew (a task that is retried, a TaskExecutor that registers again).
+`_STATUSES` has, for each kind of entity, the events that change its status. A status is over when no further event of
+the entity is expected. Later events may still come, and the entity may start again, as a task does that restarts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from ....schemas import client, dispatcher, everyone, job_master, resource_manager, task_executor
+from ....schemas.body import Body
+from ....schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ....schemas.types import ExecutionState, JobStatus
-from ...core.role import instance_of
-from .entities import Entity, EntityKind, slot
-from .event_annotator import AnnotatedEvent, EventAnnotator
-from .event_descriptions import format_count, format_size, loss
-from .event_formatting import shorten_ids
-
-_ENDS = {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
+from ...core.role import CLIENT, instance_of, kind_of
+from ..event_formatting import shorten_ids
+from .entities import Entity, EntityKind, slot, task
+from .event_annotator import AnnotatedEvent
+from .event_text import reason
 
 
 class EntityStatus(msgspec.Struct, frozen=True):
-    """How things stand with an entity."""
+    """The status of an entity."""
 
     text: str
     over: bool = False
     failed: bool = False
-    admitted: bool = False
-    """Of a job: whether it was accepted. A second one under its id does not touch it."""
-    requests: int = 0
-    """Of a client."""
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """The status after an event. `text` is a format of its body (`{b.field}`); the reason of the event follows."""
+
+    text: str
+    over: bool = False
+    failed: bool = False
+
+    def __call__(self, _: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+        return EntityStatus(_with_reason(self.text.format(b=event.body), event.body), self.over, self.failed)
+
+
+Rule = Callable[[Entity, AnnotatedEvent], EntityStatus | None]
 
 
 def initial_status(entity: Entity) -> EntityStatus:
-    """Before anything is known."""
+    """Returns the status before the first event."""
     match entity.kind:
         case EntityKind.JOB:
-            return EntityStatus("never submitted, as far as the log goes")
+            return EntityStatus("never submitted in this log")
         case EntityKind.CLIENT:
             return EntityStatus("no request")
         case _:
-            return EntityStatus("named, and no more")
+            return EntityStatus("only named")
 
 
-def update_status(
-    entity: Entity, before: EntityStatus, told: AnnotatedEvent, teller: EventAnnotator
-) -> EntityStatus:
-    """How things stand after an event that was not ignored."""
-    found = _STATUS_UPDATES[entity.kind](entity, before, told, teller)
-    return before if found is None else found
+def update_status(entity: Entity, before: EntityStatus, event: AnnotatedEvent) -> EntityStatus:
+    """Returns the status after an event that was not ignored."""
+    kind = type(event.body)
+    if entity.kind is EntityKind.CLIENT:
+        return _on_request(entity, event) or before
+    if entity.kind is EntityKind.JOB and kind in _ONLY_FIRST and before.text not in _FIRST:
+        return before
+    if kind is job_master.CheckpointDiscarded and before.failed:
+        return before
+    rule = _STATUSES[entity.kind].get(kind)
+    return before if rule is None else rule(entity, event) or before
 
 
-def _why(reason: str | None) -> str:
-    lines = [each.strip() for each in (reason or "").splitlines() if each.strip()]
-    return f": {shorten_ids(lines[-1 if lines[0].startswith('Traceback') else 0])}" if lines else ""
+def _with_reason(text: str, body: Body) -> str:
+    why = reason(body)
+    return f"{text}: {why}" if why else text
 
 
-def _job_status(told: AnnotatedEvent, before: EntityStatus) -> EntityStatus | None:
-    match told.body:
-        case dispatcher.SubmitJob() | client.JobRejected() if before.admitted:
-            return None
-        case client.JobRejected(reason=reason):
-            return EntityStatus(f"rejected{_why(reason)}", over=True, failed=True)
-        case client.JobStatusChanged(status=status) if status not in _ENDS:
-            unwell = status in (JobStatus.FAILING, JobStatus.RESTARTING)
-            return EntityStatus(status.value, failed=unwell, admitted=True)
-        case dispatcher.JobReachedTerminalState(status=status, reason=reason):
-            ended = status in _ENDS
-            return EntityStatus(
-                f"{status.value}{_why(reason)}", over=ended, failed=status is JobStatus.FAILED, admitted=True
-            )
-        case client.JobFinished(status=status, reason=reason):
-            return EntityStatus(
-                f"{status.value}{_why(reason)}", over=True, failed=status is JobStatus.FAILED, admitted=True
-            )
-        case client.JobAccepted():
-            return EntityStatus("accepted, and not started yet", admitted=True)
-        case dispatcher.SubmitJob():
-            return EntityStatus("submitted, and not answered yet")
-        case _:
-            return None
-
-
-def _task_status(told: AnnotatedEvent, teller: EventAnnotator) -> EntityStatus | None:
-    match told.body:
-        case job_master.StartJob() | job_master.ResumeJob():
-            return EntityStatus("wanted, and not submitted yet")
-        case task_executor.SubmitTask(attempt_number=number):
-            where = instance_of(told.entry.record.header.recipient)
-            return EntityStatus(f"submitted to {where}, attempt {number + 1}")
-        case job_master.UpdateTaskExecutionState(execution_state=state, failure=failure):
-            where = instance_of(told.entry.record.header.sender)
-            over = state in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
-            return EntityStatus(
-                f"{state.value} on {where}{_why(failure)}", over=over, failed=state is ExecutionState.FAILED
-            )
-        case everyone.TaskExecutorLost() as lost:
-            return EntityStatus(f"lost with {lost.resource_id}{_why(loss(lost))}", over=True, failed=True)
-        case client.JobStatusChanged(status=status) if status in _ENDS:
-            return EntityStatus(f"the job is {status.value}", over=True, failed=status is JobStatus.FAILED)
-        case _:
-            return None
-
-
-def _slot_status(entity: Entity, told: AnnotatedEvent) -> EntityStatus | None:
-    match told.body:
-        case (
-            resource_manager.SendSlotReport(slots=slots)
-            | resource_manager.SlotReportContradicted(slots=slots)
-        ):
-            for each in slots:
-                if slot(each.slot_id.resource_id, each.slot_id.slot_number) == entity:
-                    return (
-                        _held(each.job_id, each.allocation_id) if each.allocation_id else EntityStatus("free")
-                    )
-            return EntityStatus("free")
-        case task_executor.RequestSlot(job_id=job_id, allocation_id=allocation_id):
-            return _held(job_id, allocation_id, "asked for by")
-        case resource_manager.SlotRequestRejected():
-            return EntityStatus("refused by its TaskExecutor", failed=True)
-        case task_executor.SlotsAccepted(job_id=job_id):
-            return EntityStatus(f"held by job {shorten_ids(job_id)}")
-        case resource_manager.NotifySlotAvailable():
-            return EntityStatus("free")
-        case everyone.TaskExecutorLost() as lost:
-            return EntityStatus(f"gone with {lost.resource_id}{_why(loss(lost))}", over=True, failed=True)
-        case _:
-            return None
-
-
-def _held(job_id: str | None, allocation_id: str | None, how: str = "held by") -> EntityStatus:
-    return EntityStatus(
-        f"{how} job {shorten_ids(job_id or '?')}, allocation {shorten_ids(allocation_id or '?')}"
-    )
-
-
-def _allocation_status(entity: Entity, told: AnnotatedEvent, teller: EventAnnotator) -> EntityStatus | None:
-    given = teller.entities.slot_of.get(entity.id)
-    where = given.id if given is not None else "a slot"
-    match told.body:
-        case resource_manager.RequestSlot():
-            return EntityStatus("asked for")
-        case task_executor.RequestSlot():
-            return EntityStatus(f"{where} was chosen for it")
-        case resource_manager.SlotRequestAccepted():
-            return EntityStatus(f"holds {where}")
-        case task_executor.SlotsAccepted():
-            return EntityStatus(f"holds {where}, which the job has taken")
-        case resource_manager.NotifySlotAvailable():
-            return EntityStatus(f"over: {where} is free again", over=True)
-        case resource_manager.CancelSlotRequest(reason=reason):
-            return EntityStatus(f"not wanted any more{_why(reason)}", over=True)
-        case job_master.SlotAllocationFailed(reason=reason):
-            return EntityStatus(f"no slot was found{_why(reason)}", over=True, failed=True)
-        case job_master.FailSlot(reason=reason):
-            return EntityStatus(f"its slot is gone{_why(reason)}", over=True, failed=True)
-        case everyone.TaskExecutorLost() as lost:
-            return EntityStatus(
-                f"its slot is gone with {lost.resource_id}{_why(loss(lost))}", over=True, failed=True
-            )
-        case _:
-            return None
-
-
-def _task_executor_status(entity: Entity, told: AnnotatedEvent) -> EntityStatus | None:
-    match told.body:
-        case everyone.LeaderElected(role=role, address=address) if instance_of(role) == entity.id:
-            return EntityStatus(f"its process {address} has begun, and has not registered yet")
-        case resource_manager.StartWorker():
-            return EntityStatus("wanted, and not started yet")
-        case resource_manager.WorkerStarted():
-            return EntityStatus("started by the ResourceManager, and not registered yet")
-        case task_executor.TaskExecutorRegistrationSuccess():
-            return EntityStatus("registered")
-        case task_executor.TaskExecutorRegistrationRejection(reason=reason):
-            return EntityStatus(f"turned away{_why(reason)}", over=True, failed=True)
-        case everyone.TaskExecutorLost() as lost:
-            return EntityStatus(f"lost{_why(loss(lost))}", over=True, failed=True)
-        case resource_manager.DisconnectTaskManager(reason=reason):
-            return EntityStatus(f"left{_why(reason)}", over=True)
-        case _:
-            return None
-
-
-def _checkpoint_status(told: AnnotatedEvent, before: EntityStatus) -> EntityStatus | None:
-    match told.body:
-        case job_master.CheckpointTriggered():
-            return EntityStatus("begun, and not complete yet")
-        case job_master.CheckpointCompleted(checkpoint=checkpoint):
-            return EntityStatus(f"complete, {format_size(checkpoint.size)} in {checkpoint.uri}", over=True)
-        case job_master.CheckpointAborted(reason=reason, failure=kind):
-            return EntityStatus(f"given up ({kind.value}){_why(reason)}", over=True, failed=True)
-        case job_master.CheckpointDiscarded() if not before.failed:
-            return EntityStatus(
-                "it was complete, and its files are deleted: nothing needs them any more", over=True
-            )
-        case job_master.CheckpointRestored():
-            return EntityStatus("tasks began with it", over=True)
-        case _:
-            return None
-
-
-def _role_status(entity: Entity, told: AnnotatedEvent) -> EntityStatus | None:
-    match told.body:
-        case everyone.LeaderElected(role=role, address=address, epoch=epoch) if role == entity.id:
-            return EntityStatus(f"led by {address} under epoch {epoch}")
-        case everyone.ClusterTerminated(reason=reason):
-            return EntityStatus(f"the cluster has ended{_why(reason)}", over=True)
-        case _:
-            return None
-
-
-def _client_status(told: AnnotatedEvent, before: EntityStatus) -> EntityStatus | None:
-    header = told.entry.record.header
-    if not header.sender.startswith("client/"):
+def _on_job_status(_: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+    body: Any = event.body
+    status: JobStatus = body.status
+    if isinstance(body, client.JobStatusChanged) and status in JOB_ENDS:
+        # The end comes with its reason.
         return None
-    count = before.requests + 1
-    return EntityStatus(format_count(count, "request"), requests=count)
+    failed = status in (JobStatus.FAILING, JobStatus.RESTARTING, JobStatus.FAILED)
+    over = status in JOB_ENDS or isinstance(body, client.JobFinished)
+    return EntityStatus(_with_reason(status.value, body), over, failed)
 
 
-_STATUS_UPDATES: Mapping[
-    EntityKind, Callable[[Entity, EntityStatus, AnnotatedEvent, EventAnnotator], EntityStatus | None]
-] = {
-    EntityKind.JOB: lambda _entity, before, told, _teller: _job_status(told, before),
-    EntityKind.TASK: lambda _entity, _before, told, teller: _task_status(told, teller),
-    EntityKind.SLOT: lambda entity, _before, told, _teller: _slot_status(entity, told),
-    EntityKind.ALLOCATION: lambda entity, _before, told, teller: _allocation_status(entity, told, teller),
-    EntityKind.TASK_EXECUTOR: lambda entity, _before, told, _teller: _task_executor_status(entity, told),
-    EntityKind.CHECKPOINT: lambda _entity, before, told, _teller: _checkpoint_status(told, before),
-    EntityKind.ROLE: lambda entity, _before, told, _teller: _role_status(entity, told),
-    EntityKind.CLIENT: lambda _entity, before, told, _teller: _client_status(told, before),
+def _on_task_submitted(entity: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+    body: Any = event.body
+    where = instance_of(event.entry.record.header.recipient)
+    for subtask in body.subtasks:
+        if task(body.job_id, body.vertex_id, subtask.subtask_index) == entity:
+            return EntityStatus(f"submitted to {where}, attempt {subtask.attempt_number + 1}")
+    return None
+
+
+def _on_task_changed(_: Entity, event: AnnotatedEvent) -> EntityStatus:
+    body: Any = event.body
+    state: ExecutionState = body.execution_state
+    text = _with_reason(f"{state.value} on {instance_of(event.entry.record.header.sender)}", body)
+    return EntityStatus(text, state in EXECUTION_ENDS, state is ExecutionState.FAILED)
+
+
+def _on_task_job_ended(_: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+    status: JobStatus = event.body.status  # type: ignore[attr-defined]
+    if status not in JOB_ENDS:
+        return None
+    return EntityStatus(f"the job is {status.value}", over=True, failed=status is JobStatus.FAILED)
+
+
+def _on_slots_reported(entity: Entity, event: AnnotatedEvent) -> EntityStatus:
+    slots: Any = event.body.slots  # type: ignore[attr-defined]
+    for reported in slots:
+        if (
+            reported.allocation_id
+            and slot(reported.slot_id.resource_id, reported.slot_id.slot_number) == entity
+        ):
+            job_id = shorten_ids(reported.job_id or "?")
+            return EntityStatus(f"held by job {job_id}, allocation {shorten_ids(reported.allocation_id)}")
+    return EntityStatus("free")
+
+
+def _on_elected(entity: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+    """Only the election for the entity itself counts."""
+    body: Any = event.body
+    if entity.kind is EntityKind.ROLE and body.role == entity.id:
+        return EntityStatus(f"led by {body.address} under epoch {body.epoch}")
+    if entity.kind is EntityKind.TASK_EXECUTOR and instance_of(body.role) == entity.id:
+        return EntityStatus(f"its process {body.address} has started, and has not registered yet")
+    return None
+
+
+def _on_request(_: Entity, event: AnnotatedEvent) -> EntityStatus | None:
+    if kind_of(event.entry.record.header.sender) != CLIENT:
+        return None
+    return EntityStatus(_with_reason(f"its last request: {event.entry.type}", event.body))
+
+
+_SUBMITTED = "submitted, and not answered yet"
+_PROGRAM_ACCEPTED = "submitted; its program is not built yet"
+_ONLY_FIRST = frozenset({dispatcher.SubmitJob, client.JobRejected})
+"""A second job under the id of an accepted one does not change it."""
+_FIRST = frozenset({initial_status(Entity(EntityKind.JOB, "")).text, _SUBMITTED, _PROGRAM_ACCEPTED})
+_STATUSES: Mapping[EntityKind, Mapping[type[Body], Rule]] = {
+    EntityKind.JOB: {
+        dispatcher.SubmitJob: _Rule(_SUBMITTED),
+        dispatcher.ProgramAccepted: _Rule(_PROGRAM_ACCEPTED),
+        client.JobAccepted: _Rule("accepted, and not started yet"),
+        client.JobRejected: _Rule("rejected", over=True, failed=True),
+        client.JobStatusChanged: _on_job_status,
+        client.JobFinished: _on_job_status,
+        dispatcher.JobReachedTerminalState: _on_job_status,
+    },
+    EntityKind.TASK: {
+        job_master.StartJob: _Rule("wanted, and not submitted yet"),
+        job_master.ResumeJob: _Rule("wanted, and not submitted yet"),
+        task_executor.SubmitTask: _on_task_submitted,
+        job_master.UpdateTaskExecutionState: _on_task_changed,
+        everyone.TaskExecutorLost: _Rule("lost with {b.resource_id}", over=True, failed=True),
+        client.JobStatusChanged: _on_task_job_ended,
+    },
+    EntityKind.SLOT: {
+        resource_manager.SendSlotReport: _on_slots_reported,
+        resource_manager.SlotReportContradicted: _on_slots_reported,
+        task_executor.RequestSlot: _Rule("requested for job {b.job_id}"),
+        resource_manager.SlotRequestRejected: _Rule("refused by its TaskExecutor", failed=True),
+        task_executor.SlotsAccepted: _Rule("held by job {b.job_id}"),
+        resource_manager.NotifySlotAvailable: _Rule("free"),
+        everyone.TaskExecutorLost: _Rule("gone with {b.resource_id}", over=True, failed=True),
+    },
+    EntityKind.ALLOCATION: {
+        resource_manager.RequestSlot: _Rule("requested"),
+        task_executor.RequestSlot: _Rule("slot {b.slot_id.resource_id}/{b.slot_id.slot_number} is chosen"),
+        resource_manager.SlotRequestAccepted: _Rule(
+            "holds slot {b.slot_id.resource_id}/{b.slot_id.slot_number}"
+        ),
+        task_executor.SlotsAccepted: _Rule("holds a slot, which the job has accepted"),
+        resource_manager.NotifySlotAvailable: _Rule(
+            "over: slot {b.slot_id.resource_id}/{b.slot_id.slot_number} is free again", over=True
+        ),
+        resource_manager.CancelSlotRequest: _Rule("cancelled", over=True),
+        job_master.SlotAllocationFailed: _Rule("no slot was found", over=True, failed=True),
+        job_master.FailSlot: _Rule("its slot is gone", over=True, failed=True),
+        everyone.TaskExecutorLost: _Rule("its slot is gone with {b.resource_id}", over=True, failed=True),
+    },
+    EntityKind.TASK_EXECUTOR: {
+        everyone.LeaderElected: _on_elected,
+        resource_manager.StartWorker: _Rule("requested, and not started yet"),
+        resource_manager.WorkerStarted: _Rule("started by the ResourceManager, and not registered yet"),
+        task_executor.TaskExecutorRegistrationSuccess: _Rule("registered"),
+        task_executor.TaskExecutorRegistrationRejection: _Rule("rejected", over=True, failed=True),
+        everyone.TaskExecutorLost: _Rule("lost", over=True, failed=True),
+        resource_manager.DisconnectTaskManager: _Rule("left", over=True),
+    },
+    EntityKind.CHECKPOINT: {
+        job_master.CheckpointTriggered: _Rule("begun, not complete yet"),
+        job_master.CheckpointCompleted: _Rule(
+            "complete, {b.checkpoint.size:,} bytes in {b.checkpoint.uri}", over=True
+        ),
+        job_master.CheckpointAborted: _Rule("aborted ({b.failure})", over=True, failed=True),
+        job_master.CheckpointDiscarded: _Rule(
+            "complete; its files are deleted, because nothing needs them any more", over=True
+        ),
+        job_master.CheckpointRestored: _Rule("tasks started from it", over=True),
+    },
+    EntityKind.ROLE: {
+        everyone.LeaderElected: _on_elected,
+        everyone.ClusterTerminated: _Rule("the cluster has ended", over=True),
+    },
 }
+"""Kind of an entity -> event -> the function that returns the status after it; None: no change."""

@@ -1,106 +1,81 @@
-"""What went wrong: which events tell of failures, and which failure began them.
+"""Failures: which events report them, and which event is the root cause.
 
-Some failures are facts, told by who saw them: a task that raised, a process that ended, a heartbeat that did not come.
-Others are decisions that follow: a job that fails, a checkpoint that is aborted. The root cause of a failure is found
-by walking its causes up: the first fact on the way or, where there is none, the failure that is farthest up. A fact is
-a root whatever made its speaker speak: what a task raises is not the fault of who submitted it.
+Some failures are facts that a process observed: a task that raised, a process that ended, a missing heartbeat. Others
+are decisions that follow: a job that fails, a checkpoint that is aborted. To find the root cause of a failure, walk up
+its causes: it is the first fact or, without a fact, the highest failure. A fact is a root cause whatever its own cause
+is: an exception in a task is not caused by the submission of the job.
 """
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from collections.abc import Mapping
 from enum import IntEnum
 
 import msgspec
 
-from ....schemas import client, dispatcher, job_master, resource_manager, task_executor
+from ....schemas import client, dispatcher, job_master, resource_manager
 from ....schemas.body import Body
-from ....schemas.everyone import ClusterTerminated, TaskExecutorLost
+from ....schemas.catalog import EVENTS
+from ....schemas.everyone import TaskExecutorLost
 from ....schemas.types import CheckpointFailureReason, ExecutionState, JobStatus
 
 _UNKNOWN = -1
 _WAITED = 8
 _NO_FAILURES = (CheckpointFailureReason.JOB_ENDED, CheckpointFailureReason.CHECKPOINT_SUBSUMED)
-"""Why a checkpoint may end that nobody needs any more."""
+"""Reasons why a checkpoint ends that is no longer needed."""
 
 
 class Severity(IntEnum):
-    """What an event means for whom it concerns."""
+    """The severity of an event for its entities."""
 
     NONE = 0
     WANTED = 1
-    """Something ends because somebody wanted it to; what follows is no failure."""
+    """An end that was requested; its consequences are no failures."""
     FAILURE = 2
-    """It went wrong because of something else."""
+    """A failure that follows from another event."""
     FACT = 3
-    """It went wrong, and that is where it began."""
+    """The root cause of a failure."""
 
 
-_FACTS: frozenset[type[Body]] = frozenset(
-    {
-        dispatcher.JobGraphFailed,
-        dispatcher.SubmissionRefused,
-        job_master.ChannelsFailed,
-        job_master.DeclineCheckpoint,
-        job_master.HeartbeatTimedOut,
-        job_master.JobMasterFailed,
-        job_master.RestoreFailed,
-        job_master.TasksContradicted,
-        resource_manager.SlotReportContradicted,
-        task_executor.AllocatedSlotsContradicted,
-        task_executor.HeartbeatTimedOut,
-    }
-)
-_FAILURES: frozenset[type[Body]] = frozenset(
-    {
-        client.CancelJobRejected,
-        client.CheckpointFailed,
-        client.FeatureLevelRejected,
-        client.JobRejected,
-        job_master.FailSlot,
-        job_master.SlotAllocationFailed,
-        resource_manager.SlotRequestRejected,
-        task_executor.TaskExecutorRegistrationRejection,
-    }
-)
-_REQUESTED_EVENTS: frozenset[type[Body]] = frozenset(
-    {
-        ClusterTerminated,
-        dispatcher.ShutDownCluster,
-        resource_manager.DisconnectTaskManager,
-        resource_manager.ShutDownCluster,
-        resource_manager.StopWorker,
-        task_executor.DisconnectResourceManager,
-    }
-)
+def event_types(names: str) -> frozenset[type[Body]]:
+    """Returns the event types with these names. Raises KeyError for an unknown name."""
+    return frozenset(EVENTS[f"tailrace.{name}"] for name in names.split())
+
+
+_FACTS = """
+dispatcher.JobGraphFailed dispatcher.SubmissionRefused job_master.ChannelsFailed job_master.DeclineCheckpoint
+job_master.HeartbeatTimedOut job_master.JobMasterFailed job_master.RestoreFailed job_master.TasksContradicted
+resource_manager.SlotReportContradicted task_executor.AllocatedSlotsContradicted task_executor.HeartbeatTimedOut
+"""
+_FAILURES = """
+client.CancelJobRejected client.CheckpointFailed client.FeatureLevelRejected client.JobRejected job_master.FailSlot
+job_master.RestartSuppressed job_master.SlotAllocationFailed resource_manager.SlotRequestRejected
+task_executor.TaskExecutorRegistrationRejection
+"""
+_REQUESTED = """
+everyone.ClusterTerminated dispatcher.ShutDownCluster resource_manager.DisconnectTaskManager
+resource_manager.ShutDownCluster resource_manager.StopWorker task_executor.DisconnectResourceManager
+"""
+_SOMETIMES = event_types("""
+everyone.TaskExecutorLost client.JobFinished client.JobStatusChanged client.SavepointDisposed
+dispatcher.JobReachedTerminalState dispatcher.SavepointDisposed job_master.CheckpointAborted
+job_master.UpdateTaskExecutionState resource_manager.WorkerLost
+""")
 _SEVERITIES = tuple(Severity)
 _ALWAYS: Mapping[type[Body], Severity] = {
-    **dict.fromkeys(_FACTS, Severity.FACT),
-    **dict.fromkeys(_FAILURES, Severity.FAILURE),
-    **dict.fromkeys(_REQUESTED_EVENTS, Severity.WANTED),
+    **dict.fromkeys(event_types(_FACTS), Severity.FACT),
+    **dict.fromkeys(event_types(_FAILURES), Severity.FAILURE),
+    **dict.fromkeys(event_types(_REQUESTED), Severity.WANTED),
 }
-_SOMETIMES: frozenset[type[Body]] = frozenset(
-    {
-        TaskExecutorLost,
-        client.JobFinished,
-        client.JobStatusChanged,
-        client.SavepointDisposed,
-        dispatcher.JobReachedTerminalState,
-        dispatcher.SavepointDisposed,
-        job_master.CheckpointAborted,
-        job_master.UpdateTaskExecutionState,
-        resource_manager.WorkerLost,
-    }
-)
 FAILURE_EVENTS = frozenset(_ALWAYS) | _SOMETIMES
-"""The types of events that may be trouble; all others are none, whatever caused them."""
+"""The types of events that may be failures."""
 _FAILED_STATES = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING})
 
 
-def severity(body: Body, because: Severity, struck: bool) -> Severity:
-    """`because` is what the cause of the event was, `struck`: whether a TaskExecutor that is lost held tasks."""
+def severity(body: Body, because: Severity, held_tasks: bool) -> Severity:
+    """Returns the severity of an event. `because` is the severity of its cause; `held_tasks`: whether a lost
+    TaskExecutor held tasks."""
     kind = type(body)
     if kind not in _SOMETIMES:
         return _ALWAYS.get(kind, Severity.NONE)
@@ -110,7 +85,7 @@ def severity(body: Body, because: Severity, struck: bool) -> Severity:
         case resource_manager.WorkerLost():
             return Severity.WANTED if because is Severity.WANTED else Severity.FACT
         case TaskExecutorLost():
-            return Severity.WANTED if because is Severity.WANTED and not struck else Severity.FAILURE
+            return Severity.WANTED if because is Severity.WANTED and not held_tasks else Severity.FAILURE
         case dispatcher.SavepointDisposed(failure=failure) | client.SavepointDisposed(failure=failure):
             return Severity.NONE if failure is None else Severity.FACT
         case job_master.CheckpointAborted(failure=why):
@@ -127,119 +102,111 @@ def severity(body: Body, because: Severity, struck: bool) -> Severity:
 
 
 class FailureChainsSegment(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of Chains, for keeping: numbers of eight bytes, those of causes and times as distances."""
+    """A range of FailureChains in a form to store: the arrays as bytes."""
 
     first: int
     causes: bytes
     times: bytes
-    troubles: bytes
+    severities: bytes
 
 
 class FailureChains:
-    """The causes of all events so far, and which of them were trouble; a few bytes an event."""
+    """The causes of all events so far, and their severities; a few bytes for each event."""
 
     def __init__(self) -> None:
         self._first = self._next = _UNKNOWN
         self._causes = array("q")
         self._times = array("q")
-        self._troubles = bytearray()
+        self._severities = bytearray()
 
-    def add(self, offset: int, time: int, cause: int | None, trouble: Severity, waited: bool = False) -> None:
-        """The next event. What is unreadable leaves a gap."""
+    def add(
+        self, offset: int, time: int, cause: int | None, severity: Severity, waited: bool = False
+    ) -> None:
+        """Adds the next event. An unreadable record leaves a gap."""
         if offset != self._next:
             self._pass_over(offset)
         self._next = offset + 1
         self._causes.append(_UNKNOWN if cause is None else cause)
         self._times.append(time)
-        self._troubles.append(trouble | _WAITED if waited else trouble)
+        self._severities.append(severity | _WAITED if waited else severity)
 
     def _pass_over(self, offset: int) -> None:
-        """Makes the next event that at `offset`."""
+        """Fills the gap up to `offset`."""
         if self._first == _UNKNOWN:
             self._first = offset
         gap = offset - self._first - len(self._causes)
         self._causes.extend([_UNKNOWN] * gap)
         self._times.extend([_UNKNOWN] * gap)
-        self._troubles.extend(bytes(gap))
+        self._severities.extend(bytes(gap))
 
     def __len__(self) -> int:
-        """How many offsets it knows of, gaps included."""
+        """Returns the number of known offsets, with gaps."""
         return len(self._causes)
 
     def part(self, place: int) -> FailureChainsSegment:
-        """What it knows from a place on: so many offsets behind the first."""
-        times = self._times[place:]
-        steps = array("q", [time - before for time, before in zip(times, [0, *times], strict=False)])
-        first = self._first + place
-        causes = [
-            _UNKNOWN if each == _UNKNOWN else first + at - each
-            for at, each in enumerate(self._causes[place:])
-        ]
+        """Returns everything from a position on, counted from the first offset."""
         return FailureChainsSegment(
-            first, array("q", causes).tobytes(), steps.tobytes(), bytes(self._troubles[place:])
+            self._first + place,
+            self._causes[place:].tobytes(),
+            self._times[place:].tobytes(),
+            bytes(self._severities[place:]),
         )
 
     def resume_from(self, part: FailureChainsSegment) -> None:
-        """Adds what was the next part of another."""
+        """Adds the next part from another FailureChains."""
         if part.first != self._next:
             self._pass_over(part.first)
-        causes = array("q", part.causes)
-        self._causes.extend(
-            [_UNKNOWN if each == _UNKNOWN else part.first + at - each for at, each in enumerate(causes)]
-        )
-        self._times.extend(itertools.accumulate(array("q", part.times)))
-        self._troubles.extend(part.troubles)
-        self._next = part.first + len(causes)
+        self._causes.frombytes(part.causes)
+        self._times.frombytes(part.times)
+        self._severities.extend(part.severities)
+        self._next = part.first + len(part.severities)
 
     def cause(self, offset: int) -> int | None:
-        """Of an event; None where it has none, or is not known."""
+        """Returns the cause of an event; None if it has none, or is unknown."""
         place = offset - self._first
         if not 0 <= place < len(self._causes):
             return None
         found = self._causes[place]
-        # A cause lies before what it causes: whatever a damaged log says, no walk goes round.
+        # A cause is before its effect. So a walk ends, even in a damaged log.
         return found if 0 <= found < offset else None
 
     def severity(self, offset: int | None) -> Severity:
-        """What an event was; NONE of what is not known."""
+        """Returns the severity of an event; NONE if it is unknown."""
         place = _UNKNOWN if offset is None else offset - self._first
-        if not 0 <= place < len(self._troubles):
+        if not 0 <= place < len(self._severities):
             return Severity.NONE
-        return _SEVERITIES[self._troubles[place] & ~_WAITED]
+        return _SEVERITIES[self._severities[place] & ~_WAITED]
 
     def has_waited(self, offset: int) -> bool:
-        """Whether the clock made an event's sender say it."""
+        """Returns whether the sender waited for a deadline before it sent the event."""
         place = offset - self._first
-        return 0 <= place < len(self._troubles) and bool(self._troubles[place] & _WAITED)
+        return 0 <= place < len(self._severities) and bool(self._severities[place] & _WAITED)
 
     def time(self, offset: int) -> int | None:
-        """When an event was said; None of what is not known."""
-        place = offset - self._first
-        return self._times[place] if self._knows(place) else None
+        """Returns the time of an event; None if it is unknown."""
+        return self._times[offset - self._first] if self.contains(offset) else None
 
     def contains(self, offset: int) -> bool:
-        """Whether there is an event at an offset, of those that were read."""
-        return self._knows(offset - self._first)
-
-    def _knows(self, place: int) -> bool:
+        """Returns whether an event was read at an offset."""
+        place = offset - self._first
         return 0 <= place < len(self._times) and self._times[place] != _UNKNOWN
 
     def causes_upward(self, offset: int) -> list[int]:
-        """An event and its causes, up to the one that has none."""
+        """Returns an event and its causes, up to the one without a cause."""
         found = [offset]
         while (cause := self.cause(found[-1])) is not None:
             found.append(cause)
         return found
 
     def root_of(self, offset: int) -> int | None:
-        """The failure that a failure began with, itself perhaps; None for what is none."""
+        """Returns the root cause of a failure, which may be itself; None if the event is no failure."""
         root = None
-        for each in self.causes_upward(offset):
-            trouble = self.severity(each)
+        for cause in self.causes_upward(offset):
+            trouble = self.severity(cause)
             if trouble is Severity.FACT:
-                return each
+                return cause
             if trouble is Severity.FAILURE:
-                root = each
+                root = cause
             elif root is None:
                 return None
         return root

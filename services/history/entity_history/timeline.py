@@ -1,83 +1,123 @@
-"""A story: what became of one entity, as lines between a head and an end.
+"""The history of one entity, as lines with a head and an end.
 
-Lines come in the order of the log. What is alike is told together (`grouping`), what is a detail to the entity is
-counted (`weights`), unless everything is wanted. What lies outside of the wanted stretch of the log counts for head and
-end, and is not told.
+Lines are in the order of the log. Similar events share a line (`event_groups`), so the history of a job with a thousand
+tasks has tens of lines. `relevance` decides whether an event stands alone, shares a line or is only counted, unless all
+are requested. Events outside of the requested range count for head and end only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from enum import StrEnum
-from typing import Any
+from enum import IntEnum
 
 import msgspec
 
-from ....schemas import job_master
-from ....schemas.everyone import TaskExecutorLost
+from ....schemas import everyone, job_master, task_executor
+from ....schemas.body import Body
+from ....schemas.catalog import EVENTS
 from ....schemas.types import ExecutionState, JobStatus
 from .entities import Entity, EntityKind
 from .entity_status import EntityStatus, initial_status, update_status
-from .event_annotator import AnnotatedEvent, EventAnnotator
+from .event_annotator import STATE_EVENTS, AnnotatedEvent, EventAnnotator, LineMark
 from .event_groups import EventGroup, group_key
-from .failure_chains import Severity
-from .relevance import Relevance, is_grouped_in_phases, relevance
+from .failure_chains import Severity, event_types
 
+
+class Relevance(IntEnum):
+    """How relevant an event is for an entity."""
+
+    DETAIL = 0
+    STEP = 1
+    """Shares a line with similar events up to the next turning point."""
+    TURN = 2
+
+
+_TURNS = event_types("""
+job_master.CancelJob job_master.ChannelsFailed job_master.CheckpointRestored job_master.HeartbeatTimedOut
+job_master.JobMasterFailed job_master.RestoreFailed job_master.ResumeJob job_master.StartJob job_master.SuspendJob
+resource_manager.RegisterTaskExecutor resource_manager.StartWorker resource_manager.StopWorker
+resource_manager.WorkerLost resource_manager.WorkerStarted
+""") | {
+    kind
+    for name, kind in EVENTS.items()
+    if name.split(".")[1] in ("client", "dispatcher", "everyone") and kind not in STATE_EVENTS
+}
+_DETAILS = event_types("""
+job_master.AcknowledgeCheckpoint job_master.ChannelsCreated job_master.ChannelsDeleted job_master.CheckpointDiscarded
+job_master.CheckpointTriggered job_master.CheckpointsRemoved job_master.DisconnectTaskManager
+job_master.JobManagerRegistrationSuccess job_master.RegisterTaskManager job_master.TaskAcknowledged
+resource_manager.DisconnectJobManager resource_manager.NotifySlotAvailable resource_manager.RegisterJobManager
+resource_manager.SlotRequestAccepted task_executor.AbortCheckpoint task_executor.ConfirmCheckpoint
+task_executor.DisconnectJobManager task_executor.JobManagerRegistrationSuccess task_executor.SlotsAccepted
+task_executor.TriggerCheckpoint
+""")
+"""Details of jobs and TaskExecutors, which have many other events to show."""
+_TASK_DETAILS = frozenset({job_master.TaskAcknowledged, task_executor.TriggerCheckpoint})
 # Looked up once: to look a member of an enum up takes longer than to weigh an event.
-_DETAIL, _STEP = Relevance.DETAIL, Relevance.STEP
+_DETAIL, _STEP, _TURN = Relevance.DETAIL, Relevance.STEP, Relevance.TURN
+_FAILURE = Severity.FAILURE
+_WITH_DETAILS = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR})
+_IN_PHASES = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR, EntityKind.ROLE, EntityKind.CLIENT})
+"""Kinds whose events are grouped although others lie between them, up to the next turning point."""
+_MINOR_STATES = frozenset({ExecutionState.INITIALIZING, ExecutionState.CANCELING})
 _HIGHLIGHTED_EVENTS = (
-    TaskExecutorLost,
+    everyone.TaskExecutorLost,
     job_master.HeartbeatTimedOut,
     job_master.TasksContradicted,
     job_master.UpdateTaskExecutionState,
 )
 
 
-class LineMark(StrEnum):
-    """What stands out; the value is what plain text has for it."""
-
-    NONE = ""
-    ROOT = "!!"
-    """A failure that began here."""
-    FAILURE = "!"
-    IGNORED = "x"
-    """Readers take no notice of it."""
+def relevance(kind: EntityKind, event: AnnotatedEvent) -> Relevance:
+    """Returns the relevance of an event for an entity of a kind. Failures and ignored events are never details."""
+    body = event.body
+    of: type[Body] = type(body)
+    if of in _TURNS:
+        return _TURN
+    if event.severity >= _FAILURE or event.entry.ignored is not None:
+        return _STEP
+    if kind in _WITH_DETAILS:
+        is_minor = (
+            isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _MINOR_STATES
+        )
+        return _DETAIL if is_minor or of in _DETAILS else _STEP
+    return _DETAIL if kind is EntityKind.TASK and of in _TASK_DETAILS else _STEP
 
 
 class HistoryLine(msgspec.Struct, frozen=True):
-    """One event, or several that are alike."""
+    """One event, or several similar ones."""
 
     offset: int
     until: int
-    """The offset of the last."""
+    """The offset of the last event."""
     count: int
     time: int
-    """Of the first, in microseconds since the epoch."""
+    """The time of the first event, in microseconds since the epoch."""
     time_of_last: int
     who: str
     text: str
     cause: int | None
-    """Of the first."""
+    """The cause of the first event."""
     waited: int | None = None
-    """How long the clock made it wait since its cause, in microseconds."""
+    """The time that the sender waited after the cause, in microseconds."""
     mark: LineMark = LineMark.NONE
     root: int | None = None
-    """The failure that this failure began with, where it is another."""
+    """The root cause of a failure, if that is neither the event nor its cause."""
     ignored: str | None = None
     type: str = ""
 
 
 class EventReference(msgspec.Struct, frozen=True):
-    """An event that head or end name."""
+    """An event that the head or the end refers to."""
 
     offset: int
     time: int
     text: str
-    """Who says what to whom."""
+    """Sender, recipient and text."""
 
 
 class EntityHistory(msgspec.Struct, frozen=True):
-    """All that is told of an entity; times in microseconds since the epoch."""
+    """The history of an entity. Times are in microseconds since the epoch."""
 
     kind: str
     id: str
@@ -87,44 +127,39 @@ class EntityHistory(msgspec.Struct, frozen=True):
     failed: bool
     began: EventReference | None = None
     because: EventReference | None = None
-    """What its beginning goes back to, where that is not its own."""
+    """The root cause of its beginning, if that is another event."""
     ended: EventReference | None = None
-    """What made the outcome final; None while it is not."""
+    """The event that made the outcome final."""
     ended_because: EventReference | None = None
-    """What its end goes back to, where its beginning does not: such as a client's request."""
+    """The root cause of its end, if that is another event, such as a request of a client."""
     last: EventReference | None = None
     root_cause: EventReference | None = None
-    """Of an outcome that is a failure; or what the last failure on the way began with."""
+    """The root cause of a failed outcome, or of the last failure before."""
     recovered: bool = False
-    """Whether tasks ran again after that failure, or the entity came to a good end; false while it starts again."""
+    """Whether tasks ran again after that failure, or the entity ended well; false while it restarts."""
     events: int = 0
     details: int = 0
-    """How many events are left out because they are details."""
+    """The number of events that are left out as details."""
     outside: int = 0
-    """How many lie outside of the wanted stretch."""
+    """The number of events outside of the requested range."""
     lines: tuple[HistoryLine, ...] = ()
-
-    def as_data(self) -> dict[str, Any]:
-        """Fit for JSON."""
-        found = msgspec.to_builtins(self)
-        assert isinstance(found, dict)
-        return found
 
 
 class EntityHistoryBuilder:
-    """Collects the story of an entity."""
+    """Builds the history of an entity."""
 
     def __init__(
         self,
         entity: Entity,
-        teller: EventAnnotator,
+        annotator: EventAnnotator,
         *,
         everything: bool = False,
         start: int = 0,
     ) -> None:
-        """`everything`: each event on a line of its own. `start`: the first offset that is told."""
+        """`everything`: each event gets its own line. `start`: the first offset with a line."""
         self.entity = entity
-        self._teller = teller
+        self._is_job = entity.kind is EntityKind.JOB
+        self._annotator = annotator
         self._everything = everything
         self._start = start
         self._lines: list[HistoryLine] = []
@@ -134,49 +169,49 @@ class EntityHistoryBuilder:
         self._last: AnnotatedEvent | None = None
         self._ended: AnnotatedEvent | None = None
         self._failure: int | None = None
-        """The last failure, or the one that the outcome is."""
+        """The last failure, or the failure that is the outcome."""
         self._runs_again = False
         """Whether a task of a job came to RUNNING after that failure."""
         self._roots: set[int] = set()
-        """Failures that befell others, and that are told of here."""
+        """Root causes of other entities that have a line here."""
         self._events = self._details = self._outside = 0
 
-    def add(self, told: AnnotatedEvent) -> None:
-        """The next event that concerns the entity."""
+    def add(self, event: AnnotatedEvent) -> None:
+        """Adds the next event that concerns the entity."""
         self._events += 1
-        self._note(told)
-        if told.offset < self._start:
+        self._note(event)
+        if event.offset < self._start:
             self._outside += 1
             return
-        self._add_root_cause(told)
+        self._add_root_cause(event)
         if self._everything:
-            self._lines.append(line_of(self._group(told)))
+            self._lines.append(line_of(self._group(event), self._annotator))
             return
-        found = relevance(self.entity.kind, told)
+        found = relevance(self.entity.kind, event)
         if found is _DETAIL:
             self._details += 1
         elif found is _STEP:
-            self._step(told)
+            self._step(event)
         else:
             self._flush()
-            self._lines.append(line_of(self._group(told)))
+            self._lines.append(line_of(self._group(event), self._annotator))
 
-    def next(self, told: AnnotatedEvent) -> list[HistoryLine]:
-        """As `add`; returns the lines that the event has at once, without waiting for others that are alike."""
-        if relevance(self.entity.kind, told) is Relevance.DETAIL and not self._everything:
-            self.add(told)
+    def next(self, event: AnnotatedEvent) -> list[HistoryLine]:
+        """Like `add`; returns the lines of the event at once, without waiting for similar events."""
+        if relevance(self.entity.kind, event) is Relevance.DETAIL and not self._everything:
+            self.add(event)
             return []
         self._flush()
         count = len(self._lines)
-        self.add(told)
+        self.add(event)
         self._flush()
         return self._lines[count:]
 
     def build(self) -> EntityHistory:
-        """As far as the log has been read."""
-        found = self._lines + [line_of(each) for each in self._groups.values()]
-        found.sort(key=lambda line: line.offset)
-        life = self._teller.entities.lives.get(self.entity)
+        """Returns the history as far as the log has been read."""
+        open_lines = [line_of(group, self._annotator) for group in self._groups.values()]
+        lines = sorted([*self._lines, *open_lines], key=lambda line: line.offset)
+        life = self._annotator.entities.lives.get(self.entity)
         because, ended_because = self._because(self._began), self._because(self._ended)
         return EntityHistory(
             kind=self.entity.kind.value,
@@ -185,104 +220,104 @@ class EntityHistoryBuilder:
             outcome=self._outcome.text,
             over=self._outcome.over,
             failed=self._outcome.failed,
-            began=self._moment(self._began),
+            began=self._reference(self._began),
             because=because,
-            ended=self._moment(self._ended),
+            ended=self._reference(self._ended),
             ended_because=None if ended_because == because else ended_because,
-            last=self._moment(self._last),
-            root_cause=self._root(),
-            recovered=self._failure is not None and self._has_recovered(),
+            last=self._reference(self._last),
+            root_cause=self._reference(
+                None if self._failure is None else self._annotator.failures[self._failure]
+            ),
+            recovered=self._has_recovered(),
             events=self._events,
             details=self._details,
             outside=self._outside,
-            lines=tuple(found),
+            lines=tuple(lines),
         )
 
-    def _add_root_cause(self, told: AnnotatedEvent) -> None:
-        """What a failure began with is part of the story, wherever it befell."""
-        if told.root is None or told.root == told.offset or told.root in self._roots:
+    def _add_root_cause(self, event: AnnotatedEvent) -> None:
+        """Adds the root cause of a failure, whatever entity it concerns."""
+        if event.root is None or event.root == event.offset or event.root in self._roots:
             return
-        root = self._teller.failures[told.root]
+        root = self._annotator.failures[event.root]
         if self.entity not in root.entities:
             self._roots.add(root.offset)
             self._flush()
-            self._lines.append(line_of(self._group(root)))
+            self._lines.append(line_of(self._group(root), self._annotator))
 
-    def _step(self, told: AnnotatedEvent) -> None:
-        key = group_key(told)
+    def _step(self, event: AnnotatedEvent) -> None:
+        key = group_key(event)
         group = self._groups.get(key)
         if group is not None:
-            if group.accepts(told):
-                group.add(told)
+            if group.accepts(event):
+                group.add(event)
                 return
             self._flush()
-        if told.severity >= Severity.FAILURE or not is_grouped_in_phases(self.entity.kind):
+        if event.severity >= Severity.FAILURE or self.entity.kind not in _IN_PHASES:
             self._flush()
-        self._groups[key] = self._group(told)
+        self._groups[key] = self._group(event)
 
-    def _group(self, told: AnnotatedEvent) -> EventGroup:
-        return EventGroup(told, self._teller, self.entity.job)
+    def _group(self, event: AnnotatedEvent) -> EventGroup:
+        return EventGroup(event, self._annotator, self.entity.job)
 
     def _flush(self) -> None:
-        self._lines += [line_of(each) for each in self._groups.values()]
+        self._lines += [line_of(group, self._annotator) for group in self._groups.values()]
         self._groups.clear()
 
-    def _note(self, told: AnnotatedEvent) -> None:
-        self._began = self._began or told
-        self._last = told
-        if told.entry.ignored is not None:
+    def _note(self, event: AnnotatedEvent) -> None:
+        self._began = self._began or event
+        self._last = event
+        if event.entry.ignored is not None:
             return
         before: EntityStatus = self._outcome
-        self._outcome = update_status(self.entity, before, told, self._teller)
+        self._outcome = update_status(self.entity, before, event)
         if self._outcome is not before:
             if not self._outcome.over:
                 self._ended = None
             elif not before.over:
-                self._ended = told
-            if self._outcome.failed and told.root is not None:
-                self._failure = told.root
-        elif told.root is not None and not self._outcome.failed and self._is_highlighted(told):
-            self._failure = told.root
+                self._ended = event
+            if self._outcome.failed and event.root is not None:
+                self._failure = event.root
+        elif (
+            event.root is not None
+            and not self._outcome.failed
+            and self._is_job
+            and isinstance(event.body, _HIGHLIGHTED_EVENTS)
+        ):
+            # The job has to recover from it.
+            self._failure = event.root
             self._runs_again = False
-        if isinstance(told.body, job_master.UpdateTaskExecutionState):
-            self._runs_again |= told.body.execution_state is ExecutionState.RUNNING
+        if isinstance(event.body, job_master.UpdateTaskExecutionState):
+            self._runs_again |= event.body.execution_state is ExecutionState.RUNNING
 
     def _has_recovered(self) -> bool:
-        if self._outcome.failed:
+        if self._failure is None or self._outcome.failed:
             return False
-        return (
-            self.entity.kind is not EntityKind.JOB
-            or self._runs_again
-            or self._outcome.text == JobStatus.FINISHED.value
+        return not self._is_job or self._runs_again or self._outcome.text == JobStatus.FINISHED.value
+
+    def _because(self, event: AnnotatedEvent | None) -> EventReference | None:
+        """Returns the first event of its chain of causes, if the log has it and it is another event."""
+        if event is None:
+            return None
+        root = self._annotator.chains.causes_upward(event.offset)[-1]
+        if root == event.offset or (self._began is not None and root == self._began.offset):
+            return None
+        return self._reference(self._annotator.roots.get(root))
+
+    def _reference(self, event: AnnotatedEvent | None) -> EventReference | None:
+        if event is None:
+            return None
+        return EventReference(
+            event.offset, event.time, f"{self._annotator.who(event)}: {self._annotator.text(event)}"
         )
 
-    def _is_highlighted(self, told: AnnotatedEvent) -> bool:
-        """Whether it is a failure that a job has to get over."""
-        return self.entity.kind is EntityKind.JOB and isinstance(told.body, _HIGHLIGHTED_EVENTS)
 
-    def _root(self) -> EventReference | None:
-        return None if self._failure is None else self._moment(self._teller.failures[self._failure])
-
-    def _because(self, told: AnnotatedEvent | None) -> EventReference | None:
-        """What it goes back to, where the log has that and it is another event."""
-        if told is None:
-            return None
-        root = self._teller.chains.causes_upward(told.offset)[-1]
-        if root == told.offset or (self._began is not None and root == self._began.offset):
-            return None
-        return self._moment(self._teller.roots.get(root))
-
-    def _moment(self, told: AnnotatedEvent | None) -> EventReference | None:
-        if told is None:
-            return None
-        return EventReference(told.offset, told.time, f"{self._teller.who(told)}: {self._teller.text(told)}")
-
-
-def line_of(group: EventGroup) -> HistoryLine:
-    """Alone or with its like."""
+def line_of(group: EventGroup, annotator: EventAnnotator) -> HistoryLine:
+    """Returns the line of a group."""
     first, last = group.first, group.last
     header = first.entry.record.header
-    waited = group.wait_us if first.has_waited else None
+    caused = None if first.cause is None else annotator.chains.time(first.cause)
+    waited = None if caused is None or not first.has_waited else header.time - caused
     return HistoryLine(
         offset=first.offset,
         until=last.offset,
@@ -291,18 +326,10 @@ def line_of(group: EventGroup) -> HistoryLine:
         time_of_last=last.time,
         who=group.who(),
         text=group.text(),
-        cause=group.cause,
+        cause=first.cause,
         waited=waited,
-        mark=_mark(first),
-        root=first.root if first.root not in (None, first.offset, first.cause) else None,
-        ignored=group.ignored(),
+        mark=first.mark,
+        root=first.earlier_root,
+        ignored=annotator.ignored_because(first),
         type=first.entry.type,
     )
-
-
-def _mark(told: AnnotatedEvent) -> LineMark:
-    if told.entry.ignored is not None:
-        return LineMark.IGNORED
-    if told.severity < Severity.FAILURE:
-        return LineMark.NONE
-    return LineMark.ROOT if told.root == told.offset else LineMark.FAILURE

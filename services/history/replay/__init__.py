@@ -1,4 +1,4 @@
-"""A history decided again: what every leader said is held against what its role owes today."""
+"""Makes all decisions of a log again, and compares them with its events."""
 
 from .decision_check import DecisionCheck, ReplayCounts
 from .decision_difference import DecisionDifference, DifferenceKind

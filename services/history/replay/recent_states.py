@@ -1,8 +1,8 @@
-"""What states were a while ago.
+"""The recent states of addresses.
 
-A leader decides on what it has read, and its words come into the log behind what others said meanwhile. Whoever wants
-to decide again needs the state of then. States are frozen data that share what has not changed, so that keeping the
-last ones costs little more than the list of them.
+A leader decides on what it has read, and its events come into the log after those that others sent meanwhile. To decide
+again needs the state at that offset. States are frozen data that share what has not changed, so remembering them costs
+little.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ class RecentStates:
     """The states of many addresses, back to `horizon`."""
 
     def __init__(self, remembered: int) -> None:
-        """`remembered`: how many changes are kept, of all addresses together."""
+        """`remembered`: the number of changes, of all addresses together."""
         self._remembered = remembered
         self._now: dict[str, Any] = {}
         self._earlier: dict[str, deque[tuple[int, Any]]] = {}
         self._changes: deque[tuple[int, str]] = deque()
         self.horizon = -1
-        """States behind this offset and later ones are known; those behind earlier ones may not be."""
+        """States after this offset are known."""
 
     def on_states_changed(self, role_address: str, offset: int, state: Any) -> None:
-        """The event at `offset` has made this the address's state."""
+        """The event at `offset` changed the state of the address."""
         earlier = self._earlier.get(role_address)
         if earlier is None:
             earlier = self._earlier[role_address] = deque()
@@ -39,8 +39,7 @@ class RecentStates:
                 del self._earlier[oldest]
 
     def states_at(self, offset: int, role_address: str) -> Any:
-        """The address's state once the event at `offset`, which is not below the horizon, had been folded; None before
-        its first."""
+        """Returns the state of the address after an event at or above the horizon; None before its first."""
         found = self._now.get(role_address)
         for changed_at, before in reversed(self._earlier.get(role_address, ())):
             if changed_at <= offset:
@@ -49,7 +48,7 @@ class RecentStates:
         return found
 
     def first_change_behind(self, offset: int, role_address: str) -> int | None:
-        """The offset of the first event behind `offset` that changed the address's state; None where there is none."""
+        """Returns the offset of the first event after `offset` that changed the state of the address, or None."""
         found = None
         for changed_at, _ in reversed(self._earlier.get(role_address, ())):
             if changed_at <= offset:
@@ -58,6 +57,6 @@ class RecentStates:
         return found
 
     def all_states_at(self, offset: int) -> dict[str, Any]:
-        """All states of then, by address."""
-        states = {each: self.states_at(offset, each) for each in self._now}
-        return {each: state for each, state in states.items() if state is not None}
+        """Returns all states after the event at `offset`, by address."""
+        states = {address: self.states_at(offset, address) for address in self._now}
+        return {address: state for address, state in states.items() if state is not None}

@@ -5,6 +5,6 @@
     log.create_views()
     spark.sql("SELECT job_id, status FROM client_JobFinished")
 
-tables.py says what there is, scan.py reads it from any log, reader.py gives it to Spark. This is the one part of the
-services that imports PySpark, and nothing imports it before somebody asks in SQL.
+tables.py defines the tables, scan.py reads their rows from any log, reader.py makes them views of Spark. Only this
+package of the services imports PySpark, and it is imported only for SQL.
 """

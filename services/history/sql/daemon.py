@@ -1,7 +1,7 @@
-"""The process that Spark forks the Python workers of queries from (`spark.python.daemon.module`).
+"""The process that forks the Python workers of queries (`spark.python.daemon.module`).
 
-What reads a log is imported here once, instead of in each worker, which takes a second or more of a processor; and
-PySpark from where it is installed: its zip file, which Spark puts on the path, is searched again by every worker.
+It imports the reader of a log once, instead of in each worker, where the import takes more than a second. It imports
+PySpark from its installation and not from the zip file on Spark's path, because each worker would search that again.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sys
 
 
 def main() -> None:
-    """Imports, then waits for Spark to ask for workers."""
+    """Imports the modules, then serves Spark."""
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
-    for entry in [each for each in sys.path_importer_cache if each.endswith(".zip")]:
+    for entry in [path for path in sys.path_importer_cache if path.endswith(".zip")]:
         del sys.path_importer_cache[entry]
     import pyspark.worker  # noqa: F401
     from pyspark import daemon
 
-    from ..archive import avro_file, json_lines  # noqa: F401
+    from ..archive import avro_file  # noqa: F401
     from . import reader, scan  # noqa: F401
 
     daemon.manager()

@@ -1,4 +1,4 @@
-"""What can go wrong with a question in SQL, each in one line for a person."""
+"""The errors of SQL queries, each with a message of one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w{5}")
 
 
 class SqlError(Exception):
-    """A question that has no answer."""
+    """A query failed."""
 
 
 class SparkUnavailable(SqlError):
@@ -31,12 +31,12 @@ class NoSuchTable(SqlError, LookupError):
 
 
 class QueryFailed(SqlError):
-    """Spark can't read it, or not do what it says."""
+    """Spark cannot parse or run the query."""
 
 
 def translate_error(error: Exception) -> Exception:
-    """What an exception of Spark says of a query, or of a log that its workers could not read: an ArchiveError,
-    LogUnavailable or QueryFailed."""
+    """Returns the error for an exception of Spark: ArchiveError or LogUnavailable if its workers could not read the
+    log, otherwise QueryFailed."""
     text = str(error)
     ours = _OURS.search(text)
     if ours is not None:
@@ -45,7 +45,9 @@ def translate_error(error: Exception) -> Exception:
             return LogUnavailable(message)
         if issubclass(getattr(archive, name, Exception), ArchiveError):
             return ArchiveError(message)
-    lines = [each.strip() for each in text.strip().splitlines()] or [type(error).__name__]
-    # An error of the JVM begins with a line that says nothing.
-    said = next((each for each in lines if _CONDITION.match(each)), lines[0])
-    return QueryFailed(_SQLSTATE.sub("", _CONDITION.sub("", said)).rstrip(" ;"))
+    if "[FAILED_READ_FILE" in text:
+        return ArchiveError("the Parquet file is damaged: Spark can't read it; export the log again")
+    lines = [line.strip() for line in text.strip().splitlines()] or [type(error).__name__]
+    # An error of the JVM begins with a useless line.
+    message = next((line for line in lines if _CONDITION.match(line)), lines[0])
+    return QueryFailed(_SQLSTATE.sub("", _CONDITION.sub("", message)).rstrip(" ;"))

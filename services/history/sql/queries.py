@@ -1,4 +1,4 @@
-"""Questions in SQL, one after another: the views that a statement mentions are made when it comes to it."""
+"""Runs SQL statements. The views that a statement mentions are created before it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from .tables import table
 
 _SHOW = re.compile(r"\s*show\b", re.IGNORECASE)
 
-_UNREADABLE = "[FAILED_READ_FILE"
-
 
 class Queries:
     """A session over the tables of one log."""
@@ -25,10 +23,10 @@ class Queries:
     def __init__(self, spark: SparkSession, log: LogTables) -> None:
         self._spark = spark
         self.log = log
-        """May be set to more of the same log; views made before show what they did."""
+        """May be replaced by a longer version of the same log; existing views do not change."""
 
     def run(self, statement: str, most: int | None = None) -> pa.Table | None:
-        """What the statement gives, `most` rows of it; None for one that gives nothing, such as CREATE VIEW.
+        """Returns the result, at most `most` rows; None for a statement without a result, such as CREATE VIEW.
 
         Raises NoSuchTable, QueryFailed, ArchiveError, LogUnavailable.
         """
@@ -44,7 +42,4 @@ class Queries:
                 table((error.getMessageParameters() or {}).get("relationName", "").strip("`"))
             raise translate_error(error) from error
         except (PySparkException, Py4JError) as error:
-            if _UNREADABLE in str(error):
-                # Spark says that a file can't be read; where it is damaged, our own reader knows.
-                self.log.check()
             raise translate_error(error) from error

@@ -1,6 +1,7 @@
-"""A table's rows out of any log: what each of Spark's Python workers does with its range of offsets.
+"""Reads the rows of a table from a range of offsets of a log. Spark's Python workers run it.
 
-A worker opens the log for itself. Ranges are cut by offsets alone, so that each event falls into exactly one.
+Each worker opens the log itself. Ranges consist of offsets, so each event is in exactly one. Spark itself reads Parquet
+files; here only their extent is found.
 """
 
 from __future__ import annotations
@@ -8,100 +9,105 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ....schemas.event import Record
 from ...configuration import Configuration
-from ...configuration.options.cluster import (
-    BOOTSTRAP_SERVERS,
-    CLUSTER_ID,
-    SCHEMA_REGISTRY_CREDENTIALS_FILE,
-    SCHEMA_REGISTRY_URL,
-)
 from ...log import EventLog
-from ...log.event_log import Unreadable, read_to_end
-from ..archive.file_log import FileLog
-from ..log_position import LogPosition, first_offset
+from ..archive.errors import CorruptArchive, NotAnArchive
+from ..archive.exporter import entries
+from ..archive.manifest import Item
+from ..archive.parquet import DESCRIPTION
+from ..log_position import LogPosition, PositionOutOfRange, first_offset
 from ..log_source import open_log_source
+from .errors import SqlError
 from .tables import UNREADABLE, Table
 
 _BATCH = 4_096
-_TIMEOUT_S = 30.0
+_PARQUET = b"PAR1"
 
 
-class ScanOrigin(msgspec.Struct, frozen=True):
-    """Where a log is, in words that travel to another process: a file, or a cluster of a Kafka."""
-
-    file: str | None = None
-    bootstrap_servers: str = ""
-    cluster_id: str = ""
-    schema_registry_url: str = ""
-    schema_registry_credentials_file: str = ""
-
-    @classmethod
-    def from_source(cls, of: Configuration | Path) -> ScanOrigin:
-        """Of a cluster whose Kafka is known, or an exported file."""
-        if isinstance(of, Path):
-            return cls(str(of.absolute()))
-        credentials_file = of.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
-        return cls(None, of.bootstrap_servers, of.cluster_id, of.schema_registry_url, credentials_file)
-
-    def open(self) -> EventLog:
-        """To be closed. Raises ArchiveError."""
-        if self.file is not None:
-            return FileLog.open(Path(self.file), selections=True)
-        from ...log.factory import open_event_log
-
-        said = {
-            BOOTSTRAP_SERVERS.key: self.bootstrap_servers,
-            CLUSTER_ID.key: self.cluster_id,
-            SCHEMA_REGISTRY_URL.key: self.schema_registry_url,
-            SCHEMA_REGISTRY_CREDENTIALS_FILE.key: self.schema_registry_credentials_file,
-        }
-        return open_event_log(
-            Configuration({key: text for key, text in said.items() if text}), timeout=_TIMEOUT_S
-        )
+def is_parquet(of: Configuration | Path) -> bool:
+    """Returns whether Spark reads the file itself. Raises NotAnArchive."""
+    if not isinstance(of, Path):
+        return False
+    try:
+        with of.open("rb") as opened:
+            return opened.read(len(_PARQUET)) == _PARQUET
+    except OSError as error:
+        raise NotAnArchive(f"{of} can't be read: {error.strerror or error}") from None
 
 
 def extent(of: Configuration | Path, first: str | int | None, last: str | int | None) -> tuple[int, int]:
-    """(start, end) of what lies between two places, offsets or times; without them of all that is there now.
+    """Returns (start, end) of the entries between two positions; without them, of all current entries.
 
-    Raises BadPosition, OutsideLog, LogUnavailable, ArchiveError.
+    Raises InvalidPosition, PositionOutOfRange, LogUnavailable, ArchiveError; SqlError if the last is before the first.
     """
-    with open_log_source(of, selections=True) as source:
-        start = first_entry(source.log) if first is None else source.start(LogPosition.parse(str(first)))
-        end = source.log.end() if last is None else source.at(LogPosition.parse(str(last))) + 1
+    begin, last_place = (None if text is None else LogPosition.parse(str(text)) for text in (first, last))
+    if is_parquet(of):
+        assert isinstance(of, Path)
+        start, end = _parquet_extent(of, begin, last_place)
+    else:
+        with open_log_source(of, selections=True) as source:
+            entry = first_offset(source.log) if source.first is None else source.first
+            start = entry if begin is None else max(entry, source.start(begin))
+            end = source.log.end() if last_place is None else source.at(last_place) + 1
+    if begin is not None and last_place is not None and end < start:
+        raise SqlError(f"{first} (offset {start}) is after {last} (offset {end - 1})")
     return start, end
 
 
-def first_entry(log: EventLog) -> int:
-    """The offset where a log, or a selection of one, begins. Raises LogUnavailable."""
-    return log.description.first if isinstance(log, FileLog) else first_offset(log)
+def _parquet_extent(file: Path, first: LogPosition | None, last: LogPosition | None) -> tuple[int, int]:
+    if file.name.startswith(("_", ".")):
+        raise NotAnArchive(f"{file} is hidden from Spark by the first character of its name: rename it")
+    try:
+        if DESCRIPTION not in (pq.read_metadata(file).metadata or {}):
+            raise NotAnArchive(
+                f"{file} is a Parquet file, but not of a log: `tailrace log export` writes one"
+            )
+        rows = pq.read_table(file, columns=["offset", "time"], page_checksum_verification=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptArchive(file, "its columns or its foot", " ".join(str(error).split()), None) from None
+    offsets: list[int] = rows.column("offset").to_pylist()
+    if not offsets:
+        return 0, 0
+    # The highest time so far, because the clocks of senders differ.
+    times = pc.cumulative_max(rows.column("time").cast(pa.int64()).fill_null(-(1 << 62))).to_pylist()
+
+    def place(position: LogPosition, at_most: int) -> int:
+        """Returns the offset of the position; for a time, the first offset with a time above `at_most`."""
+        if position.offset is None:
+            return next((o for o, t in zip(offsets, times, strict=True) if t > at_most), offsets[-1] + 1)
+        if not offsets[0] - 1 <= position.offset <= offsets[-1]:
+            raise PositionOutOfRange(
+                f"offset {position.offset} is outside {file}: its first offset is {offsets[0]}, its last {offsets[-1]}"
+            )
+        return position.offset
+
+    start = offsets[0] if first is None else place(first, (first.time or 0) - 1)
+    if last is None:
+        return start, offsets[-1] + 1
+    return start, place(last, last.time or 0) + (last.offset is not None)
 
 
 def rows(log: EventLog, table: Table, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """What of the table lies from offset `start` to `end` (exclusive), in order of offsets.
+    """Yields the rows of the table from offset `start` to `end` (exclusive), in order of offsets.
 
     Raises LogUnavailable, LogTruncated, ArchiveError.
     """
-    if table.name == UNREADABLE:
-        yield from _unreadable(log, table, start, end)
-        return
-    waiting: list[Record] = []
-    for batch in read_to_end(log, start, end=end):
-        waiting += batch if table.event is None else [r for r in batch if table.event == r.body.AVRO_NAME]
+    waiting: list[Item] = []
+    for items in entries(log, start, end):
+        waiting += [item for item in items if _is_in(table, item)]
         while len(waiting) >= _BATCH:
-            yield table.from_records(waiting[:_BATCH])
+            yield table.batch(waiting[:_BATCH])
             del waiting[:_BATCH]
     if waiting:
-        yield table.from_records(waiting)
+        yield table.batch(waiting)
 
 
-def _unreadable(log: EventLog, table: Table, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    waiting: list[Unreadable] = []
-    for _ in read_to_end(log, start, end=end, on_unreadable=waiting.append):
-        pass
-    found = [each for each in waiting if start <= each.offset < end]
-    for at in range(0, len(found), _BATCH):
-        yield table.from_unreadable(found[at : at + _BATCH])
+def _is_in(table: Table, item: Item) -> bool:
+    if not isinstance(item, Record):
+        return table.name == UNREADABLE
+    return table.name != UNREADABLE and table.event in (None, item.body.AVRO_NAME)

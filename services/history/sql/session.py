@@ -1,4 +1,4 @@
-"""A Spark for questions: a JVM of its own on loopback, with nothing of it on the terminal and nothing left behind."""
+"""Starts Spark for queries: an own JVM on loopback, without output on the terminal and without remaining files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTINGS: Final = {
-    # A log is read in ranges of offsets; what comes of them is small.
+    # The results of the ranges are small.
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
@@ -47,9 +47,9 @@ appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} %c{1}: %m%n%ex
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """The session that this process has, or else one of its own until the end; starting one takes seconds.
+    """Yields the active session of this process, or a new one. Starting one takes seconds.
 
-    Raises MissingPrerequisite where there is no Java, SparkUnavailable.
+    Raises MissingPrerequisite if there is no Java, SparkUnavailable.
     """
     find_java()
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def _start(scratch: Path) -> SparkSession:
     # The workers must be this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # It prints what a query is refused for as a line of JSON, and the exception says it anyway.
+    # It prints errors of queries as JSON; the exceptions have the same messages.
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -97,13 +97,13 @@ def _start(scratch: Path) -> SparkSession:
         with _standard_error_in(errors):
             return builder.getOrCreate()
     except Exception as error:
-        # Whatever PySpark raises, the reason is what the JVM said.
-        said = errors.read_text("utf-8", "replace").strip().splitlines()
-        raise SparkUnavailable(f"Spark did not start: {said[-1] if said else error}") from error
+        # PySpark raises many kinds of errors; the reason is in the output of the JVM.
+        lines = errors.read_text("utf-8", "replace").strip().splitlines()
+        raise SparkUnavailable(f"Spark did not start: {lines[-1] if lines else error}") from error
 
 
 def _java_options(log4j: Path) -> str:
-    """A question takes a second of a JVM's life: what the best compiler would gain, it never gives back."""
+    """Returns the options of the JVM. A query takes about a second, too short for the optimizing compiler."""
     options = [
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "-XX:+UseSerialGC",
@@ -115,7 +115,7 @@ def _java_options(log4j: Path) -> str:
 
 @contextmanager
 def _standard_error_in(path: Path) -> Iterator[None]:
-    """What is started meanwhile writes its standard error there for good: a JVM has much to say."""
+    """Redirects standard error to a file for processes that start meanwhile: a JVM writes much."""
     sys.stderr.flush()
     kept = os.dup(2)
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

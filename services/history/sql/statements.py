@@ -1,4 +1,4 @@
-"""SQL as people write it: several statements with semicolons between them, quotes and comments in them."""
+"""Splits SQL text into statements, with quotes and comments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+")
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """The statements that end with a semicolon, without it and without comments; and what follows the last of them."""
+    """Returns the statements that end with a semicolon, without it and without comments, and the rest of the text."""
     found: list[str] = []
     parts: list[str] = []
     for match in _PARTS.finditer(text):
@@ -28,15 +28,15 @@ def split_statements(text: str) -> tuple[list[str], str]:
         else:
             part = match.group()
             parts.append(" " if match.lastgroup == "comment" and not _is_needed(part) else part)
-    return [each for each in found if each], "".join(parts).strip()
+    return [statement for statement in found if statement], "".join(parts).strip()
 
 
 def _is_needed(comment: str) -> bool:
-    """A hint, or a comment whose end is still to come; others only separate words."""
+    """Returns whether a comment is a hint, or has no end yet; others only separate words."""
     return comment.startswith("/*") and (comment.startswith("/*+") or not comment.endswith("*/"))
 
 
 def mentioned_tables(statement: str, names: Iterable[str]) -> list[str]:
-    """Which of the names are words of the statement, in upper or lower case."""
-    words = {each.lower() for each in _WORD.findall(statement)}
-    return [each for each in names if each.lower() in words]
+    """Returns the names that are words of the statement, case-insensitive."""
+    words = {word.lower() for word in _WORD.findall(statement)}
+    return [name for name in names if name.lower() in words]

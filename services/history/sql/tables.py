@@ -1,11 +1,11 @@
-"""What there is to ask for: a table for each type of event, and two that look across all types.
+"""The tables: one for each type of event, and two for all types.
 
-    task_executor_RequestSlot, ...  the header's columns, then the event's fields, typed as in archive/arrow.py
+    task_executor_RequestSlot, ...  the columns of the header, then the fields (types: archive/arrow_columns.py)
     log                             the header of every event
-    unreadable                      what the log holds that is no event
+    unreadable                      the unreadable values of the log
 
-A table is called as its type, with _ for the dot: SQL takes it without quotes, in lower case too. A field that is
-called like a column of the header is found as body_<field>: offset alone is always that of the log.
+The name of a table is its type with _ for the dot, so SQL needs no quotes; it is case-insensitive. A field with the
+name of a column of the header is body_<field>: offset is always the offset in the log.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from types import MappingProxyType
 import msgspec
 import pyarrow as pa
 
-from ....schemas.body import Body
 from ....schemas.catalog import EVENTS
 from ....schemas.event import Record
 from ...log.event_log import Unreadable
 from ..archive.arrow_columns import PREFIX, body_type, column_of, header_columns, schema, struct_of
+from ..archive.manifest import Item
 from .errors import NoSuchTable
 
 LOG = "log"
@@ -30,36 +30,41 @@ UNREADABLE = "unreadable"
 
 
 class Table(msgspec.Struct, frozen=True):
-    """What a view shows."""
+    """A table."""
 
     name: str
     event: str | None
-    """The full name of the events in it; None for those of all types, or none."""
+    """The full name of its type of event; None for all types, or none."""
     fields: Mapping[str, str]
-    """Column -> the field of the body that it shows."""
+    """Column -> the field of the body."""
     columns: pa.Schema
-    """All of them: those of the header first."""
+    """All columns: those of the header first."""
 
-    def from_records(self, records: Sequence[Record]) -> pa.RecordBatch:
-        """Rows for events, which are all of the table's type."""
-        arrays = _headers(records)
-        if self.event is not None and self.fields:
-            arrays |= _bodies(self.event, self.fields, [each.body for each in records])
-        return self._batch(arrays)
-
-    def from_unreadable(self, found: Sequence[Unreadable]) -> pa.RecordBatch:
-        """Rows for what is no event."""
-        offsets = pa.array([each.offset for each in found], pa.int64())
-        return self._batch(
-            {"offset": offsets, "value": pa.array([each.value for each in found], pa.binary())}
+    def batch(self, items: Sequence[Item]) -> pa.RecordBatch:
+        """Returns rows for entries of the type of the table."""
+        arrays: dict[str, pa.Array] = {
+            "offset": pa.array([item.offset for item in items], pa.int64()),
+        }
+        if self.name == UNREADABLE:
+            values = [item.value for item in items if isinstance(item, Unreadable)]
+            arrays["value"] = pa.array(values, pa.binary())
+        else:
+            records = [item for item in items if isinstance(item, Record)]
+            types = [record.body.AVRO_NAME.removeprefix(PREFIX) for record in records]
+            arrays |= {
+                "type": pa.array(types, pa.string()),
+                **header_columns([record.header for record in records]),
+            }
+            if self.event is not None and self.fields:
+                bodies = struct_of(self.event, [record.body for record in records])
+                arrays |= {column: bodies.field(field) for column, field in self.fields.items()}
+        return pa.RecordBatch.from_arrays(
+            [arrays[column.name] for column in self.columns], schema=self.columns
         )
-
-    def _batch(self, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([arrays[each.name] for each in self.columns], schema=self.columns)
 
 
 def table(name: str) -> Table:
-    """In upper or lower case, as SQL takes it. Raises NoSuchTable."""
+    """Returns a table; its name is case-insensitive. Raises NoSuchTable."""
     found = _lower().get(name.lower())
     if found is None:
         raise NoSuchTable(name, _near(name))
@@ -68,7 +73,7 @@ def table(name: str) -> Table:
 
 @functools.cache
 def tables() -> Mapping[str, Table]:
-    """All of them, by name: log, unreadable, then those of events."""
+    """Returns all tables by name: log, unreadable, then the types of events."""
     header = _header()
     found = [
         Table(LOG, None, {}, pa.schema(header)),
@@ -76,42 +81,42 @@ def tables() -> Mapping[str, Table]:
     ]
     for event in EVENTS:
         found.append(_table_of_event(column_of(event), event, body_type(event)))
-    return MappingProxyType({each.name: each for each in found})
+    return MappingProxyType({table.name: table for table in found})
 
 
 def sql_types(table: Table) -> dict[str, str]:
-    """Column -> its type as SQL has it."""
+    """Returns column -> its SQL type."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return {each.name: each.dataType.simpleString() for each in from_arrow_schema(table.columns)}
+    return {field.name: field.dataType.simpleString() for field in from_arrow_schema(table.columns)}
 
 
 def types_from_later_releases(columns: pa.Schema) -> Mapping[str, Table]:
-    """The types of events that an exported Parquet file has, and this release does not know."""
+    """Returns tables for the types of events in a Parquet file that this release does not know."""
     return {
-        each.name: _table_of_event(each.name, PREFIX + ".".join(each.name.rsplit("_", 1)), each.type)
-        for each in columns
-        if each.name not in tables()
-        and pa.types.is_struct(each.type)
-        and each.name.rpartition("_")[2][:1].isupper()
+        column.name: _table_of_event(column.name, PREFIX + ".".join(column.name.rsplit("_", 1)), column.type)
+        for column in columns
+        if column.name not in tables()
+        and pa.types.is_struct(column.type)
+        and column.name.rpartition("_")[2][:1].isupper()
     }
 
 
 def _table_of_event(name: str, event: str, body: pa.StructType) -> Table:
     shown = [body.field(i) for i in range(body.num_fields)]
-    fields = {column_for(each.name): each.name for each in shown}
-    columns = [pa.field(column, each.type) for column, each in zip(fields, shown, strict=True)]
+    fields = {column_for(field.name): field.name for field in shown}
+    columns = [pa.field(column, field.type) for column, field in zip(fields, shown, strict=True)]
     return Table(name, event, fields, pa.schema([*_header(), *columns]))
 
 
 def column_for(field: str) -> str:
-    """The column that shows a field of an event."""
-    return f"body_{field}" if field in {each.name for each in _header()} else field
+    """Returns the column for a field of an event."""
+    return f"body_{field}" if field in {column.name for column in _header()} else field
 
 
 @functools.cache
 def _header() -> tuple[pa.Field, ...]:
-    """offset, type, and the header's own."""
+    """Returns offset, type, and the fields of the header."""
     names = ["offset", "type", *header_columns([])]
     return tuple(schema().field(name) for name in names)
 
@@ -123,17 +128,4 @@ def _lower() -> Mapping[str, Table]:
 
 def _near(wanted: str) -> list[str]:
     near = difflib.get_close_matches(wanted.lower(), _lower(), 3, 0.5)
-    return [_lower()[each].name for each in near]
-
-
-def _headers(records: Sequence[Record]) -> dict[str, pa.Array]:
-    return {
-        "offset": pa.array([each.offset for each in records], pa.int64()),
-        "type": pa.array([each.body.AVRO_NAME.removeprefix(PREFIX) for each in records], pa.string()),
-        **header_columns([each.header for each in records]),
-    }
-
-
-def _bodies(event: str, fields: Mapping[str, str], bodies: Sequence[Body]) -> dict[str, pa.Array]:
-    said = struct_of(event, bodies)
-    return {column: said.field(field) for column, field in fields.items()}
+    return [_lower()[name].name for name in near]

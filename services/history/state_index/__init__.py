@@ -1,1 +1,1 @@
-"""States of the roles at many offsets, kept in one file on disk, so that any offset is found quickly."""
+"""Keeps the states of the roles at many offsets on this machine, so that the state at any offset is found quickly."""

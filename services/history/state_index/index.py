@@ -1,19 +1,30 @@
-"""The history index: the states of a log at marks, every so many offsets, so that no state is far from one.
+"""The history index: the states of a log at marks, at regular offsets, so that each state is near a mark.
 
-It is a by-product. Whoever folds a log from its beginning, or from a mark, writes down the marks that it passes, and
-the next one begins at the newest of them. It lies on this machine, in a file for each log and release, may be deleted
-at any time, and holds nothing that the log does not say. So whatever is wrong with it ends in one warning and a longer
-way: one that is damaged, another log's or another release's is thrown away; where none can be read or written, it goes
-on without.
+    <cluster>-<first event>-<types of the states>/
+        <offset>.<latest time>.mark     the pieces of the states (snapshots/state_delta.py) that changed since the
+                                        mark before; or all pieces, as soon as the changes are larger
+        <offset>.segment                the data for `story` of the events between the mark before and this one
+
+The index is a cache. A reader that folds a log from its beginning, or from a mark, writes the marks that it passes. The
+index is on this machine, and may be deleted at any time. An index that is damaged, or of another log or release, is
+deleted with a warning. If no index can be read or written, the reader continues without one.
+
+Files are written atomically, and have a digest. Their content depends only on the log: several processes that build an
+index at once write the same files.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import shutil
+import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,28 +36,95 @@ from ...log.event_log import read_to_end
 from ...snapshots.encoding import LEADERSHIP, decode
 from ...snapshots.fingerprint import code_fingerprint, schema_fingerprint
 from ...snapshots.state_delta import Key, join
-from .. import log_position
 from ..lazy_states import LazyStates
-from .index_file import FORMAT, RELEASE, ChangedStates, IndexMark, IndexSegment, StateIndexFile, remove
-from .sqlite import CorruptIndex, IndexUnavailable, OutdatedIndex
+from ..log_position import TimeMark
 
 INTERVAL = 5_000
 """Offsets from one mark to the next: a tail of as many events takes a tenth of a second."""
 _MAX_NAME_LENGTH = 80
+_DIGEST = 16
+_LEVEL = 1
+_MARK = re.compile(r"(\d+)\.(-?\d+)\.mark")
+_SEGMENT = re.compile(r"(\d+)\.segment")
 _log = logger(__name__)
 T = TypeVar("T")
 
+Pieces = dict[str, dict[Key, bytes]]
+"""Address -> the pieces of its state."""
+
+
+class CorruptIndex(Exception):
+    """The index is damaged, or of another log; the message has the reason."""
+
+
+class OutdatedIndex(CorruptIndex):
+    """Another release wrote the index, and its states may differ; or another process has deleted it."""
+
+
+class IndexMark(msgspec.Struct, frozen=True):
+    """The stored states after all events up to `offset`."""
+
+    offset: int
+    latest: int
+    """The highest time of all events up to here, in microseconds since the epoch."""
+    last: int
+    """The offset of the last event; the offsets between have no events."""
+    event_id: str
+    """The id of that event, and its time: another log has another event there."""
+    event_time: int
+    active: list[str]
+    """The addresses whose states are not quiescent."""
+    release: str
+    before: int | None
+    """The offset of the mark whose pieces `changed` refers to; None: `changed` has all pieces."""
+    changed: list[tuple[str, str, bytes, bytes | None]]
+    """(address, field, key, piece); None for a removed piece."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the pieces."""
+        return sum(len(data or b"") for _, _, _, data in self.changed)
+
+    def apply(self, pieces: Pieces) -> None:
+        """Changes the pieces of the mark before into the pieces of this one."""
+        for address, field, key, data in self.changed:
+            if data is not None:
+                pieces.setdefault(address, {})[field, key] = data
+            elif (state := pieces.get(address)) is not None:
+                state.pop((field, key), None)
+                if not state:
+                    # The replica has no state of this address any more.
+                    del pieces[address]
+
+
+class RestoredMark(msgspec.Struct, frozen=True):
+    """The mark from which a reader continues."""
+
+    offset: int
+    latest: int
+    pieces: Pieces
+    changes_size: int
+    """The bytes of the changes since the last mark with all pieces."""
+
+
+class IndexSegment(msgspec.Struct, frozen=True):
+    """The data for `story` of the events after the mark `before` (None: from the first on) up to `offset`."""
+
+    offset: int
+    before: int | None
+    data: bytes
+
 
 def index_directory() -> Path:
-    """Where indexes are kept: `history` in TAILRACE_CACHE_DIR, XDG_CACHE_HOME/tailrace or ~/.cache/tailrace."""
-    # It takes longer to import than most indexes to open.
+    """Returns the directory of indexes: `history` in the cache directory (TAILRACE_CACHE_DIR, or ~/.cache/tailrace)."""
+    # The import takes longer than opening most indexes.
     from ....infra.jars import cache_dir
 
     return cache_dir() / "history"
 
 
 class StateIndex:
-    """The index of one log. Nothing is opened before it is asked for something. For one thread at a time."""
+    """The index of one log, opened at its first use. Not thread-safe."""
 
     def __init__(
         self, log: EventLog, cluster: str, *, directory: Path | None = None, interval: int = INTERVAL
@@ -55,165 +133,211 @@ class StateIndex:
         self._cluster = cluster
         self._directory = directory
         self.interval = interval
-        self._file: StateIndexFile | None = None
-        self._path: Path | None = None
+        self.path: Path | None = None
+        """The directory of the index, after its first use."""
         self._given_up = False
-        self._generation = 0
-        self._known_to_fit: set[int] = set()
+        self._verified: set[int] = set()
 
-    @property
-    def path(self) -> Path | None:
-        """The index's file, once it was opened."""
-        return self._path
+    def not_after(self, time: int) -> TimeMark | None:
+        """Returns the newest mark up to which no event is later than `time`, or None. Raises LogUnavailable."""
 
-    @property
-    def generation(self) -> int:
-        """How often the index was thrown away: marks of one generation can't be added to another."""
-        return self._generation
+        def find() -> TimeMark | None:
+            found = next((mark for mark in reversed(self._marks()) if mark.time <= time), None)
+            if found is not None:
+                self._verify(self._read_mark(found))
+            return found
 
-    def not_after(self, time: int) -> log_position.TimeMark | None:
-        """The newest mark up to which no event has a time above; None: nothing is known. Raises LogUnavailable."""
-        mark = self._asked(lambda file: self._if_usable(file.not_after(time)))
-        return None if mark is None else log_position.TimeMark(mark.offset, mark.latest)
+        return self._read(find)
 
-    def newest(self, at_most: int) -> IndexMark | None:
-        """The newest mark that is not above an offset. Raises LogUnavailable."""
-        if self._is_before_all(at_most):
-            return None
-        return self._asked(lambda file: self._if_usable(file.newest(at_most)))
+    def restore(self, replica: Replica, at_most: int) -> RestoredMark | None:
+        """Restores a new replica at the newest mark up to `at_most`.
 
-    def restore(self, replica: Replica, at_most: int) -> IndexMark | None:
-        """Puts the replica, in which nothing was folded yet, at the newest mark that is not above `at_most`.
-
-        None, and nothing is changed, where there is none. Raises LogUnavailable.
+        Returns None and changes nothing if there is no mark. Raises LogUnavailable.
         """
 
-        if self._is_before_all(at_most):
-            return None
-
-        def restored(file: StateIndexFile) -> IndexMark | None:
-            mark = self._if_usable(file.newest(at_most))
-            if mark is not None:
-                _resume(replica, mark, file.states(mark))
-            return mark
-
-        return self._asked(restored)
-
-    def write(self, mark: IndexMark, before: int | None, changed: ChangedStates, generation: int) -> bool:
-        """Adds a mark behind the one of offset `before`, if it is not there. False: there is no use in going on."""
-        return self._written(lambda file: file.write(mark, before, changed), generation)
-
-    def stretches(self, at_most: int) -> list[IndexSegment]:
-        """What stories need of the events up to a mark that is not above `at_most`; empty where there is none."""
-        return self._asked(lambda file: file.stretches(at_most)) or []
-
-    def write_stretch(self, stretch: IndexSegment, generation: int) -> bool:
-        """Adds one behind those there are, if it is not there. False: there is no use in going on."""
-        return self._written(lambda file: file.write_stretch(stretch), generation)
-
-    def close(self) -> None:
-        """Gives the file back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _asked(self, ask: Callable[[StateIndexFile], T], *, creates: bool = False) -> T | None:
-        """What the file answers; None where there is no file that would. `creates`: one that can be written to."""
-        for _ in range(2):
-            if self._given_up:
+        def restored() -> RestoredMark | None:
+            chain: list[IndexMark] = []
+            wanted: int | None = at_most
+            for place in reversed(self._marks()):
+                if wanted is None or place.offset > wanted:
+                    continue
+                if chain and place.offset != wanted:
+                    break
+                chain.append(self._read_mark(place))
+                wanted = chain[-1].before
+            if not chain:
                 return None
+            if wanted is not None:
+                raise CorruptIndex(f"it has no mark at offset {wanted}")
+            self._verify(chain[0])
+            pieces: Pieces = {}
+            for mark in reversed(chain):
+                mark.apply(pieces)
+            _resume(replica, chain[0], pieces)
+            return RestoredMark(
+                chain[0].offset, chain[0].latest, pieces, sum(mark.size for mark in chain[:-1])
+            )
+
+        # Before the first mark the index is not opened: folding so few events is faster.
+        return None if at_most < self.interval - 1 else self._read(restored)
+
+    def write(self, mark: IndexMark) -> bool:
+        """Adds a mark if it is missing. Returns False if the index cannot be written any more."""
+        return self._write(f"{mark.offset:020}.{mark.latest}.mark", mark, mark.before, _MARK)
+
+    def segments(self, at_most: int) -> list[IndexSegment]:
+        """Returns the segments up to `at_most`, from the first event of the log on without a gap."""
+
+        def find() -> list[IndexSegment]:
+            found: list[IndexSegment] = []
+            for offset in sorted(int(file[1]) for file in self._files(_SEGMENT)):
+                if offset <= at_most:
+                    segment = self._load(f"{offset:020}.segment", IndexSegment)
+                    if segment.before != (found[-1].offset if found else None):
+                        break
+                    found.append(segment)
+            return found
+
+        return self._read(find) or []
+
+    def write_segment(self, segment: IndexSegment) -> bool:
+        """Adds a segment if it is missing. Returns False if the index cannot be written any more."""
+        return self._write(f"{segment.offset:020}.segment", segment, segment.before, _SEGMENT)
+
+    def _read(self, read: Callable[[], T]) -> T | None:
+        """Returns the result of `read`; None if there is no usable index."""
+        for _ in range(2):
             try:
-                if self._file is None:
-                    self._open(creates=creates)
-                return None if self._file is None else ask(self._file)
+                return None if self._given_up or self._locate() is None else read()
             except CorruptIndex as error:
                 self._discard(error)
-            except IndexUnavailable as error:
-                self._give_up(str(error))
+            except (OSError, RuntimeError) as error:
+                self._give_up(error)
         return None
 
-    def _written(self, write: Callable[[StateIndexFile], object], generation: int) -> bool:
-        """Whether it could be written, by who knows the index of that generation."""
-
-        def written(file: StateIndexFile) -> bool:
-            if self._generation != generation or not file.writable:
-                return False
-            write(file)
-            return True
-
-        return bool(self._asked(written, creates=True))
-
-    def _is_before_all(self, offset: int) -> bool:
-        """Whether no mark is as early: then the index is not opened, which takes longer than to fold so little."""
-        return offset < self.interval - 1
-
-    def _open(self, *, creates: bool) -> None:
-        first = _read_first_event(self._log)
-        if first is None:
-            return
-        told = f"{first.offset}\x1f{first.header.event_id}\x1f{first.header.time}\x1f{first.body.AVRO_NAME}"
-        begin = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
-        name = re.sub(r"[^\w.-]", "_", self._cluster, flags=re.ASCII)[:_MAX_NAME_LENGTH]
+    def _write(
+        self, name: str, content: IndexMark | IndexSegment, before: int | None, kind: re.Pattern[str]
+    ) -> bool:
         try:
-            directory = self._directory or index_directory()
-        except RuntimeError as error:
-            raise IndexUnavailable(f"there is no place for it: {error}") from error
-        self._path = directory / f"{name}-{begin}-{schema_fingerprint()}.sqlite"
-        if not creates and not self._path.exists():
-            return
-        about = {
-            "format": str(FORMAT),
-            "cluster": self._cluster,
-            "first_event": begin,
-            RELEASE: code_fingerprint(),
-            "interval": str(self.interval),
-        }
-        self._file = StateIndexFile.open(self._path, about)
+            path = None if self._given_up else self._locate()
+            if path is None:
+                return False
+            if before is not None and all(int(file[1]) != before for file in self._files(kind)):
+                return False
+            if not (path / name).exists():
+                path.mkdir(parents=True, exist_ok=True)
+                _write_file(path / name, msgspec.msgpack.encode(content))
+            return True
+        except (OSError, RuntimeError) as error:
+            if not (_is_forbidden(error) and self._files(_MARK)):
+                self._give_up(error)
+            return False
 
-    def _if_usable(self, mark: IndexMark | None) -> IndexMark | None:
-        """The mark, if the log holds its last event. Raises Damaged."""
-        if mark is None or mark.offset in self._known_to_fit:
-            return mark
+    def _locate(self) -> Path | None:
+        """The index's directory; None for a log without a first event. Raises RuntimeError, LogUnavailable."""
+        if self.path is None:
+            first = _read_first_event(self._log)
+            if first is None:
+                return None
+            identity = (
+                f"{first.offset}\x1f{first.header.event_id}\x1f{first.header.time}\x1f{first.body.AVRO_NAME}"
+            )
+            begin = hashlib.blake2b(f"{identity}\x1f{self.interval}".encode(), digest_size=8).hexdigest()
+            name = re.sub(r"[^\w.-]", "_", self._cluster, flags=re.ASCII)[:_MAX_NAME_LENGTH]
+            directory = self._directory or index_directory()
+            self.path = directory / f"{name}-{begin}-{schema_fingerprint()}"
+        return self.path
+
+    def _files(self, kind: re.Pattern[str]) -> list[re.Match[str]]:
+        assert self.path is not None
+        try:
+            return [found for name in os.listdir(self.path) if (found := kind.fullmatch(name))]
+        except FileNotFoundError:
+            return []
+
+    def _marks(self) -> list[TimeMark]:
+        return sorted(
+            (TimeMark(int(file[1]), int(file[2])) for file in self._files(_MARK)), key=lambda m: m.offset
+        )
+
+    def _read_mark(self, place: TimeMark) -> IndexMark:
+        mark = self._load(f"{place.offset:020}.{place.time}.mark", IndexMark)
+        if mark.release != code_fingerprint():
+            raise OutdatedIndex("it was made by another release")
+        if (mark.offset, mark.latest) != (place.offset, place.time):
+            raise CorruptIndex(f"its mark at offset {place.offset} has another content than name")
+        return mark
+
+    def _load(self, name: str, kind: type[T]) -> T:
+        assert self.path is not None
+        try:
+            data = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            raise OutdatedIndex("another process has deleted it") from None
+        digest, packed = data[:_DIGEST], data[_DIGEST:]
+        if hashlib.blake2b(packed, digest_size=_DIGEST).digest() != digest:
+            raise CorruptIndex(f"the digest of {name} is wrong")
+        try:
+            return msgspec.msgpack.decode(zlib.decompress(packed), type=kind)
+        except (msgspec.MsgspecError, zlib.error) as error:
+            raise CorruptIndex(f"{name} can't be read: {error}") from error
+
+    def _verify(self, mark: IndexMark) -> None:
+        """Raises CorruptIndex if the log does not have the last event of the mark."""
+        if mark.offset in self._verified:
+            return
         found = next(read_to_end(self._log, mark.last, end=mark.last + 1), [])
-        if [(each.header.event_id, each.header.time) for each in found] != [(mark.event_id, mark.event_time)]:
+        if [(record.header.event_id, record.header.time) for record in found] != [
+            (mark.event_id, mark.event_time)
+        ]:
             raise CorruptIndex(
                 f"it is of another log: {self._log.topic} has another event at offset {mark.last}"
             )
-        self._known_to_fit.add(mark.offset)
-        return mark
+        self._verified.add(mark.offset)
 
     def _discard(self, why: CorruptIndex) -> None:
-        # With each release it is built anew, and nothing is wrong with that.
-        tell = _log.debug if isinstance(why, OutdatedIndex) else _log.warning
-        tell("throws a history index away, and builds another", index=str(self._path), reason=str(why))
-        self.close()
-        self._known_to_fit.clear()
-        self._generation += 1
-        try:
-            if self._path is not None:
-                remove(self._path)
-        except IndexUnavailable as error:
-            self._give_up(str(error))
+        # Each release builds its own index; that is no reason for a warning.
+        report = _log.debug if isinstance(why, OutdatedIndex) else _log.warning
+        report("throws a history index away, and builds another", index=str(self.path), reason=str(why))
+        self._verified.clear()
+        assert self.path is not None
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._files(_MARK):
+            self._give_up(OSError(errno.EPERM, "it can't be deleted"))
 
-    def _give_up(self, reason: str) -> None:
-        _log.warning("goes on without a history index", index=str(self._path), reason=reason)
-        self.close()
+    def _give_up(self, error: Exception) -> None:
+        reason = getattr(error, "strerror", None) or str(error)
+        _log.warning("continues without a history index", index=str(self.path), reason=reason)
         self._given_up = True
 
 
-def _resume(replica: Replica, mark: IndexMark, pieces: dict[str, dict[Key, bytes]]) -> None:
-    """Raises Damaged."""
+def _write_file(path: Path, data: bytes) -> None:
+    """Writes a file atomically. A power cut may damage it; then its digest is wrong."""
+    packed = zlib.compress(data, _LEVEL)
+    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        stored = {address: join(found) for address, found in pieces.items()}
+        part.write_bytes(hashlib.blake2b(packed, digest_size=_DIGEST).digest() + packed)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def _resume(replica: Replica, mark: IndexMark, pieces: Pieces) -> None:
+    """Raises CorruptIndex."""
+    try:
+        stored: dict[str, Any] = {address: join(found) for address, found in pieces.items()}
         leadership = decode(LEADERSHIP, stored.pop(LEADERSHIP))
-        awake = msgspec.json.decode(mark.awake, type=list[str])
     except (msgspec.MsgspecError, KeyError, TypeError) as error:
         raise CorruptIndex(f"a state at offset {mark.offset} can't be read: {error!r}") from error
-    replica.resume(LazyStates(stored), awake, leadership, mark.last)
+    replica.resume(LazyStates(stored), mark.active, leadership, mark.last)
 
 
 def _read_first_event(log: EventLog) -> Record | None:
-    """The log's first event; None where it has none, or its beginning is gone."""
+    """Returns the first event of the log; None if it has none, or its beginning is gone."""
     try:
         return next(read_to_end(log), [None])[0]
     except LogTruncated:

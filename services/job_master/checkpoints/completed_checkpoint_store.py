@@ -37,15 +37,15 @@ from ..topology import VertexKey
 from .pending_checkpoint import PendingCheckpoint
 
 _REMEMBERED: Final = 128
-"""Checkpoints whose metadata need not be read to discard them or others."""
+"""The number of checkpoints whose metadata is cached, so that discarding needs no read."""
 _FAULTS_TOLD: Final = 3
 _READ_WHOLE: Final = 256 << 20
-"""Bytes of a checkpoint up to which it is read from remote storage before tasks begin with it. Of a larger one lengths
-have to do: its tasks read it at the same time, and find what else is wrong. Local files are always read: a machine that
-went down leaves them in their full lengths, with other bytes."""
+"""The size up to which a checkpoint is read from remote storage before tasks restore it. Of a larger one only
+lengths are checked: its tasks read it at the same time, and detect other damage. Local files are always read: after
+a crash of the machine they may have their full lengths, but other bytes."""
 
 GIVEN: Final = -1
-"""The generation of a candidate that a person named."""
+"""The generation of a candidate that a user named."""
 
 
 class UnusableCheckpoint(Exception):
@@ -59,18 +59,18 @@ class RecoveredCheckpoint(msgspec.Struct, frozen=True):
     finished: Mapping[str, tuple[int, ...]]
     """Subtasks of the job that had finished in it: vertex -> their numbers."""
     passed_over: Mapping[str, str]
-    """Newer ones that can't be used: directory -> why."""
+    """Newer checkpoints that cannot be used: directory -> reason."""
     accumulators: Mapping[str, float]
-    """What those had counted that had finished in it."""
+    """The accumulators of these subtasks."""
 
 
 class CompletedCheckpointStore:
-    """One for all jobs of a process. Thread-safe."""
+    """The store of all jobs of a process. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, CheckpointMetadata] = OrderedDict()
         self._doomed: set[str] = set()
-        """Files that are being deleted: no checkpoint that refers to them is complete any more."""
+        """Files that are being deleted: a checkpoint that refers to them cannot complete any more."""
         self._lock = Lock()
 
     def add(
@@ -91,7 +91,7 @@ class CompletedCheckpointStore:
             snapshot_type=pending.options.snapshot_type,
             uri=canonical(pending.options.directory),
             generation=pending.generation,
-            size=sum(each.state.size for each in subtasks),
+            size=sum(subtask.state.size for subtask in subtasks),
         )
         metadata = CheckpointMetadata(
             job_id=job_id,
@@ -120,7 +120,7 @@ class CompletedCheckpointStore:
         *,
         allow_non_restored_state: bool = False,
     ) -> RecoveredCheckpoint:
-        """The first of the candidates that is intact and fits the job.
+        """Returns the first of the candidates that is intact and fits the job.
 
         Raises UnusableCheckpoint; StorageError if storage does not answer.
         """
@@ -141,7 +141,7 @@ class CompletedCheckpointStore:
                 continue
             with self._lock:
                 self._keep(metadata)
-            counted = total(each.state.accumulators for each in metadata.subtasks if each.finished)
+            counted = total(subtask.state.accumulators for subtask in metadata.subtasks if subtask.finished)
             return RecoveredCheckpoint(
                 _to_restored_state(candidate, metadata),
                 _finished_subtasks(metadata, graph),
@@ -158,10 +158,10 @@ class CompletedCheckpointStore:
         completed: bool,
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
-        """Deletes a checkpoint that is subsumed, or was never completed. Idempotent. Raises StorageError, and what
-        `before_each` raises, which is called before each deletion.
+        """Deletes a checkpoint that is subsumed, or was never completed. Idempotent. Calls `before_each` before each
+        deletion, and raises its errors. Raises StorageError.
 
-        `kept`: the directories of retained checkpoints. What they refer to stays, too.
+        `kept`: the directories of retained checkpoints. Files that they refer to stay, too.
         """
         if not completed:
             before_each()
@@ -177,11 +177,11 @@ class CompletedCheckpointStore:
         self._forget(directory)
 
     def remove(self, job_directory: str, retained: Iterable[CompletedCheckpoint]) -> None:
-        """Deletes what a job's checkpoints have left, except the retained ones. Raises StorageError."""
+        """Deletes all files of a job's checkpoints, except the retained ones. Raises StorageError."""
         disposal.remove_all(job_directory, [each.uri for each in retained], read=self._read)
 
     def _announce(self, metadata: CheckpointMetadata) -> None:
-        """From here on no other deletion removes what it refers to. Raises CorruptFile if that has begun."""
+        """Protects the files that it refers to from other deletions. Raises CorruptFile if their deletion has begun."""
         files = _absolute_files(metadata)
         with self._lock:
             gone = files & self._doomed
@@ -190,7 +190,7 @@ class CompletedCheckpointStore:
             self._keep(metadata)
 
     def _mark_deleted(self, directory: str, files: set[str]) -> set[str]:
-        """The files, as absolute paths, that no checkpoint added meanwhile refers to."""
+        """Returns the files, as absolute paths, that no checkpoint added meanwhile refers to."""
         storage = Storage.open(base_of(canonical(directory)))
         absolute = {storage.absolute(path) for path in files}
         with self._lock:

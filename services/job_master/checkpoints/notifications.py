@@ -2,139 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from immutables import Map
 from msgspec.structs import replace
 
 from ....schemas import task_executor
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import RestoredCheckpoint
-from ...core.role import TASK_EXECUTOR, OutgoingEvent, Step, address, instance_of
+from ...core.outbox import Outbox
+from ...core.role import Step, instance_of
 from .. import execution_states
-from ..state import JobMasterState
+from ..owed_events import (
+    CheckpointNotification,
+    OwedAbortCheckpoint,
+    OwedConfirmCheckpoint,
+    OwedTriggerCheckpoint,
+)
+from ..state import StartedJob
 from .pending_checkpoint import PendingCheckpoint
-from .state import NoticeKey, Notification, NotificationKind
 
 
-def notifications_for(
-    state: JobMasterState,
-    checkpoint_id: int,
-    kind: NotificationKind,
+def notify(
+    state: StartedJob,
     attempts: Iterable[str],
-    cause: int,
-    restore: RestoredCheckpoint | None = None,
-) -> JobMasterState:
-    """Notifications about those of the Executions that still run, one for each TaskExecutor."""
+    notification: Callable[[str, tuple[str, ...]], CheckpointNotification],
+) -> StartedJob:
+    """Owes a notification to the TaskExecutors of those of the Executions that still run. `notification`: (ResourceID,
+    Executions there) -> the event."""
     by_resource: dict[str, list[str]] = {}
-    for attempt in attempts:
+    for attempt in sorted(attempts):
         execution = state.executions.get(attempt)
         if execution is not None and execution.state in execution_states.DEPLOYED:
             by_resource.setdefault(execution.resource_id or "", []).append(attempt)
-    found = {
-        (checkpoint_id, kind, resource_id): Notification(tuple(sorted(each)), cause, restore)
-        for resource_id, each in by_resource.items()
-    }
-    if not found:
-        return state
-    notices = state.checkpoints.notifications.update(found)
-    return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
+    owed = (notification(resource_id, tuple(found)) for resource_id, found in by_resource.items())
+    return _with(state, state.checkpoints.notifications.owe_all(owed))
+
+
+def _with(state: StartedJob, notifications: Outbox[CheckpointNotification]) -> StartedJob:
+    return replace(state, checkpoints=replace(state.checkpoints, notifications=notifications))
 
 
 def participants(pending: PendingCheckpoint) -> list[str]:
-    """All Executions that take or took part in a checkpoint."""
-    done = [each.execution_attempt_id for each in pending.acknowledged.values()]
-    return sorted([*pending.awaited, *done])
+    """Returns all Executions that take or took part in a checkpoint."""
+    return [*pending.awaited, *(done.execution_attempt_id for done in pending.acknowledged.values())]
 
 
 def started_attempts(
-    state: JobMasterState, attempt: str, resource_id: str, restore: RestoredCheckpoint | None, cause: int
-) -> JobMasterState:
+    state: StartedJob, attempt: str, resource_id: str, restore: RestoredCheckpoint | None, cause: int
+) -> StartedJob:
     """An Execution was submitted. If a checkpoint was completed meanwhile, its TaskExecutor must know it: if the task
     restarts there, the checkpoint it was submitted with may be gone."""
     latest = state.checkpoints.latest
     if latest is None or latest == restore or latest.generation != state.generation:
         return state
-    key = (latest.checkpoint_id, NotificationKind.CONFIRM, resource_id)
-    notice = state.checkpoints.notifications.get(key) or Notification((), cause, latest)
-    told = replace(notice, attempts=tuple(sorted({*notice.attempts, attempt})))
-    notices = state.checkpoints.notifications.set(key, told)
-    return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
+    owed = state.checkpoints.notifications.get(OwedConfirmCheckpoint, latest.checkpoint_id, resource_id)
+    owed = owed or OwedConfirmCheckpoint(cause, latest.checkpoint_id, resource_id, (), latest)
+    attempts = tuple(sorted({*owed.execution_attempt_ids, attempt}))
+    owed = replace(owed, execution_attempt_ids=attempts)
+    return _with(state, state.checkpoints.notifications.owe(owed))
 
 
-def withdraw_notifications(
-    notices: Map[NoticeKey, Notification], checkpoint_id: int
-) -> Map[NoticeKey, Notification]:
-    """Withdraws the trigger of a checkpoint that is over."""
-    left = notices
-    for key in notices:
-        if key[0] == checkpoint_id and key[1] is NotificationKind.TRIGGER:
-            left = left.delete(key)
-    return left
+def _step_of_sent(kind: type[CheckpointNotification]) -> Step[StartedJob]:
+    """Returns the step of a notification that was sent. Executions that were added since stay owed."""
 
-
-def outgoing_events(state: JobMasterState) -> list[OutgoingEvent]:
-    """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of their causes."""
-    owed = []
-    for key in sorted(
-        state.checkpoints.notifications, key=lambda key: (state.checkpoints.notifications[key].cause, key)
-    ):
-        checkpoint_id, kind, resource_id = key
-        notice = state.checkpoints.notifications[key]
-        body: Body
-        match kind:
-            case NotificationKind.TRIGGER:
-                pending = state.checkpoints.pending[checkpoint_id]
-                body = task_executor.TriggerCheckpoint(
-                    job_id=state.job_id,
-                    checkpoint_id=checkpoint_id,
-                    execution_attempt_ids=notice.attempts,
-                    timestamp=pending.triggered,
-                    options=pending.options,
-                )
-            case NotificationKind.CONFIRM:
-                body = task_executor.ConfirmCheckpoint(
-                    job_id=state.job_id,
-                    checkpoint_id=checkpoint_id,
-                    execution_attempt_ids=notice.attempts,
-                    restore=notice.restore,
-                )
-            case NotificationKind.ABORT:
-                body = task_executor.AbortCheckpoint(
-                    job_id=state.job_id,
-                    checkpoint_id=checkpoint_id,
-                    execution_attempt_ids=notice.attempts,
-                )
-        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, notice.cause))
-    return owed
-
-
-def _notification_sent(kind: NotificationKind) -> Step[JobMasterState]:
     def step(
-        state: JobMasterState,
+        state: StartedJob,
         record: Record,
         body: task_executor.TriggerCheckpoint
         | task_executor.ConfirmCheckpoint
         | task_executor.AbortCheckpoint,
-    ) -> JobMasterState:
-        key = (body.checkpoint_id, kind, instance_of(record.header.recipient))
-        notice = state.checkpoints.notifications.get(key)
-        if notice is None:
+    ) -> StartedJob:
+        notifications = state.checkpoints.notifications
+        owed = notifications.get(kind, body.checkpoint_id, instance_of(record.header.recipient))
+        if owed is None:
             return state
-        left = tuple(each for each in notice.attempts if each not in body.execution_attempt_ids)
-        notices = state.checkpoints.notifications
-        notices = notices.set(key, replace(notice, attempts=left)) if left else notices.delete(key)
-        return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
+        left = tuple(each for each in owed.execution_attempt_ids if each not in body.execution_attempt_ids)
+        if left:
+            return _with(state, notifications.owe(replace(owed, execution_attempt_ids=left)))
+        return _with(state, notifications.remove_all([owed]))
 
     return step
 
 
-on_trigger_checkpoint = _notification_sent(NotificationKind.TRIGGER)
-on_confirm_checkpoint = _notification_sent(NotificationKind.CONFIRM)
-on_abort_checkpoint = _notification_sent(NotificationKind.ABORT)
+on_trigger_checkpoint = _step_of_sent(OwedTriggerCheckpoint)
+on_confirm_checkpoint = _step_of_sent(OwedConfirmCheckpoint)
+on_abort_checkpoint = _step_of_sent(OwedAbortCheckpoint)
 
-STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+STEPS: Mapping[type[Body], Step[StartedJob]] = {
     task_executor.TriggerCheckpoint: on_trigger_checkpoint,
     task_executor.ConfirmCheckpoint: on_confirm_checkpoint,
     task_executor.AbortCheckpoint: on_abort_checkpoint,

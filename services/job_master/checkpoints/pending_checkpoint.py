@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from immutables import Map
@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from ....pipelines.checkpoint.metadata import SubtaskSnapshot
 from ....schemas.types import (
     CheckpointFailureReason,
-    CheckpointMetrics,
     CheckpointOptions,
     SnapshotType,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from ...core.role import Time
 from ..topology import VertexKey
+from .stop_phase import StopEvent
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True):
@@ -26,23 +27,15 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
     offset: int
     time: Time
     requester: str
-    """The client that is to be answered."""
+    """The client that gets the answer."""
     snapshot_type: SnapshotType
     directory: str | None = None
     stops: bool = False
     drains: bool = False
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
-    """What a subtask contributes."""
-
-    execution_attempt_id: str
-    state: SubtaskState
-    metrics: CheckpointMetrics
-
-
 class Failure(msgspec.Struct, frozen=True):
-    """Why a checkpoint will not be completed; `cause` is the offset of what made it so."""
+    """The reason why a checkpoint will not be completed; `cause` is the offset of the event that caused it."""
 
     kind: CheckpointFailureReason
     reason: str
@@ -50,7 +43,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class PendingCheckpoint(msgspec.Struct, frozen=True):
-    """When nobody is awaited any more its metadata is written, and only that can still fail."""
+    """A checkpoint in progress. When no subtask is awaited any more, its metadata is written, and only that can
+    still fail."""
 
     checkpoint_id: int
     options: CheckpointOptions
@@ -60,28 +54,33 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     generation: int
     awaited: Map[str, VertexKey] = Map()
     """Execution -> its subtask."""
-    acknowledged: Map[VertexKey, Acknowledgement] = Map()
+    acknowledged: Map[VertexKey, SubtaskAcknowledgement] = Map()
     finished: Map[VertexKey, None] = Map()
-    """Subtasks that had finished before, or finish without having a part in it (FLIP-147)."""
+    """Subtasks that had finished before, or finish without an acknowledgement (FLIP-147)."""
     requests: tuple[CheckpointRequest, ...] = ()
     failure: Failure | None = None
-    """Set where CheckpointAborted is owed."""
-    attempt_restarted: bool = False
-    """Of one that stops the job: an Execution has started again behind its part, and knows nothing of its stop."""
+    """Set if CheckpointAborted is owed."""
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether it belongs to whoever asked for it."""
+        """Whether it is a savepoint, which belongs to its requester."""
         return self.options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether its metadata is to be written."""
+        """Whether its metadata has to be written."""
         return not self.awaited and self.failure is None
 
     @property
+    def stop_event(self) -> StopEvent:
+        """The event for the stop of the job, if this is the savepoint that stops it."""
+        if self.failure is not None:
+            return StopEvent.FAILED
+        return StopEvent.STARTED if self.awaited else StopEvent.ACKNOWLEDGED
+
+    @property
     def has_begun(self) -> bool:
-        """Whether tasks were to be told of it: it was not given up as it began."""
+        """Whether tasks had to be informed of it: False if it was aborted at its trigger."""
         return self.failure is None or self.failure.cause != self.cause
 
     def has_part(self, attempt: str) -> bool:
@@ -91,9 +90,10 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     def subtasks(
         self, counted: Mapping[VertexKey, Mapping[str, float]] = Map()
     ) -> tuple[SubtaskSnapshot, ...]:
-        """Each subtask's part, as `_metadata` has it: by vertex and number. `counted`: by those that had finished."""
+        """Returns each subtask's part, as in `_metadata`: by vertex and number. `counted`: the accumulators of
+        finished subtasks."""
         found = {
-            (vertex_id, index): SubtaskSnapshot(vertex_id, index, each.state, each.metrics)
+            (vertex_id, index): SubtaskSnapshot(vertex_id, index, each.subtask_state, each.metrics)
             for (vertex_id, index), each in self.acknowledged.items()
         }
         for vertex_id, index in self.finished:
@@ -101,19 +101,18 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
             found[(vertex_id, index)] = SubtaskSnapshot(vertex_id, index, state, finished=True)
         return tuple(found[key] for key in sorted(found))
 
-    def acknowledge(self, attempt: str, state: SubtaskState, metrics: CheckpointMetrics) -> PendingCheckpoint:
-        """An Execution that is awaited has done its part. Raises KeyError."""
-        vertex = self.awaited[attempt]
-        part = Acknowledgement(attempt, state, metrics)
-        return replace(
-            self, awaited=self.awaited.delete(attempt), acknowledged=self.acknowledged.set(vertex, part)
-        )
+    def acknowledge(self, parts: Iterable[SubtaskAcknowledgement]) -> PendingCheckpoint:
+        """Records the parts of awaited Executions. Raises KeyError."""
+        awaited, acknowledged = self.awaited.mutate(), self.acknowledged.mutate()
+        for part in parts:
+            acknowledged[awaited.pop(part.execution_attempt_id)] = part
+        return replace(self, awaited=awaited.finish(), acknowledged=acknowledged.finish())
 
     def without(self, attempt: str) -> PendingCheckpoint:
-        """An Execution that is awaited has finished before its part was done. Raises KeyError."""
+        """Records that an awaited Execution has finished without an acknowledgement. Raises KeyError."""
         vertex = self.awaited[attempt]
         return replace(self, awaited=self.awaited.delete(attempt), finished=self.finished.set(vertex, None))
 
     def with_failure(self, kind: CheckpointFailureReason, reason: str, cause: int) -> PendingCheckpoint:
-        """It is to be aborted; what came first is the reason."""
+        """Marks it to be aborted; the first reason counts."""
         return self if self.failure is not None else replace(self, failure=Failure(kind, reason, cause))

@@ -1,10 +1,10 @@
 """Performs the storage instructions of JobMasters: writes and finds metadata, deletes checkpoints.
 
-A failed write is reported and aborts the checkpoint. A job that goes back to a checkpoint waits for unreachable storage
-as long as it takes: if it failed, its checkpoints, which may be intact, would be deleted with it. A job that has not
-started yet and was given a savepoint has nothing to lose and fails soon. A deletion is retried several times and then
-given up; it is reported in both cases, so that no job waits for a file that can't be deleted. The next leader's shell
-continues what a closed shell left.
+A failed write is reported and aborts the checkpoint. A job that rolls back to a checkpoint waits for unreachable
+storage without limit: if the job failed, its checkpoints, which may be intact, would be deleted with it. A job that has
+not started yet and was given a savepoint has nothing to lose and fails soon. A deletion is retried several times and
+then given up; it is reported in both cases, so that no job waits for a file that cannot be deleted. The next leader's
+shell continues the work of a closed shell.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _log = logger(__name__)
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _SILENCE_S: Final = 60.0
-"""Between two words in the log about the same storage that can't be reached."""
+"""The time between two log lines about the same unreachable storage."""
 _TRIES_TO_WRITE: Final = 4
 _TRIES_TO_BEGIN: Final = 8
 _TRIES_TO_DELETE: Final = 8
-"""Each pause is twice as long as the one before it: 8 tries take 25 s."""
+"""The number of tries. Each pause is twice as long as the previous one: 8 tries take 25 s."""
 _LOOK_S: Final = 0.1
 _SEARCHES: Final = 64
-"""At once; most of the time of one that takes long is spent waiting."""
+"""The number of concurrent searches; a long one mostly waits."""
 
 Demand = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
 
 
 class _ShellClosed(Exception):
-    """The shell was closed, or nobody demands it any more: nothing is said."""
+    """The shell was closed, or the instruction is void: nothing is reported."""
 
 
 class CheckpointShell:
-    """One for all JobMasters of a process."""
+    """The shell of all JobMasters of a process."""
 
     def __init__(self, say: Emit, is_current: Callable[[], bool] = lambda: True) -> None:
-        """`is_current`: whether the process knows that it leads what it led last: it has not just stood still."""
+        """`is_current`: whether the process knows that it still leads: False after it was stopped for a while."""
         self._say = say
         self._is_current = is_current
         self._store = CompletedCheckpointStore()
@@ -61,11 +61,12 @@ class CheckpointShell:
         self._deleters = threads.Pool(2, "discard checkpoints")
         self._finders = threads.Pool(_SEARCHES, "find checkpoint")
         self._searches: dict[str, tuple[str, threading.Event]] = {}
-        """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
+        """By address: the key of the instruction to find a checkpoint, and what cancels the search. For the host's
+        thread."""
 
     def perform(self, role_address: str, demand: Demand, led_no_more: threading.Event | None = None) -> None:
-        """Begins with it; what came of it is said as an event. Once the job is `led_no_more` here nothing is said, and
-        nothing more deleted: another process may have completed a checkpoint by then that needs it."""
+        """Starts the instruction; an event reports its result. After the job is `led_no_more` here nothing is
+        reported, and nothing more deleted: another process may have completed a checkpoint that needs it."""
         gone = led_no_more or threading.Event()
         match demand:
             case WriteMetadata():
@@ -90,14 +91,14 @@ class CheckpointShell:
                 )
 
     def still_demanded(self, role_address: str, instructions: Sequence[Instruction]) -> None:
-        """All that the address demands now: a search that is not among it ends, and says nothing."""
+        """Sets all instructions of the address: a search that is not among them ends without a report."""
         search = self._searches.get(role_address)
-        if search is not None and all(each.key != search[0] for each in instructions):
+        if search is not None and all(instruction.key != search[0] for instruction in instructions):
             del self._searches[role_address]
             search[1].set()
 
     def close(self) -> None:
-        """Waits for what is being done; what would have to be tried again is left."""
+        """Waits for the running work, but does not retry it."""
         self._closed.set()
         for _, over in tuple(self._searches.values()):
             over.set()
@@ -113,7 +114,7 @@ class CheckpointShell:
         if not gone.is_set() or self._closed.is_set():
             self._say(role_address, OutgoingEvent(role_address, body, cause))
 
-    # Nobody asks for the outcome of these threads: whatever goes wrong is said, or a job waits for ever.
+    # Nobody waits for the result of these threads: without a report, a job would wait for ever.
 
     def _write(self, demand: WriteMetadata) -> Body:
         job_id, pending = demand.job_id, demand.pending
@@ -189,8 +190,8 @@ class CheckpointShell:
             )
 
     def _wait_until_current(self, gone: threading.Event) -> None:
-        """Before each deletion. A process that was stopped, or has lost its lease, may be deposed and not know it: its
-        successor's checkpoints may need what was to be deleted. Raises _Closed where the job is not led here."""
+        """Called before each deletion. A process that was stopped, or has lost its lease, may be deposed without
+        knowing it: its successor's checkpoints may need these files. Raises _ShellClosed if the job is not led here."""
         while not gone.is_set():
             if self._is_current() and not gone.is_set():
                 return
@@ -199,7 +200,8 @@ class CheckpointShell:
         raise _ShellClosed
 
     def _retry(self, tries: int, act: Callable[[], _T]) -> _T:
-        """What `act` gives, tried again while storage can't be reached. Raises _Closed, and what `act` does."""
+        """Returns the result of `act`, retried while storage cannot be reached. Raises _ShellClosed, and the errors
+        of `act`."""
         pause = _FIRST_PAUSE_S
         for _ in range(tries - 1):
             try:
@@ -213,7 +215,8 @@ class CheckpointShell:
 
 
 def _retry_write(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
-    """What `act` gives when storage can be reached again. Raises _Closed when it is over, and what `act` does."""
+    """Returns the result of `act` after storage can be reached again. Raises _ShellClosed when the instruction is
+    void, and the errors of `act`."""
     pause, silent_until = _FIRST_PAUSE_S, -math.inf
     while not over.is_set():
         try:

@@ -12,21 +12,22 @@ from msgspec.structs import replace
 from ....pipelines.graph.job_options import ExternalizedCheckpointRetention
 from ....schemas.types import CompletedCheckpoint, JobStatus
 from ...configuration.role_options import CheckpointingOptions
-from ..state import JobMasterState
-from .state import Checkpoints, Discard, NotificationKind, restored_state
+from ..owed_events import OwedConfirmCheckpoint
+from ..state import StartedJob
+from .state import Checkpoints, Discard, restored_state
 
 
 def add_completed(
     checkpoints: Checkpoints, checkpoint: CompletedCheckpoint, retained: int, cause: int
 ) -> Checkpoints:
-    """One more is complete; the oldest beyond what is retained are subsumed."""
+    """Adds a completed checkpoint; the oldest ones above the retention limit are subsumed."""
     completed = tuple(sorted((*checkpoints.completed, checkpoint), key=lambda each: each.checkpoint_id))
     left = replace(checkpoints, completed=completed, latest=restored_state(completed[-1]))
     return subsume(left, completed[: max(0, len(completed) - retained)], cause)
 
 
 def subsume(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cause: int) -> Checkpoints:
-    """Nobody goes back to these any more."""
+    """Marks checkpoints that the job will not roll back to any more."""
     if not gone:
         return checkpoints
     discards = tuple(Discard(each.checkpoint_id, each.uri, completed=True, cause=cause) for each in gone)
@@ -35,24 +36,24 @@ def subsume(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cau
 
 
 def release_checkpoints(checkpoints: Checkpoints) -> Checkpoints:
-    """What is subsumed is discarded, if no Execution can be on its way to begin with it."""
+    """Discards subsumed checkpoints, if no Execution may be about to start from them."""
     if not checkpoints.subsumed or checkpoints.since is None:
         return checkpoints
-    if any(kind is NotificationKind.CONFIRM for _, kind, _ in checkpoints.notifications):
+    if any(isinstance(owed, OwedConfirmCheckpoint) for owed in checkpoints.notifications):
         return checkpoints
     discards = {each.checkpoint_id: each for each in checkpoints.subsumed}
     return replace(checkpoints, subsumed=(), discarding=checkpoints.discarding.update(discards))
 
 
 def retained_directories(checkpoints: Checkpoints) -> tuple[str, ...]:
-    """The directories of all checkpoints that stay, sorted."""
+    """Returns the directories of all checkpoints that stay, sorted."""
     own = {each.uri for each in (*checkpoints.completed, *checkpoints.savepoints)}
     latest = set() if checkpoints.latest is None else {checkpoints.latest.uri}
     return tuple(sorted(own | latest))
 
 
-def on_job_end(state: JobMasterState, cause: int) -> Checkpoints:
-    """The job is over for good. What it leaves in storage is removed, if it has written there."""
+def on_job_end(state: StartedJob, cause: int) -> Checkpoints:
+    """Handles the terminal end of the job: its files in storage are removed, if it has written any."""
     reason = f"job {state.job_id} is {state.status.value}"
     checkpoints = state.checkpoints.begin_termination(reason, cause, suspends=False)
     checkpoints = replace(checkpoints, subsumed=(), since=None)
@@ -64,7 +65,7 @@ def on_job_end(state: JobMasterState, cause: int) -> Checkpoints:
 def retained_checkpoints(
     checkpoints: Checkpoints, options: CheckpointingOptions, status: JobStatus
 ) -> tuple[CompletedCheckpoint, ...]:
-    """What is kept of a job that has ended."""
+    """Returns the checkpoints that remain after the end of a job."""
     keeps = {
         ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
         ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},

@@ -21,26 +21,28 @@ from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, CheckpointOptions, ExecutionState, SnapshotType
+from ...core.outbox import owe
 from ...core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, Time, address, derive_id
 from .. import job_status
-from ..state import Execution, JobMasterState
+from ..job_result import JobResult
+from ..owed_events import OwedCheckpointFailed, OwedTriggerCheckpoint
+from ..state import Execution, StartedJob
 from ..topology import VertexKey
 from . import notifications
 from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
-from .state import MOST_REQUESTS, Answer, Checkpoints, NotificationKind
+from .state import MOST_REQUESTS, Checkpoints
+from .stop_phase import StopPhase
 
 
-def job_directory(state: JobMasterState) -> str:
-    """Where all checkpoints of the job are; empty where the cluster has named no place."""
+def job_directory(state: StartedJob) -> str:
+    """Returns the directory of all checkpoints of the job; empty if the cluster has not configured any."""
     root = state.options.checkpointing.checkpoints_directory
     return layout.job_directory(root, state.job_id) if root else ""
 
 
 def on_trigger_checkpoint(
-    state: JobMasterState, record: Record, body: job_master.TriggerCheckpoint
-) -> JobMasterState:
-    if not state.known:
-        raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
+    state: StartedJob, record: Record, body: job_master.TriggerCheckpoint
+) -> StartedJob:
     checkpoints = state.checkpoints
     request = CheckpointRequest(
         offset=record.offset,
@@ -53,17 +55,22 @@ def on_trigger_checkpoint(
     )
     fault = _fault(state, request)
     if fault is not None:
-        answers = checkpoints.answers.set(record.offset, Answer(body.requester, reason=fault))
-        return replace(state, checkpoints=replace(checkpoints, answers=answers))
+        return owe(state, OwedCheckpointFailed(record.offset, body.requester, fault))
     return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
 
 
-def _fault(state: JobMasterState, request: CheckpointRequest) -> str | None:
-    """Why the request can't be met, now or later."""
+def not_running(state: JobResult) -> str:
+    """Returns why a job that has ended, or is ending, takes no checkpoint."""
+    return f"job {state.job_id} is {state.status.value}: only a job that runs has checkpoints taken"
+
+
+def _fault(state: StartedJob, request: CheckpointRequest) -> str | None:
+    """Returns why the request cannot be fulfilled, now or later."""
     checkpoints, options = state.checkpoints, state.options.checkpointing
     if state.status not in job_status.ACTIVE:
-        return f"job {state.job_id} is {state.status.value}: only a job that runs has checkpoints taken"
-    if checkpoints.stopping or any(each.stops for each in _in_progress(checkpoints)):
+        return not_running(state)
+    is_requested = any(request.stops for request in checkpoints.requests)
+    if is_requested or checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING):
         return f"job {state.job_id} is being stopped with a savepoint"
     if len(checkpoints.requests) >= MOST_REQUESTS:
         return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
@@ -79,19 +86,12 @@ def _fault(state: JobMasterState, request: CheckpointRequest) -> str | None:
     return None
 
 
-def _savepoints(state: JobMasterState, request: CheckpointRequest) -> str:
+def _savepoints(state: StartedJob, request: CheckpointRequest) -> str:
     return request.directory or state.options.checkpointing.savepoints_directory
 
 
-def _in_progress(checkpoints: Checkpoints) -> Iterator[CheckpointRequest | CheckpointOptions]:
-    yield from checkpoints.requests
-    for each in checkpoints.pending.values():
-        if each.failure is None:
-            yield each.options
-
-
-def periodic_options(state: JobMasterState) -> Time | None:
-    """When the next checkpoint is due by the interval; None while none may begin."""
+def periodic_options(state: StartedJob) -> Time | None:
+    """Returns when the next checkpoint is due by the interval; None while none may begin."""
     options, checkpoints = state.options.checkpointing, state.checkpoints
     if options.interval is None or checkpoints.requests or not _has_room(state):
         return None
@@ -102,9 +102,9 @@ def periodic_options(state: JobMasterState) -> Time | None:
     return max(due, since)
 
 
-def _has_room(state: JobMasterState, *, alone: bool = False) -> bool:
+def _has_room(state: StartedJob, *, alone: bool = False) -> bool:
     checkpoints, options = state.checkpoints, state.options.checkpointing
-    if checkpoints.since is None or checkpoints.stopping or not options.checkpoints_directory:
+    if checkpoints.since is None or checkpoints.stop is StopPhase.SAVED or not options.checkpoints_directory:
         return False
     if alone:
         return not checkpoints.pending
@@ -113,8 +113,8 @@ def _has_room(state: JobMasterState, *, alone: bool = False) -> bool:
     return len(checkpoints.pending) < options.max_concurrent
 
 
-def outgoing_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-    """CheckpointTriggered, one at a time; CheckpointFailed for requests that have waited for too long."""
+def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
+    """Returns CheckpointTriggered, one at a time, and CheckpointFailed for requests that have waited for too long."""
     checkpoints = state.checkpoints
     if not checkpoints.requests:
         due = periodic_options(state)
@@ -135,32 +135,32 @@ def outgoing_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     return owed
 
 
-def deadline(state: JobMasterState) -> Time | None:
-    """When a checkpoint is due, or a request has waited for too long."""
+def deadline(state: StartedJob) -> Time | None:
+    """Returns the time at which a checkpoint is due, or a request times out."""
     requests = state.checkpoints.requests
     if requests:
-        return min(each.time for each in requests) + state.options.checkpointing.timeout
+        return min(request.time for request in requests) + state.options.checkpointing.timeout
     return periodic_options(state)
 
 
 def _requests_served_together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
-    """The requests that the next checkpoint answers: a savepoint belongs to one."""
+    """Returns the requests that the next checkpoint answers: a savepoint answers one."""
     first = checkpoints.requests[0]
     if first.snapshot_type is SnapshotType.SAVEPOINT:
         return (first,)
     count = 0
-    for each in checkpoints.requests:
-        if each.snapshot_type is SnapshotType.SAVEPOINT:
+    for request in checkpoints.requests:
+        if request.snapshot_type is SnapshotType.SAVEPOINT:
             break
         count += 1
     return checkpoints.requests[:count]
 
 
-def _trigger_event(state: JobMasterState, request: CheckpointRequest | None) -> OutgoingEvent:
+def _trigger_event(state: StartedJob, request: CheckpointRequest | None) -> OutgoingEvent:
     checkpoints = state.checkpoints
     number = checkpoints.counter + 1
     requests = (
-        () if request is None else tuple(each.offset for each in _requests_served_together(checkpoints))
+        () if request is None else tuple(request.offset for request in _requests_served_together(checkpoints))
     )
     awaited, finished = [], []
     for execution in _in_order(state):
@@ -181,7 +181,7 @@ def _trigger_event(state: JobMasterState, request: CheckpointRequest | None) -> 
     return OutgoingEvent(address(JOB_MASTER, state.job_id), body, cause)
 
 
-def _options(state: JobMasterState, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
+def _options(state: StartedJob, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
     options, directory = state.options.checkpointing, job_directory(state)
     if request is not None and request.snapshot_type is SnapshotType.SAVEPOINT:
         root = _savepoints(state, request)
@@ -196,7 +196,7 @@ def _options(state: JobMasterState, number: int, request: CheckpointRequest | No
             drains=request.drains,
         )
     latest = state.checkpoints.latest
-    # Files of another job's savepoint may be deleted at any time: the first checkpoint does without them.
+    # Files of another job's savepoint may be deleted at any time: the first checkpoint does not refer to them.
     foreign = latest is not None and latest.generation < 0
     return CheckpointOptions(
         snapshot_type=SnapshotType.CHECKPOINT,
@@ -206,19 +206,19 @@ def _options(state: JobMasterState, number: int, request: CheckpointRequest | No
     )
 
 
-def _in_order(state: JobMasterState) -> Iterator[Execution]:
+def _in_order(state: StartedJob) -> Iterator[Execution]:
     for vertex in state.topology.in_order:
         for index in range(vertex.parallelism):
-            yield state.executions[state.current[(vertex.vertex_id, index)]]
+            yield state.executions[state.current_attempts[(vertex.vertex_id, index)]]
 
 
-def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterator[str]:
-    """Those of the Executions that no barrier will come to."""
+def _without_senders(state: StartedJob, awaited: list[Execution]) -> Iterator[str]:
+    """Returns those of the Executions that receive no barrier."""
     sending: dict[str, set[int]] = {}
     for execution in awaited:
         sending.setdefault(execution.vertex_id, set()).add(execution.subtask_index)
     inputs: dict[str, list[IntermediateResult]] = {}
-    for edge in state.graph.edges if state.graph is not None else ():
+    for edge in state.graph.edges:
         source = state.topology.vertices[edge.source_vertex_id].parallelism
         target = state.topology.vertices[edge.target_vertex_id].parallelism
         result = IntermediateResult(edge, source, target, range(source))
@@ -230,19 +230,17 @@ def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterato
                 result.producers_for(execution.subtask_index),
                 sending[result.edge.source_vertex_id],
             )
-            if not result.is_pointwise or any(each in alive for each in senders):
+            if not result.is_pointwise or any(sender in alive for sender in senders):
                 break
         else:
             yield execution.execution_attempt_id
 
 
 def on_checkpoint_triggered(
-    state: JobMasterState, record: Record, body: job_master.CheckpointTriggered
-) -> JobMasterState:
+    state: StartedJob, record: Record, body: job_master.CheckpointTriggered
+) -> StartedJob:
     checkpoints, cause = state.checkpoints, record.offset
-    if state.terminated is not None:
-        return state
-    if not state.known or body.checkpoint_id <= checkpoints.counter:
+    if body.checkpoint_id <= checkpoints.counter:
         raise IllegalEvent(
             record,
             state.status.value,
@@ -254,7 +252,7 @@ def on_checkpoint_triggered(
         triggered=record.header.time,
         cause=cause,
         generation=state.generation,
-        requests=tuple(each for each in checkpoints.requests if each.offset in body.requests),
+        requests=tuple(request for request in checkpoints.requests if request.offset in body.requests),
     )
     awaited: dict[str, VertexKey] = {}
     finished: dict[VertexKey, None] = {}
@@ -274,19 +272,23 @@ def on_checkpoint_triggered(
     elif gone is not None or len(awaited) + len(finished) != state.topology.subtasks:
         reason = "not all tasks run any more"
         pending = pending.with_failure(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
-    left = tuple(each for each in checkpoints.requests if each.offset not in body.requests)
+    left = tuple(request for request in checkpoints.requests if request.offset not in body.requests)
     checkpoints = replace(
         checkpoints, counter=body.checkpoint_id, requests=left, last_triggered=record.header.time
     ).put(pending)
     state = replace(state, checkpoints=checkpoints)
     if pending.failure is not None:
         return state
-    return notifications.notifications_for(
-        state, body.checkpoint_id, NotificationKind.TRIGGER, body.to_trigger, cause
+    return notifications.notify(
+        state,
+        body.to_trigger,
+        lambda resource_id, attempts: OwedTriggerCheckpoint(
+            cause, body.checkpoint_id, resource_id, attempts, pending.triggered, pending.options
+        ),
     )
 
 
-STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+STEPS: Mapping[type[Body], Step[StartedJob]] = {
     job_master.TriggerCheckpoint: on_trigger_checkpoint,
     job_master.CheckpointTriggered: on_checkpoint_triggered,
 }

@@ -1,9 +1,10 @@
-"""The contract of a worker driver: what the ResourceManager's shell needs from processes, YARN or Kubernetes.
+"""The contract of a worker driver: the interface between the ResourceManager's shell and processes, YARN or
+Kubernetes.
 
 A driver keeps no state that its successor in another jobmanager could not find again: workers outlive the jobmanager
 that started them, and a driver knows them by their resource ids (a pod's label, a container's environment, a file
 beside a process). It decides nothing: the ResourceManager decides how many workers there are and when one stops. Its
-instructions stand until the log records a result, so a successor may request the same start or stop again.
+instructions stay until the log records a result, so a successor may request the same start or stop again.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ once for each worker, as soon as the driver knows."""
 
 
 class WorkerNotStarted(Exception):
-    """A worker can't be started. The message says why and what to do."""
+    """A worker cannot be started. The message gives the reason and a remedy."""
 
 
 class WorkerDriver(Protocol):
     """Starts and stops workers. Any thread may call any method. A method may take as long as the platform needs."""
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
-        """Starts a TaskExecutor that registers under this name; returns its address, for people.
+        """Starts a TaskExecutor that registers under this name; returns its address, for messages.
 
         A worker that already runs under that name is not started again. Raises WorkerNotStarted.
         """
@@ -33,14 +34,14 @@ class WorkerDriver(Protocol):
     def stop(self, resource_id: str, reason: str) -> bool:
         """Stops a worker, by force if necessary; returns at once. A call of OnExit follows.
 
-        False: no such worker runs, and no call follows.
+        Returns False if no such worker runs; then no call follows.
         """
         ...
 
     def survivors(self) -> Mapping[str, str]:
-        """All running workers, of each jobmanager: resource id -> address. Their ends are reported too."""
+        """Returns all running workers of every jobmanager: resource id -> address. Their ends are reported too."""
         ...
 
     def close(self) -> None:
-        """Reports nothing any more. Workers continue."""
+        """Stops reporting. Workers continue."""
         ...

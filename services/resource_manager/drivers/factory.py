@@ -22,5 +22,5 @@ DRIVERS: Mapping[Name, Callable[[Configuration, OnExit], WorkerDriver]] = {
 
 
 def new_driver(configuration: Configuration, on_exit: OnExit) -> WorkerDriver:
-    """The driver that the configuration names."""
+    """Returns the driver that the configuration names."""
     return DRIVERS[configuration.get(WORKER_DRIVER)](configuration, on_exit)

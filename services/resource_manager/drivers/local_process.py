@@ -2,7 +2,7 @@
 
 Each is a detached `tailrace taskexecutor`: it outlives the jobmanager, and ends with the cluster.
 `<home>/workers/<cluster>/` has a file for each, with pid and creation time, so that a successor, `cluster stop` and
-`cluster status` find the process and never mistake another one for it.
+`cluster status` find the process and never confuse it with another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...configuration import Configuration
 from .driver import OnExit, WorkerNotStarted
 
 KILL_AFTER_S = 15.0
-"""How long a worker may take to leave in order: it ends its tasks, and Spark."""
+"""How long a worker may take to leave: it ends its tasks, and Spark."""
 _SUFFIX = ".json"
 _log = logger(__name__)
 
@@ -47,7 +47,7 @@ class WorkerRecord(ProcessIdentity, frozen=True):
 
 
 def worker_records(home: Path, cluster: str) -> list[WorkerRecord]:
-    """The live workers of a cluster. Damaged files are skipped."""
+    """Returns the live workers of a cluster. Damaged files are skipped."""
     found = []
     for path in sorted((home / "workers" / cluster).glob(f"*{_SUFFIX}")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -58,7 +58,8 @@ def worker_records(home: Path, cluster: str) -> list[WorkerRecord]:
 
 
 def taskexecutor_command(configuration: Configuration) -> Command:
-    """`tailrace taskexecutor` with this configuration, independent of the worker's environment and file."""
+    """Returns the command of a TaskExecutor with this configuration, independent of the worker's environment and
+    file."""
     home = configuration.home.absolute()
     environment = {
         **os.environ,
@@ -140,7 +141,7 @@ class LocalProcessDriver:
         return self._workers / f"{resource_id}{_SUFFIX}"
 
     def _find(self, resource_id: str) -> WorkerRecord | None:
-        """The worker of that name, if its process lives."""
+        """Returns the worker of that name, if its process lives."""
         try:
             record = msgspec.json.decode(self._path(resource_id).read_bytes(), type=WorkerRecord)
         except (OSError, msgspec.MsgspecError):
@@ -155,12 +156,12 @@ class LocalProcessDriver:
             log.parent.mkdir(parents=True, exist_ok=True)
             owned = OwnedProcess(command, log=log, env=environment, detached=True)
         except OSError as error:
-            raise WorkerNotStarted(f"{resource_id} can't be started: {error}; see {self._home}") from error
+            raise WorkerNotStarted(f"{resource_id} cannot be started: {error}; see {self._home}") from error
         self._started[resource_id] = owned
         try:
             created = ProcessIdentity.from_pid(owned.pid).created
         except psutil.NoSuchProcess:
-            # It has ended already, which is told as any end is.
+            # It has ended already, which is reported like any end.
             created = 0.0
         record = WorkerRecord(pid=owned.pid, created=created, resource_id=resource_id, log=str(log))
         path = self._path(resource_id)
@@ -181,13 +182,15 @@ class LocalProcessDriver:
             return
         self._watched[record.resource_id] = record
         if not self._exits.watch(record.resource_id, record):
-            # Not from here: whoever asked for it is to be told first that it was started.
+            # In another thread: the caller must learn first that the worker was started.
             threads.Thread(target=self._on_process_end, args=[record.resource_id], name="worker end").start()
 
     def _kill(self, record: WorkerRecord) -> None:
         process = record.process()
         if process is not None:
-            _log.warning("worker does not end: SIGKILL", resource_id=record.resource_id, pid=record.pid)
+            _log.warning(
+                "a worker does not end; sends SIGKILL", resource_id=record.resource_id, pid=record.pid
+            )
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
@@ -204,7 +207,7 @@ class LocalProcessDriver:
             self._path(resource_id).unlink(missing_ok=True)
         # Waits a moment for its exit code, and with it for the end of the zombie.
         how = _how(owned.reap(1.0) if owned is not None else None)
-        why = f" as asked: {asked}" if asked is not None else f"; see {record.log}"
+        why = f" as requested: {asked}" if asked is not None else f"; see {record.log}"
         self._on_exit(resource_id, f"its process {record.address} has ended{how}{why}")
 
     def _remove_all_but(self, living: set[str]) -> None:

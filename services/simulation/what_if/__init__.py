@@ -1,5 +1,5 @@
-"""What would have happened: real roles go on from any place of a history, in a simulated world that a scenario changes.
+"""Simulates how a history continues from any place in it with the changes of a scenario.
 
-`recording` reads what really happened behind that place, `run` has it happen again with the scenario's changes on a
-virtual clock, `measure` looks at both in the same way, `report` and `timeline_svg` set them side by side.
+`recorder` records the external events after the place, `event_injector` repeats them with the scenario's changes,
+`outcome_metrics` measures the real and the simulated part, and `report` shows both.
 """

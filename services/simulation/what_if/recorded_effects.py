@@ -1,12 +1,12 @@
-"""What shells of masters answered behind a place in a log, and when: so they answer where they are asked again.
+"""The results of masters' effects after a place in a log, and when they came. A simulation repeats them.
 
-Of an answer that had not come when its leader was deposed, the successor's is known: it comes at its time, or not to
-who asked first.
+If a result had not come when its leader was deposed, the result of the successor is known: it comes at its time.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -24,12 +24,38 @@ from ...job_master.instructions import (
     RemoveCheckpoints,
     WriteMetadata,
 )
-from ...job_master.state import JobMasterState
+from ...job_master.state import StartedJob
 from ...resource_manager.instructions import StartWorkerProcess
-from ..task_behavior import step_delay
+from ..task_behavior import delay_until
 
-InstructionKey = tuple[str, object]
-"""(what is demanded, of whom)."""
+EffectKey = tuple[str, object]
+"""(the effect, of which job, checkpoint, path or TaskExecutor)."""
+_INSTRUCTIONS: Mapping[type, tuple[str, *tuple[str, ...]]] = {
+    CreateChannels: ("create", "job_id"),
+    DeleteChannels: ("delete", "job_id"),
+    BuildJobGraph: ("build", "job_id"),
+    FindCheckpoint: ("find", "job_id"),
+    DiscardCheckpoint: ("discard", "job_id", "checkpoint_id"),
+    RemoveCheckpoints: ("remove", "job_id"),
+    DisposeSavepoint: ("dispose", "path"),
+    StartWorkerProcess: ("start", "resource_id"),
+}
+"""Instruction -> its effect, and the fields that identify it; WriteMetadata besides."""
+_RESULTS: Mapping[type, tuple[str, *tuple[str, ...]]] = {
+    job_master.ChannelsCreated: ("create", "job_id"),
+    job_master.ChannelsFailed: ("create", "job_id"),
+    job_master.ChannelsDeleted: ("delete", "job_id"),
+    dispatcher.JobGraphBuilt: ("build", "job_id"),
+    dispatcher.JobGraphFailed: ("build", "job_id"),
+    job_master.CheckpointRestored: ("find", "job_id"),
+    job_master.RestoreFailed: ("find", "job_id"),
+    job_master.CheckpointAborted: ("metadata", "job_id", "checkpoint_id"),
+    job_master.CheckpointDiscarded: ("discard", "job_id", "checkpoint_id"),
+    job_master.CheckpointsRemoved: ("remove", "job_id"),
+    dispatcher.SavepointDisposed: ("dispose", "path"),
+    resource_manager.WorkerStarted: ("start", "resource_id"),
+}
+"""Event of a shell -> the same; also CheckpointCompleted."""
 _LATENCY_ONLY = (
     job_master.ChannelsCreated,
     job_master.ChannelsDeleted,
@@ -38,11 +64,11 @@ _LATENCY_ONLY = (
     job_master.CheckpointsRemoved,
     resource_manager.WorkerStarted,
 )
-"""Answers that say no more than that it is done."""
+"""Results that only report completion."""
 
 
 class RecordedEffect(msgspec.Struct, frozen=True):
-    """Given at `at`, `after` it was asked for."""
+    """A result that came at `at`, `after` its instruction was issued."""
 
     after: Time
     at: Time
@@ -50,113 +76,84 @@ class RecordedEffect(msgspec.Struct, frozen=True):
 
 
 class RecordedEffects:
-    """`see` takes events in order; then `told` says what is to be answered."""
+    """`on_event` takes the events in order; then `take_effect` returns the recorded results."""
 
     def __init__(self, start: Time) -> None:
         self._start = start
-        self._known: dict[InstructionKey, deque[RecordedEffect]] = {}
+        self._known: dict[EffectKey, deque[RecordedEffect]] = {}
         self._given: dict[str, RecordedEffect] = {}
         """By the key of the instruction."""
-        self._acknowledged: dict[InstructionKey, Time] = {}
-        """Since when the metadata of a checkpoint are to be written."""
-        self.torn: set[str] = set()
-        """Directories that were passed over because they can't be read."""
+        self._acknowledged: dict[EffectKey, Time] = {}
+        """Since when the metadata of a checkpoint has to be written."""
+        self.corrupt_uris: set[str] = set()
+        """Directories that could not be read."""
 
     def on_event(self, record: Record, now: Time, asked: Time | None) -> None:
-        """The next event; `asked`: when its cause was said, where that is behind the place."""
+        """The next event; `asked`: the time of its cause, None before the place."""
         body = record.body
         match body:
-            case job_master.CheckpointAborted() if record.header.decided:
+            case job_master.CheckpointAborted() | dispatcher.JobGraphFailed() if record.header.decided:
                 return
             case job_master.CheckpointRestored(passed_over=passed_over):
-                self.torn.update(passed_over)
+                self.corrupt_uris.update(passed_over)
             case _:
                 pass
-        question = _answered_key(body)
-        if question is not None:
-            self._answer(question, body, now, self._acknowledged.pop(question, asked))
+        key = _result_key(body)
+        if key is not None:
+            self._add(key, body, now, self._acknowledged.pop(key, asked))
 
     def on_worker_start_failed(
         self, body: resource_manager.WorkerLost, now: Time, asked: Time | None
     ) -> None:
         """A worker's process could not be started."""
-        self._answer(("start", body.resource_id), body, now, asked)
+        self._add(("start", body.resource_id), body, now, asked)
 
-    def follow(self, state: JobMasterState, now: Time) -> None:
-        """A part of a checkpoint came, or a task ended: the job's state since."""
+    def follow(self, state: StartedJob, now: Time) -> None:
+        """The state of a job after an acknowledgement or the end of a task."""
         for number, pending in state.checkpoints.pending.items():
             if pending.is_acknowledged:
                 self._acknowledged.setdefault(("metadata", (state.job_id, number)), now)
 
-    def _answer(self, question: InstructionKey, body: Body, now: Time, asked: Time | None) -> None:
+    def _add(self, key: EffectKey, body: Body, now: Time, asked: Time | None) -> None:
         after = now - (self._start if asked is None else asked)
-        self._known.setdefault(question, deque()).append(RecordedEffect(after, now, body))
+        self._known.setdefault(key, deque()).append(RecordedEffect(after, now, body))
 
     def take_effect(self, instruction: Instruction, now: Time) -> tuple[Time, Body | None] | None:
-        """What the shell answered when it was asked this (simulation.masters.Told); each answer is given once."""
-        question = _instruction_key(instruction)
+        """Returns the recorded result of an instruction (master_effects.FindRecordedEffect); each result once."""
+        key = _instruction_key(instruction)
         again = self._given.get(instruction.key)
         if again is not None:
             return max(0, again.at - now), _body(again)
-        known = None if question is None else self._known.get(question)
+        known = None if key is None else self._known.get(key)
         if not known:
             return None
-        answer = self._given[instruction.key] = known.popleft()
-        if answer.at - answer.after <= now <= answer.at:
-            # Its cause may have been there before it was asked for.
-            return answer.at - now, _body(answer)
-        return step_delay(now, answer.after, answer.at), _body(answer)
+        result = self._given[instruction.key] = known.popleft()
+        if result.at - result.after <= now <= result.at:
+            # Its cause may be older than its request.
+            return result.at - now, _body(result)
+        return delay_until(now, result.after, result.at), _body(result)
 
 
-def _body(answer: RecordedEffect) -> Body | None:
-    return None if isinstance(answer.body, _LATENCY_ONLY) else answer.body
+def _body(result: RecordedEffect) -> Body | None:
+    return None if isinstance(result.body, _LATENCY_ONLY) else result.body
 
 
-def _instruction_key(instruction: Instruction) -> InstructionKey | None:
-    match instruction:
-        case CreateChannels(job_id=job_id):
-            return "create", job_id
-        case DeleteChannels(job_id=job_id):
-            return "delete", job_id
-        case BuildJobGraph(job_id=job_id):
-            return "build", job_id
-        case FindCheckpoint(job_id=job_id):
-            return "find", job_id
-        case WriteMetadata(job_id=job_id, pending=pending):
-            return "metadata", (job_id, pending.checkpoint_id)
-        case DiscardCheckpoint(job_id=job_id, checkpoint_id=number):
-            return "discard", (job_id, number)
-        case RemoveCheckpoints(job_id=job_id):
-            return "remove", job_id
-        case DisposeSavepoint(path=path):
-            return "dispose", path
-        case StartWorkerProcess(resource_id=resource_id):
-            return "start", resource_id
-        case _:
-            return None
+def _instruction_key(instruction: Instruction) -> EffectKey | None:
+    if isinstance(instruction, WriteMetadata):
+        return "metadata", (instruction.job_id, instruction.pending.checkpoint_id)
+    return _key(instruction, _INSTRUCTIONS)
 
 
-def _answered_key(body: Body) -> InstructionKey | None:
-    match body:
-        case job_master.ChannelsCreated(job_id=job_id) | job_master.ChannelsFailed(job_id=job_id):
-            return "create", job_id
-        case job_master.ChannelsDeleted(job_id=job_id):
-            return "delete", job_id
-        case dispatcher.JobGraphBuilt(job_id=job_id) | dispatcher.JobGraphFailed(job_id=job_id):
-            return "build", job_id
-        case job_master.CheckpointRestored(job_id=job_id) | job_master.RestoreFailed(job_id=job_id):
-            return "find", job_id
-        case job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint):
-            return "metadata", (job_id, checkpoint.checkpoint_id)
-        case job_master.CheckpointAborted(job_id=job_id, checkpoint_id=number):
-            return "metadata", (job_id, number)
-        case job_master.CheckpointDiscarded(job_id=job_id, checkpoint_id=number):
-            return "discard", (job_id, number)
-        case job_master.CheckpointsRemoved(job_id=job_id):
-            return "remove", job_id
-        case dispatcher.SavepointDisposed(path=path):
-            return "dispose", path
-        case resource_manager.WorkerStarted(resource_id=resource_id):
-            return "start", resource_id
-        case _:
-            return None
+def _result_key(body: Body) -> EffectKey | None:
+    if isinstance(body, job_master.CheckpointCompleted):
+        return "metadata", (body.job_id, body.checkpoint.checkpoint_id)
+    return _key(body, _RESULTS)
+
+
+def _key(value: object, kinds: Mapping[type, tuple[str, *tuple[str, ...]]]) -> EffectKey | None:
+    found = kinds.get(type(value))
+    if found is None:
+        return None
+    effect, *names = found
+    parts = tuple(getattr(value, name) for name in names)
+    return effect, parts if len(parts) > 1 else parts[0]

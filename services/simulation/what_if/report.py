@@ -17,10 +17,10 @@ SLOT_COLUMNS = ("", "for", "in use on average", "of", "at most", "of", "requests
 
 
 def job_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
-    """Two rows a job (JOB_COLUMNS): how it fared, and how it would have; one, where the stretch had not both."""
-    really = {each.job_id: each for each in found.really.jobs} if found.really is not None else {}
-    would = {each.job_id: each for each in found.would.jobs}
-    for job_id in [*really, *(each for each in would if each not in really)]:
+    """Yields two rows for each job (JOB_COLUMNS), real and simulated; one if it exists in one of them only."""
+    really = {job.job_id: job for job in found.really.jobs} if found.really is not None else {}
+    would = {job.job_id: job for job in found.would.jobs}
+    for job_id in [*really, *(other_id for other_id in would if other_id not in really)]:
         shown = job_id, (would.get(job_id) or really[job_id]).name
         for which, outcome, job in (
             (REALLY, found.really, really.get(job_id)),
@@ -32,7 +32,7 @@ def job_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
 
 
 def slot_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
-    """A row for each stretch (SLOT_COLUMNS)."""
+    """Yields a row for the real and the simulated slots (SLOT_COLUMNS)."""
     for which, outcome in ((REALLY, found.really), (WHAT_IF, found.would)):
         if outcome is None:
             continue
@@ -49,10 +49,10 @@ def slot_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
 
 
 def as_data(found: WhatIf) -> dict[str, Any]:
-    """All of it but the log; times in microseconds since the epoch, lengths in microseconds."""
+    """Returns everything except the log; times in microseconds since the epoch, durations in microseconds."""
     scenario: dict[str, Any] = msgspec.to_builtins(found.scenario)
-    for event, each in zip(scenario["events"], found.scenario.events, strict=True):
-        event["action"] = {"kind": type(each.action).__name__, **event["action"]}
+    for event, known in zip(scenario["events"], found.scenario.events, strict=True):
+        event["action"] = {"kind": type(known.action).__name__, **event["action"]}
     return {
         "cluster": found.cluster,
         "offset": found.offset,
@@ -65,7 +65,7 @@ def as_data(found: WhatIf) -> dict[str, Any]:
 
 
 def format_duration(length: Time) -> str:
-    """A length of time for people."""
+    """Returns a duration as text."""
     if length < 1_000_000:
         return f"{length / 1000:.0f} ms" if length else "0 s"
     seconds = length / 1e6

@@ -1,4 +1,4 @@
-"""A scenario: what is to be otherwise, as a YAML file says it.
+"""A scenario: the changes to a history, as a YAML file has them.
 
     until: 30 min
     seed: 7
@@ -15,7 +15,7 @@
       - {at: 40 s, cancel: job-1}
       - {at: 50 s, kill_leader: dispatcher, for: 5 s}
 
-`at` counts from the place where the scenario begins.
+`at` counts from the place where the scenario starts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ AS_RECORDED, FOREVER = "as-recorded", "forever"
 
 
 class ScenarioError(ValueError):
-    """What is wrong with a scenario: `file:line: key: what, and what to do`."""
+    """A scenario has an error: `file:line: key: what is wrong, what to do`."""
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """A TaskExecutor's process dies. `silent`: nobody sees it end, only its heartbeats are missing."""
+    """The process of a TaskExecutor dies. `silent`: only its missing heartbeats show it."""
 
     resource_id: str
     silent: bool = False
@@ -45,11 +45,11 @@ class Join(msgspec.Struct, frozen=True):
 
     resource_ids: tuple[str, ...]
     slots: int | None
-    """Of each; None: as many as the others have."""
+    """The number of slots of each; None: as many as the newest one has."""
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """A job like another one is submitted under the id `job_id`. `parallelism`: None for the same."""
+    """A job with the graph of the job `like` is submitted. `parallelism`: None for the same."""
 
     like: str
     job_id: str
@@ -71,7 +71,7 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class KillLeader(msgspec.Struct, frozen=True):
-    """The process that leads a role dies, with all that it leads; another takes over after a time, None: the usual."""
+    """The process that leads a role dies, with all that it leads; another takes over later; None: the default."""
 
     role: str
     absence: Time | None = None
@@ -81,7 +81,7 @@ Action = Kill | Join | Submit | Cancel | Fail | KillLeader
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True):
-    """What happens `at` microseconds after the beginning; `where` is its place in the file, `text` names it."""
+    """An action `at` microseconds after the start; `where` is its place in the file, `text` a short description."""
 
     at: Time
     action: Action
@@ -90,8 +90,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """`until`: microseconds after the beginning; None: ten minutes, or as long as what was recorded. `run`: of tasks,
-    in microseconds, or AS_RECORDED or FOREVER; `start`: None for what was learnt."""
+    """`until`: microseconds after the start; None: ten minutes, or until the end of the log. `run`: how long tasks run,
+    in microseconds, or AS_RECORDED or FOREVER. `start`: how long they start; None: as learned from the log."""
 
     until: Time | None = None
     seed: int = 0
@@ -103,7 +103,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def describe_action(action: Action) -> str:
-    """In a few words."""
+    """Returns a short description."""
     match action:
         case Kill(resource_id=resource_id):
             return f"kill {resource_id}"

@@ -13,7 +13,7 @@ from ....infra.config.option_types import DURATION
 from ....infra.config.options import nearest, shown
 from ....schemas.ids import is_id
 from ...configuration import options
-from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, kind_of
+from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, address
 from .scenario import (
     AS_RECORDED,
     FOREVER,
@@ -37,12 +37,12 @@ T = TypeVar("T")
 _MAX_JOINING = 10_000
 _MAX_SLOTS = 1_024
 _MAX_SLOTS_JOINING = 100_000
-"""Of all that join together."""
+"""The limit of all TaskExecutors of one event."""
 _MAX_SUBTASKS = 1 << 15
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Raises ScenarioError."""
+    """Reads a scenario from a file. Raises ScenarioError."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -53,7 +53,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, name: str = "scenario") -> Scenario:
-    """Of YAML; `name` is what messages call it. Raises ScenarioError."""
+    """Parses a scenario; `name` is its name in messages. Raises ScenarioError."""
     import yaml
 
     try:
@@ -83,40 +83,35 @@ class _ScenarioParser:
         tasks = self._mapping(keys["tasks"], "tasks", ("start", "run")) if "tasks" in keys else {}
         return Scenario(
             until=self._optional(keys, "until", self._duration),
-            seed=self._optional(keys, "seed", lambda key, node: self._int(key, node, 0, 1 << 62)) or 0,
-            configuration=self._configuration(keys["configuration"]) if "configuration" in keys else {},
+            seed=self._optional(keys, "seed", self._int_reader(0, 1 << 62)) or 0,
+            configuration=self._optional(keys, "configuration", self._configuration) or {},
             start=self._optional(tasks, "start", self._duration),
             run=self._run(tasks["run"]) if "run" in tasks else AS_RECORDED,
-            events=self._events(keys["events"]) if "events" in keys else (),
+            events=self._optional(keys, "events", self._events) or (),
             name=self._name,
         )
 
-    def _configuration(self, node: yaml.Node) -> dict[str, str]:
+    def _configuration(self, section: str, node: yaml.Node) -> dict[str, str]:
         import yaml
 
         found: dict[str, str] = {}
         if not isinstance(node, yaml.MappingNode):
-            self._fail(
-                node, "configuration", "give options and their values, as in `slot.request.timeout: 30 s`"
-            )
+            self._fail(node, section, "give options and their values, as in `slot.request.timeout: 30 s`")
         for key_node, value in node.value:
-            key = self._text("configuration", key_node)
+            key = self._text(section, key_node)
             option = options.find_option(key)
-            if option is None or not isinstance(value, yaml.ScalarNode):
-                near = nearest(key, options.KEYS) if option is None else None
+            if option is None:
+                near = nearest(key, options.KEYS)
                 hint = f"did you mean {near}?" if near else "`tailrace config` lists all options"
-                what = (
-                    "is no option"
-                    if option is None
-                    else "has no value of its own: write the key with its dots"
-                )
-                self._fail(key_node, "configuration", f"{shown(key)} {what}; {hint}")
+                self._fail(key_node, section, f"{shown(key)} is no option; {hint}")
+            if not isinstance(value, yaml.ScalarNode):
+                self._fail(key_node, section, f"{shown(key)} has no value: write the key with its dots")
             if key in found:
-                self._fail(key_node, f"configuration: {key}", "it is there twice")
+                self._fail(key_node, f"{section}: {key}", "it is there twice")
             try:
                 found[key] = option.write(option.read(str(value.value)))
             except ValueError as error:
-                self._fail(value, f"configuration: {key}", str(error))
+                self._fail(value, f"{section}: {key}", str(error))
         return found
 
     def _run(self, node: yaml.Node) -> Time | str:
@@ -125,12 +120,12 @@ class _ScenarioParser:
             return text
         return self._duration("tasks.run", node, f", {AS_RECORDED} or {FOREVER}")
 
-    def _events(self, node: yaml.Node) -> tuple[ScenarioEvent, ...]:
+    def _events(self, section: str, node: yaml.Node) -> tuple[ScenarioEvent, ...]:
         import yaml
 
         if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "events", "give a list, as in `- {at: 5 s, kill: te-1}`")
-        return tuple(self._event(each) for each in node.value)
+            self._fail(node, section, "give a list, as in `- {at: 5 s, kill: te-1}`")
+        return tuple(map(self._event, node.value))
 
     def _event(self, node: yaml.Node) -> ScenarioEvent:
         kinds: Mapping[str, Callable[[yaml.Node, Mapping[str, yaml.Node]], Action]] = {
@@ -141,40 +136,34 @@ class _ScenarioParser:
             "fail": self._failure,
             "kill_leader": self._kill_leader,
         }
-        more = {"kill": ("silent",), "kill_leader": ("for",)}
-        keys = self._mapping(
-            node, "an event", ("at", *kinds, *(each for names in more.values() for each in names))
-        )
-        named = [each for each in keys if each in kinds]
+        more = {"kill": "silent", "kill_leader": "for"}
+        keys = self._mapping(node, "an event", ("at", *kinds, *more.values()))
+        named = [key for key in keys if key in kinds]
         if len(named) != 1:
             what = f"it has {' and '.join(named)}" if named else "it has nothing that happens"
             self._fail(node, "an event", f"{what}: give exactly one of {', '.join(kinds)}, beside `at`")
         kind = named[0]
         for key, value in keys.items():
-            if key not in ("at", kind, *more.get(kind, ())):
+            if key not in ("at", kind, more.get(kind)):
                 self._fail(value, key, f"it does not go with {kind}: leave it out")
         if "at" not in keys:
             self._fail(node, kind, "when? Give `at`, as in `at: 5 s`")
         action = kinds[kind](keys[kind], keys)
-        return ScenarioEvent(
-            self._duration("at", keys["at"]), action, self._where(node), describe_action(action)
-        )
+        at = self._duration("at", keys["at"])
+        return ScenarioEvent(at, action, self._where(node), describe_action(action))
 
     def _kill(self, node: yaml.Node, keys: Mapping[str, yaml.Node]) -> Kill:
-        silent = self._optional(keys, "silent", self._bool) or False
-        return Kill(self._id("kill", node), silent)
+        return Kill(self._id("kill", node), self._optional(keys, "silent", self._bool) or False)
 
     def _join(self, node: yaml.Node, _: Mapping[str, yaml.Node]) -> Join:
         keys = self._mapping(node, "join", ("count", "slots", "name"))
-        slots = self._optional(keys, "slots", lambda key, each: self._int(key, each, 1, _MAX_SLOTS))
-        if "count" in keys and slots is not None:
-            most = max(1, _MAX_SLOTS_JOINING // slots)
-            self._int("count", keys["count"], 1, min(most, _MAX_JOINING))
+        slots = self._optional(keys, "slots", self._int_reader(1, _MAX_SLOTS))
         if "name" in keys:
             if "count" in keys:
                 self._fail(node, "join", "a name is for one: leave out name or count")
             return Join((self._id("name", keys["name"]),), slots)
-        count = self._optional(keys, "count", lambda key, each: self._int(key, each, 1, _MAX_JOINING)) or 1
+        most = min(_MAX_JOINING, max(1, _MAX_SLOTS_JOINING // (slots or 1)))
+        count = self._optional(keys, "count", self._int_reader(1, most)) or 1
         first, self._joined = self._joined + 1, self._joined + count
         return Join(tuple(f"joined-{first + number}" for number in range(count)), slots)
 
@@ -182,14 +171,9 @@ class _ScenarioParser:
         keys = self._mapping(node, "submit", ("like", "parallelism", "as"))
         if "like" not in keys:
             self._fail(node, "submit", "like which job? Give `like: JOB`")
-        parallelism = self._optional(
-            keys, "parallelism", lambda key, each: self._int(key, each, 1, _MAX_SUBTASKS)
-        )
+        parallelism = self._optional(keys, "parallelism", self._int_reader(1, _MAX_SUBTASKS))
         like = self._id("like", keys["like"])
-        job_id = self._optional(keys, "as", self._id)
-        if job_id is None:
-            number = len(self._submitted) + 1
-            job_id = f"what-if-{number}"
+        job_id = self._optional(keys, "as", self._id) or f"what-if-{len(self._submitted) + 1}"
         if job_id in self._submitted:
             self._fail(node, "submit", f"another job of the scenario is called {job_id}: give `as: NAME`")
         self._submitted.add(job_id)
@@ -205,15 +189,10 @@ class _ScenarioParser:
 
     def _kill_leader(self, node: yaml.Node, keys: Mapping[str, yaml.Node]) -> KillLeader:
         role = self._text("kill_leader", node)
-        if role not in (DISPATCHER, RESOURCE_MANAGER) and not (kind_of(role) == JOB_MASTER and "/" in role):
-            self._fail(
-                node,
-                "kill_leader",
-                f"{shown(role)} is no role of masters: give {DISPATCHER}, {RESOURCE_MANAGER} or {JOB_MASTER}/JOB",
-            )
+        if role not in (DISPATCHER, RESOURCE_MANAGER) and not role.startswith(address(JOB_MASTER, "")):
+            roles = f"{DISPATCHER}, {RESOURCE_MANAGER} or {JOB_MASTER}/JOB"
+            self._fail(node, "kill_leader", f"{shown(role)} is no role of masters: give {roles}")
         return KillLeader(role, self._optional(keys, "for", self._duration))
-
-    # Values
 
     def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> dict[str, yaml.Node]:
         import yaml
@@ -250,13 +229,15 @@ class _ScenarioParser:
             self._fail(node, key, f"{shown(text)} is no id: 1 to 64 letters, digits, '-' or '_'")
         return text
 
-    def _int(self, key: str, node: yaml.Node, least: int, most: int) -> int:
-        text = self._text(key, node)
-        if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
-            self._fail(
-                node, key, f"{shown(text)} is not possible: give a whole number from {least} to {most:,}"
-            )
-        return int(text)
+    def _int_reader(self, least: int, most: int) -> Callable[[str, yaml.Node], int]:
+        def read(key: str, node: yaml.Node) -> int:
+            text = self._text(key, node)
+            if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+                what = f"{shown(text)} is not possible: give a whole number from {least} to {most:,}"
+                self._fail(node, key, what)
+            return int(text)
+
+        return read
 
     def _bool(self, key: str, node: yaml.Node) -> bool:
         text = self._text(key, node).lower()
@@ -268,7 +249,7 @@ class _ScenarioParser:
         text = self._text(key, node)
         try:
             if text.strip().isdecimal() and int(text) > 0:
-                # Flink's milliseconds would surprise whoever means seconds.
+                # A number alone would be milliseconds, as in Flink; a user may mean seconds.
                 raise ValueError(text)
             return DURATION.read(text)
         except ValueError:

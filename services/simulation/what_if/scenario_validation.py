@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-import msgspec
 from msgspec.structs import replace
 
 from ....infra.config.options import nearest
@@ -15,8 +14,8 @@ from ...configuration import options
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ...core.replica import Replica
 from ...core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
-from ...dispatcher.state import DispatcherState
-from ...job_master.state import JobMasterState
+from ...dispatcher.state import DispatcherState, Submission
+from ...job_master.state import StartedJob
 from .recording import Recording
 from .scenario import (
     Action,
@@ -35,7 +34,7 @@ _MAX_SHOWN = 8
 
 
 class KnownEntities:
-    """At a place, and behind it as it was recorded; `graphs` are those of jobs that others are to be like."""
+    """The entities of a history at a place and after it; `graphs`: of the jobs that the scenario submits again."""
 
     def __init__(self, replica: Replica, recording: Recording, graphs: Mapping[str, JobGraph]) -> None:
         dispatcher = replica.states.get(DISPATCHER)
@@ -45,43 +44,37 @@ class KnownEntities:
         self.jobs: set[str] = set()
         if isinstance(dispatcher, DispatcherState):
             self.configuration = dict(dispatcher.configuration or {})
-            self.jobs = set(dispatcher.jobs)
+            submitted = (
+                request for request in dispatcher.requests.values() if isinstance(request, Submission)
+            )
+            self.jobs = {*dispatcher.jobs, *(submission.job_id for submission in submitted)}
         self.jobs |= recording.jobs
-        self.workers = recording.workers
+        self.workers = recording.task_executors
         self.graphs = graphs
 
     def graph(self, job_id: str) -> JobGraph | None:
-        """Of a job that has not ended at the place, or was started behind it."""
+        """Returns the graph of a job that had not ended at the place, or was started later."""
         found = self._recording.graphs.get(job_id)
         if found is None:
             state = self._replica.states.get(address(JOB_MASTER, job_id))
-            found = state.graph if isinstance(state, JobMasterState) else None
+            found = state.graph if isinstance(state, StartedJob) else None
         return found
 
 
-class SubtaskLocation(msgspec.Struct, frozen=True):
-    """A subtask by its vertex and index."""
-
-    vertex_id: str
-    subtask_index: int
-
-
-def find_subtask(graph: JobGraph, task: str) -> SubtaskLocation | None:
-    """The task that people call so: a vertex's name, which means its first subtask, or NAME (2/4)."""
+def find_subtask(graph: JobGraph, task: str) -> tuple[str, int] | None:
+    """Returns the (vertex, index) of a subtask by its name: that of a vertex for its first subtask, or NAME (2/4)."""
     for vertex in graph.vertices:
         if task in (vertex.name, vertex.vertex_id):
-            return SubtaskLocation(vertex.vertex_id, 0)
+            return vertex.vertex_id, 0
         for index in range(vertex.parallelism):
             if task == f"{vertex.name} ({index + 1}/{vertex.parallelism})":
-                return SubtaskLocation(vertex.vertex_id, index)
+                return vertex.vertex_id, index
     return None
 
 
 def with_parallelism(graph: JobGraph, parallelism: int) -> JobGraph:
-    """The graph with another parallelism: of all vertices that have its largest one, but for sources that can't.
-
-    Raises ValueError for a graph that nobody could run.
-    """
+    """Returns the graph with another parallelism, of all vertices that have the largest one. Sources keep theirs if the
+    graph is not valid otherwise. Raises ValueError if it is not valid then either."""
     largest = max((vertex.parallelism for vertex in graph.vertices), default=1)
     heads = {edge.target_vertex_id for edge in graph.edges}
     faults: list[str] = []
@@ -101,7 +94,7 @@ def with_parallelism(graph: JobGraph, parallelism: int) -> JobGraph:
 
 
 def check(scenario: Scenario, known: KnownEntities) -> None:
-    """Raises ScenarioError for names that nobody has, and options that contradict what the cluster has."""
+    """Raises ScenarioError for unknown names, and for options that contradict those of the cluster."""
     if scenario.configuration:
         settings = {**known.configuration, **scenario.configuration}
         faults = list(options.find_contradictions(settings))
@@ -137,7 +130,7 @@ def _check(
 ) -> None:
     match action:
         case Kill(resource_id=resource_id):
-            # In active mode others may be started than were then.
+            # In active mode the simulation may start other workers than the history.
             if resource_id not in workers and not started:
                 _unknown(event, "kill", "TaskExecutor", resource_id, workers)
         case Cancel(job_id=job_id):

@@ -1,8 +1,8 @@
-"""Has a stretch of history happen again, with a scenario's changes, and measures both.
+"""Simulates a part of a history again, with the changes of a scenario, and measures both.
 
-The states at the place are taken as they are, and those who lead there go on. From there on roles decide anew; what
-came from outside happens again at its time, and the scenario's events beside it. Deciding takes no time here, and what
-else takes time takes as long as it did then, where it did, or as it usually did before.
+The simulation starts from the states at the place, with the same leaders. From there on roles decide again. External
+events happen again at their times, together with the events of the scenario. Decisions take no time. Everything else
+takes as long as recorded, or, without a record, as long as it usually took before.
 """
 
 from __future__ import annotations
@@ -17,32 +17,27 @@ from ....schemas.event import Record
 from ....schemas.job_master import StartJob
 from ....schemas.types import JobGraph
 from ...core.replica import Replica
-from ...core.role import JOB_MASTER, TASK_EXECUTOR, Time, address
-from ...job_master.state import JobMasterState
+from ...core.role import JOB_MASTER, TASK_EXECUTOR, Time, address, instance_of, kind_of
+from ...job_master.state import StartedJob
 from ..checkpoint_storage import SimulatedStorage
+from ..cluster import SimulatedCluster
 from ..latencies import SECOND, Latencies, Work
-from ..master_effects import SimulatedMasterEffects
-from ..simulated_tasks import SimulatedTasks
-from ..simulator import Simulator
 from ..task_behavior import TaskBehavior, UniformTaskBehavior
-from ..task_executors import SimulatedTaskExecutors
 from .event_injector import EventInjector
-from .last_events import LastEventTimes
 from .outcome_metrics import Outcome, OutcomeMetrics
-from .recorded_task_behavior import RecordedTaskBehavior
-from .recorded_task_times import RecordedTaskTimes
+from .recorded_tasks import RecordedTaskBehavior, RecordedTaskTimes
 from .recorder import Recorder
 from .recording import Recording
 from .scenario import AS_RECORDED, FOREVER, Fail, Scenario, ScenarioError, Submit
 from .scenario_validation import KnownEntities, check
 
 DEFAULT_LENGTH: Time = 600 * SECOND
-"""How long a scenario goes on at least, where nothing is said."""
+"""The minimum duration of a scenario without `until`."""
 Batches = Iterable[Iterable[Record]]
 
 
 class History(Protocol):
-    """A log, seen from a place in it."""
+    """A log, and a place in it."""
 
     @property
     def cluster(self) -> str:
@@ -50,55 +45,55 @@ class History(Protocol):
         ...
 
     def replica(self) -> Replica:
-        """A new one, at the place."""
+        """Returns a new replica at the place."""
         ...
 
     def before(self) -> Batches:
-        """What there is to learn from, up to the place."""
+        """Returns the events up to the place from which latencies are learned."""
         ...
 
     def after(self) -> Batches:
-        """All behind it."""
+        """Returns all events after the place."""
         ...
 
     def start_of(self, job_id: str) -> StartJob | None:
-        """How a job was started, wherever in the log."""
+        """Returns the StartJob of a job, from anywhere in the log."""
         ...
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     cluster: str
     offset: int
-    """The place: the last event that is as it was."""
+    """The place: the offset of the last real event."""
     scenario: Scenario
     really: Outcome | None
-    """None: nothing is behind the place."""
+    """None: the log ends at the place."""
     would: Outcome
     log: tuple[Record, ...]
-    """What would have been said, from the place on."""
+    """The simulated events after the place."""
     notes: tuple[str, ...]
-    """Of the scenario's events that came to nothing."""
+    """The events of the scenario that had no effect."""
 
 
 def simulate(
     history: History, scenario: Scenario, on_simulated: Callable[[int], object] = lambda _: None
 ) -> WhatIf:
-    """`on_simulated` is told how many events have been simulated.
+    """`on_simulated` is called with the number of simulated events.
 
-    Raises ScenarioError for what the history has no place for, and what reading it raises.
+    Raises ScenarioError if the scenario does not fit the history, and what reading it raises.
     """
     fixed = {} if scenario.start is None else {Work.START_TASK: scenario.start}
-    latencies, voices = Latencies(scenario.seed, fixed), LastEventTimes()
-    likes = {each.action.like for each in scenario.events if isinstance(each.action, Submit)}
-    failing = {each.action.job_id for each in scenario.events if isinstance(each.action, Fail)}
+    latencies, last_events = Latencies(scenario.seed, fixed), dict[str, Time]()
+    likes = {event.action.like for event in scenario.events if isinstance(event.action, Submit)}
+    failing = {event.action.job_id for event in scenario.events if isinstance(event.action, Fail)}
     whole = RecordedTaskTimes() if likes else None
-    start = _learn_latencies(history.before(), latencies, whole, voices) or _first_time(history.after())
+    start = _learn_latencies(history.before(), latencies, whole, last_events) or _first_time(history.after())
     real = history.replica()
     offset = real.offset
     measure = OutcomeMetrics(real, start)
-    recorder = Recorder(real, start, measure, latencies, voices, likes | failing)
+    recorder = Recorder(real, start, measure, latencies, last_events, likes | failing)
     recording = _record_history(history, recorder, whole, start, scenario.until)
     length = (
         max(DEFAULT_LENGTH, recording.end - recording.clock_offset - start)
@@ -111,17 +106,35 @@ def simulate(
 
     replica = history.replica()
     graphs = {
-        each: graph for each in likes if (graph := _graph(history, replica, recording, each)) is not None
+        like: graph for like in likes if (graph := _graph(history, replica, recording, like)) is not None
     }
     known = KnownEntities(replica, recording, graphs)
     check(scenario, known)
-    world, happenings, seen = _create_simulator(
-        history.cluster, replica, scenario, recording, latencies, whole, known, start, until, on_simulated
+    measured = OutcomeMetrics(replica, start, until)
+
+    def on_event(record: Record, changed: Iterable[str]) -> None:
+        measured.on_event(record, changed)
+        on_simulated(len(cluster.simulator.log))
+
+    cluster = SimulatedCluster(
+        replica,
+        cluster=history.cluster,
+        now=start,
+        behavior=_task_behavior(scenario, recording, whole, latencies),
+        latencies=latencies,
+        storage=SimulatedStorage(corrupt_uris=set(recording.effects.corrupt_uris)),
+        find_recorded=recording.effects.take_effect,
+        on_event=on_event,
     )
-    happenings.schedule_all()
-    world.run(until + recording.clock_offset)
-    would = seen.outcome(until)
-    return WhatIf(history.cluster, offset, scenario, really, would, tuple(world.log), tuple(happenings.notes))
+    for resource_id in sorted(recording.dead_task_executors):
+        session = cluster.simulator.session(address(TASK_EXECUTOR, resource_id))
+        if session is not None:
+            cluster.simulator.kill(session)
+    injector = EventInjector(cluster, scenario, recording, known)
+    injector.schedule_all()
+    cluster.simulator.run(until + recording.clock_offset)
+    would, log = measured.outcome(until), tuple(cluster.simulator.log)
+    return WhatIf(history.cluster, offset, scenario, really, would, log, tuple(injector.notes))
 
 
 def _check_times(scenario: Scenario, length: Time) -> None:
@@ -134,22 +147,23 @@ def _check_times(scenario: Scenario, length: Time) -> None:
 
 
 def _learn_latencies(
-    batches: Batches, latencies: Latencies, scripts: RecordedTaskTimes | None, voices: LastEventTimes
+    batches: Batches, latencies: Latencies, scripts: RecordedTaskTimes | None, last_events: dict[str, Time]
 ) -> Time:
-    """Returns the time of the place."""
+    """Learns the latencies; returns the time of the place."""
     now = 0
     for batch in batches:
-        for each in batch:
-            now = max(now, each.header.time)
-            latencies.on_event(each)
+        for record in batch:
+            now = max(now, record.header.time)
+            latencies.on_event(record)
             if scripts is not None:
-                scripts.on_event(each, now)
-            voices.on_event(each, now)
+                scripts.on_event(record, now)
+            if kind_of(record.header.sender) == TASK_EXECUTOR:
+                last_events[instance_of(record.header.sender)] = now
     return now
 
 
 def _first_time(batches: Batches) -> Time:
-    return next((each.header.time for batch in batches for each in batch), 0)
+    return next((record.header.time for batch in batches for record in batch), 0)
 
 
 def _record_history(
@@ -158,62 +172,24 @@ def _record_history(
     end = None if length is None else start + length
     now = start
     for batch in history.after():
-        for each in batch:
-            now = max(now, each.header.time)
+        for record in batch:
+            now = max(now, record.header.time)
             if end is not None and now > end:
                 return recorder.finish(end)
-            recorder.on_event(each)
+            recorder.on_event(record)
             if whole is not None:
-                whole.on_event(each, now)
+                whole.on_event(record, now)
     return recorder.finish()
 
 
 def _graph(history: History, replica: Replica, recording: Recording, job_id: str) -> JobGraph | None:
     found = recording.graphs.get(job_id)
-    if found is None and (said := history.start_of(job_id)) is not None:
-        found = said.job_graph
+    if found is None and (start := history.start_of(job_id)) is not None:
+        found = start.job_graph
     if found is None:
         state = replica.states.get(address(JOB_MASTER, job_id))
-        found = state.graph if isinstance(state, JobMasterState) else None
+        found = state.graph if isinstance(state, StartedJob) else None
     return found
-
-
-def _create_simulator(
-    cluster: str,
-    replica: Replica,
-    scenario: Scenario,
-    recording: Recording,
-    latencies: Latencies,
-    whole: RecordedTaskTimes | None,
-    known: KnownEntities,
-    start: Time,
-    until: Time,
-    on_simulated: Callable[[int], object],
-) -> tuple[Simulator, EventInjector, OutcomeMetrics]:
-    measure = OutcomeMetrics(replica, start, until)
-    workers: list[SimulatedTaskExecutors] = []
-
-    def on_event(record: Record, changed: Iterable[str]) -> None:
-        measure.on_event(record, changed)
-        for each in workers:
-            each.on_event(record)
-        on_simulated(len(world.log))
-
-    world = Simulator(replica, cluster=cluster, now=start, on_event=on_event)
-    storage = SimulatedStorage(corrupt_uris=set(recording.answers.torn))
-    life = _task_behavior(scenario, recording, whole, latencies)
-    attempts = SimulatedTasks(world, life, storage)
-    workers.append(SimulatedTaskExecutors(world, attempts, latencies))
-    masters = SimulatedMasterEffects(
-        world, workers[0], latencies, storage, told=recording.answers.take_effect
-    )
-    world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(SimulatedMasterEffects.KINDS, masters)}
-    for resource_id in sorted(recording.dead_sessions):
-        session = world.session(address(TASK_EXECUTOR, resource_id))
-        if session is not None:
-            world.kill(session)
-    happenings = EventInjector(world, workers[0], attempts, masters, scenario, recording, known)
-    return world, happenings, measure
 
 
 def _task_behavior(
@@ -222,14 +198,14 @@ def _task_behavior(
     match scenario.run:
         case str() if scenario.run == AS_RECORDED:
             recorded = RecordedTaskBehavior(
-                recording.scripts,
-                recording.contributions,
+                recording.task_times,
+                recording.acks,
                 latencies,
                 fixed_start=scenario.start is not None,
             )
-            for each in scenario.events:
-                if isinstance(each.action, Submit) and whole is not None:
-                    recorded.like(each.action.job_id, each.action.like, whole)
+            for event in scenario.events:
+                if isinstance(event.action, Submit) and whole is not None:
+                    recorded.like(event.action.job_id, event.action.like, whole)
             return recorded
         case str() if scenario.run == FOREVER:
             return UniformTaskBehavior(latencies)

@@ -1,4 +1,4 @@
-"""Programs as files and as entry points: their graphs, and what is said where there is none."""
+"""Programs as files and as entry points: their graphs, and the errors of programs without a graph."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import psutil
 import pytest
 from polling import TIMEOUT_S, wait_until
+from process_status import has_ended
 
 from tailrace.pipelines.api import JobExecutionResult, ProgramError
 from tailrace.pipelines.api.build import build, build_file, run_file
@@ -45,14 +45,15 @@ class Program:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """The folder is the working directory, so that locations are short, and importable in child processes."""
+    """Returns a writer whose folder is the working directory, so that locations are short, and importable in child
+    processes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return Program(tmp_path)
 
 
 class Cluster:
-    """An executor that keeps what it is given."""
+    """An executor that records its graphs."""
 
     def __init__(self) -> None:
         self.graphs: list[JobGraph] = []
@@ -84,9 +85,7 @@ class Client:
         return JobExecutionResult(self.job_id, JobStatus.FINISHED)
 
 
-def test_a_file_is_run_as_main_with_its_arguments(
-    program: Program, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_runs_as_main_with_arguments(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     path = program(
         """
         if __name__ == "__main__":
@@ -106,7 +105,7 @@ def test_a_file_is_run_as_main_with_its_arguments(
     assert capsys.readouterr().out == f"{path} job-1\nFINISHED\n"
 
 
-def test_functions_of_the_program_and_of_modules_beside_it_travel_by_value(program: Program) -> None:
+def test_functions_of_program_and_neighbour_modules_are_pickled_by_value(program: Program) -> None:
     helper = program.folder / "helper.py"
     helper.write_text("def shout(line: str) -> str: return line.upper() + MARK\nMARK = '!'\n")
     path = program(
@@ -125,11 +124,13 @@ def test_functions_of_the_program_and_of_modules_beside_it_travel_by_value(progr
     helper.unlink()
     codes = [operator.code for operator in graph.vertices[0].operators if operator.code]
     child = f"import pickle; a, b = {codes!r}; print(pickle.loads(a)[0]('x'), pickle.loads(b)[0]('y'))"
-    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True, cwd="/")
-    assert done.stdout == "Line(text='X!') Y!\n"
+    result = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert result.stdout == "Line(text='X!') Y!\n"
 
 
-def test_installed_functions_travel_by_name() -> None:
+def test_installed_functions_are_pickled_by_name() -> None:
     graph = build("tailrace.pipelines.examples.window_word_count:main", ["--port", "1"])
     codes = [operator.code for vertex in graph.vertices for operator in vertex.operators if operator.code]
     assert all(len(code) < 200 for code in codes)
@@ -148,14 +149,14 @@ FILES = {
     "raise ValueError('two\\nlines')": "program.py:6: program.py raised ValueError: two lines",
     "sys.exit(3)": "program.py:6: program.py exited with status 3",
     "sys.exit('no port')": "program.py:6: program.py: no port",
-    "env.socket_text_stream('h', 1).map(3)": "map at program.py:6: it needs a function or a MapFunction, not int 3",
+    "env.socket_text_stream('h', 1).map(3)": "map at program.py:6: expected a function or a MapFunction, not int 3",
     "import json; json.loads('{')": "program.py:6: program.py raised JSONDecodeError",
     "raise GeneratorExit": "program.py:6: program.py raised GeneratorExit",
 }
 
 
 @pytest.mark.parametrize(("text", "message"), FILES.items(), ids=list(FILES))
-def test_a_file_that_builds_no_graph_says_why(program: Program, text: str, message: str) -> None:
+def test_file_without_graph_says_why(program: Program, text: str, message: str) -> None:
     program(text)
     for run in (lambda: build_file("program.py"), lambda: run_file("program.py", [], Cluster())):
         with pytest.raises(ProgramError) as caught:
@@ -164,20 +165,20 @@ def test_a_file_that_builds_no_graph_says_why(program: Program, text: str, messa
         assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there(program: Program) -> None:
+def test_missing_file_is_reported(program: Program) -> None:
     with pytest.raises(ProgramError, match=r"the program nothing.py does not exist: there is no file"):
         build_file("nothing.py")
     with pytest.raises(ProgramError, match=r"there is a directory of that name"):
         build_file(str(program.folder))
 
 
-def test_leaving_with_status_0_is_no_mistake_of_a_program_that_is_run(program: Program) -> None:
+def test_exit_with_status_0_is_no_error(program: Program) -> None:
     run_file(program("sys.exit(0)"), [], Cluster())
     with pytest.raises(ProgramError, match="exited with status 0"):
         build_file(program("sys.exit(0)"))
 
 
-def test_what_happens_after_execute_does_not_matter_to_a_graph(program: Program) -> None:
+def test_code_after_execute_does_not_affect_graph(program: Program) -> None:
     path = program(
         """
         env.socket_text_stream("localhost", 1).print()
@@ -192,7 +193,7 @@ def test_what_happens_after_execute_does_not_matter_to_a_graph(program: Program)
     assert build_file(path).name == "first"
 
 
-def test_the_process_is_left_as_it_was(program: Program) -> None:
+def test_process_state_is_restored(program: Program) -> None:
     before = sys.argv[:], sys.path[:], sys.modules["__main__"]
     with pytest.raises(ProgramError):
         build_file(program("sys.argv += ['x']; sys.path += ['y']"))
@@ -205,15 +206,15 @@ TARGETS = {
     "no_such_module:main": "the entry point 'no_such_module:main' does not exist: no module 'no_such_module' can be",
     "tailrace.nothing:main": "the entry point 'tailrace.nothing:main' does not exist: no module 'tailrace.nothing'",
     "entry:nothing": "the entry point 'entry:nothing' does not exist: entry has no nothing",
-    "entry:NUMBER": "the entry point 'entry:NUMBER' is no function but int",
+    "entry:NUMBER": "the entry point 'entry:NUMBER' is not a function but int",
     "entry:idle": "entry:idle ended without executing a job",
     "entry:fail": "entry.py:7: entry:fail raised ValueError: no good",
     "entry:needs": "entry:needs raised TypeError: needs() missing 1 required positional argument: 'argument'",
-    "entry:usage": "entry.py:9: entry:usage exited with status 2; it last said: usage: entry PORT",
+    "entry:usage": "entry.py:9: entry:usage exited with status 2; its last output: usage: entry PORT",
     "entry:crash": "entry:crash exited with status 7 before its graph was complete",
-    "entry:kill": "entry:kill was killed by SIGKILL before its graph was complete; it last said: goodbye",
+    "entry:kill": "entry:kill was killed by SIGKILL before its graph was complete; its last output: goodbye",
     "broken:main": "broken.py:6: broken:main raised NameError: name 'undefined' is not defined",
-    "..:main": "the entry point '..:main' names no module",
+    "..:main": "the entry point '..:main' does not name a module",
 }
 ENTRY = """NUMBER = 1
 def fail(): raise ValueError("no good")
@@ -232,7 +233,7 @@ def count(*arguments):
 
 
 @pytest.mark.parametrize(("target", "message"), TARGETS.items(), ids=list(TARGETS))
-def test_an_entry_point_that_builds_no_graph_says_why(program: Program, target: str, message: str) -> None:
+def test_entry_point_without_graph_says_why(program: Program, target: str, message: str) -> None:
     program(ENTRY, "entry.py")
     program("undefined", "broken.py")
     with pytest.raises(ProgramError) as caught:
@@ -241,7 +242,7 @@ def test_an_entry_point_that_builds_no_graph_says_why(program: Program, target: 
     assert "\n" not in str(caught.value)
 
 
-def test_an_entry_point_builds_in_a_process_of_its_own(program: Program) -> None:
+def test_entry_point_builds_in_its_own_process(program: Program) -> None:
     program(ENTRY, "entry.py")
     graph = build_in_a_child("entry:count", ["a host"], 2)
     assert (graph.name, [v.parallelism for v in graph.vertices]) == ("counted", [1, 2])
@@ -249,12 +250,12 @@ def test_an_entry_point_builds_in_a_process_of_its_own(program: Program) -> None
     assert graph == build_request(BuildRequest(target="entry:count", arguments=("a host",), parallelism=2))
 
 
-def test_a_file_builds_in_a_process_of_its_own(program: Program) -> None:
+def test_file_builds_in_its_own_process(program: Program) -> None:
     path = program("env.socket_text_stream('h', 1).print()\nenv.execute('a file')")
     assert build_request(BuildRequest(file=path)).name == "a file"
 
 
-def test_a_program_that_hangs_is_ended(program: Program) -> None:
+def test_hung_program_is_killed(program: Program) -> None:
     program(ENTRY, "entry.py")
     with pytest.raises(ProgramError, match=r"entry:hang did not build its graph within 2 s"):
         build_in_a_child("entry:hang", timeout_s=2)
@@ -267,9 +268,7 @@ def server() -> Iterator[BuildServer]:
     made.close()
 
 
-def test_a_server_builds_one_program_after_another_and_none_sees_another(
-    program: Program, server: BuildServer
-) -> None:
+def test_server_builds_programs_in_isolation(program: Program, server: BuildServer) -> None:
     program(
         """
         import os
@@ -298,9 +297,7 @@ def test_a_server_builds_one_program_after_another_and_none_sees_another(
             build_in_a_child("entry:kill", server=server)
 
 
-def test_the_end_of_a_server_ends_the_program_that_it_runs(
-    program: Program, server: BuildServer, tmp_path: Path
-) -> None:
+def test_end_of_server_ends_its_program(program: Program, server: BuildServer, tmp_path: Path) -> None:
     started = tmp_path / "started"
     program(
         f"""
@@ -321,12 +318,46 @@ def test_the_end_of_a_server_ends_the_program_that_it_runs(
         with pytest.raises(ProgramError, match="did not build its graph"):
             building.result(TIMEOUT_S)
     pid = int(started.read_text())
-    wait_until(lambda: not psutil.pid_exists(pid), "the end of the program")
-    with pytest.raises(ProgramError, match="no graphs are built any more"):
+    wait_until(lambda: has_ended(pid), "the end of the program")
+    with pytest.raises(ProgramError, match="the build server is closed"):
         build_in_a_child("entry:main", server=server)
 
 
-def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:
+def test_cancelled_program_ends_with_all_its_processes(
+    program: Program, server: BuildServer, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    program(
+        f"""
+        import os
+        import subprocess
+        import time
+
+        def main():
+            child = subprocess.Popen(["sleep", "600"])
+            open({str(started)!r} + ".new", "w").write(f"{{os.getpid()}} {{child.pid}}")
+            os.replace({str(started)!r} + ".new", {str(started)!r})
+            time.sleep(600)
+
+        def quick():
+            env.socket_text_stream("h", 1).print()
+            env.execute("quick")
+        """,
+        "entry.py",
+    )
+    server.cancel()
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(build_in_a_child, "entry:main", server=server)
+        wait_until(started.exists, "the start of the program")
+        server.cancel()
+        with pytest.raises(ProgramError, match="did not build its graph"):
+            building.result(TIMEOUT_S)
+    for pid in map(int, started.read_text().split()):
+        wait_until(lambda pid=pid: has_ended(pid), "the end of the program's processes")
+    assert build_in_a_child("entry:quick", server=server).name == "quick"
+
+
+def test_invalid_graph_is_rejected(program: Program) -> None:
     program(
         """
         def main():
@@ -339,7 +370,7 @@ def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:
         build_in_a_child("entry:main")
 
 
-def test_the_api_is_quick_to_import_and_needs_neither_spark_nor_kafka() -> None:
+def test_api_import_is_fast_and_needs_neither_spark_nor_kafka() -> None:
     heavy = (
         "pyspark",
         "pyarrow",
@@ -354,7 +385,7 @@ def test_the_api_is_quick_to_import_and_needs_neither_spark_nor_kafka() -> None:
         "import sys, tailrace.pipelines.api.build, tailrace.pipelines.graph.program\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", child], capture_output=True, text=True, check=True, env={**os.environ}
     )
-    assert done.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

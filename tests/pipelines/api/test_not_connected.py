@@ -15,11 +15,11 @@ env.execute("nowhere")
 """
 
 
-def test_it_says_how_to_start_it_and_no_more(tmp_path: Path) -> None:
+def test_plain_program_says_how_to_run_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "this process is connected to no cluster: start the program with `tailrace run PROGRAM.py`\n"
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`\n"
     )

@@ -1,4 +1,4 @@
-"""docs/datastream-api.md: its examples, in order, are one program; what they print is what the page says."""
+"""docs/datastream-api.md: its examples, in order, are one program that prints what the page shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = list(EXAMPLE.finditer(PAGE.read_text()))
 
 
 def by_sink(lines: list[str]) -> list[str]:
-    """Each sink prints in order; between sinks there is none."""
+    """Groups lines by sink; the order between sinks is undefined."""
     return sorted(lines, key=lambda line: line.partition(">")[0])
 
 
@@ -31,7 +31,7 @@ def line_of(example: re.Match[str]) -> int:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """A program that the examples are added to; a module, so that its functions can be pickled."""
+    """Returns a program to which the examples are added; it is a module, so that its functions can be pickled."""
     module = ModuleType("page_of_the_datastream_api")
     module.__file__ = str(tmp_path_factory.mktemp("page") / "page.py")
     sys.modules[module.__name__] = module
@@ -40,7 +40,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"line {line_of(example)}" for example in EXAMPLES])
-def test_an_example_does_what_the_page_says(page: ModuleType, example: re.Match[str]) -> None:
+def test_example_prints_what_page_shows(page: ModuleType, example: re.Match[str]) -> None:
     exec(compile(example["code"], str(page.__file__), "exec"), page.__dict__)
     env = page.env
     assert isinstance(env, StreamExecutionEnvironment)
@@ -49,8 +49,8 @@ def test_an_example_does_what_the_page_says(page: ModuleType, example: re.Match[
     if example["output"] is not None:
         assert graph is not None
         printed = [
-            f"{each['identifier'] + ':' if each['identifier'] else ''}{each['subtask']}> {each['text']}"
-            for each in run(graph).printed
+            f"{row['identifier'] + ':' if row['identifier'] else ''}{row['subtask']}> {row['text']}"
+            for row in run(graph).printed
         ]
 
         assert by_sink(printed) == by_sink(example["output"].splitlines())

@@ -1,4 +1,4 @@
-"""What holds for every step of the API: programs translate alike each time, into graphs that can be run."""
+"""Properties of every operation of the API: translation is deterministic, and its graphs can be run."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ def operators(graph: JobGraph) -> list[OperatorConfig]:
     return [operator for vertex in graph.vertices for operator in vertex.operators]
 
 
-def test_every_kind_of_operator_can_be_asked_for() -> None:
+def test_every_operator_kind_has_program() -> None:
     graphs = [environment(program, configuration=MINI_BATCH).get_job_graph() for program in PROGRAMS.values()]
     assert {operator.kind for graph in graphs for operator in operators(graph)} == set(OperatorKind)
 
 
 @every_program
-@pytest.mark.parametrize("configuration", [{}, MINI_BATCH], ids=["", "mini-batch"])
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_its_graph_can_be_run(program: Program, parallelism: int, configuration: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("parallelism", "configuration"), [(1, {}), (3, MINI_BATCH)], ids=["1", "3, mini-batch"]
+)
+def test_graph_is_valid(program: Program, parallelism: int, configuration: dict[str, str]) -> None:
     env = environment(program, parallelism=parallelism, configuration=configuration)
     assert validate(env.get_job_graph()) == []
     env.disable_operator_chaining()
@@ -54,14 +55,14 @@ def test_its_graph_can_be_run(program: Program, parallelism: int, configuration:
 
 
 @every_program
-def test_the_same_program_gives_the_same_graph(program: Program) -> None:
+def test_same_program_gives_same_graph(program: Program) -> None:
     first, second = (environment(program, parallelism=2) for _ in range(2))
     assert first.get_stream_graph() == second.get_stream_graph()
     assert first.get_job_graph() == first.get_job_graph() == second.get_job_graph()
 
 
 @every_program
-def test_each_operator_and_edge_has_as_many_functions_as_its_kind_takes(program: Program) -> None:
+def test_operators_and_edges_have_functions_of_their_kind(program: Program) -> None:
     graph = environment(program).get_stream_graph()
     for node in graph.nodes.values():
         functions = pickle.loads(node.code) if node.code else ()
@@ -72,14 +73,14 @@ def test_each_operator_and_edge_has_as_many_functions_as_its_kind_takes(program:
 
 
 @every_program
-def test_each_operator_says_where_it_was_written(program: Program) -> None:
+def test_each_operator_has_source_location(program: Program) -> None:
     here = os.path.relpath(api_programs.__file__)
     nodes = environment(program).get_stream_graph().nodes.values()
     assert {(node.location or "").rpartition(":")[0] for node in nodes} == {here}
 
 
 @every_program
-def test_each_edge_carries_records_of_a_known_type(program: Program) -> None:
+def test_each_edge_has_record_type(program: Program) -> None:
     graph = environment(program, configuration=MINI_BATCH).get_stream_graph()
     for edge in graph.edges:
         parameters = json.loads(graph.nodes[edge.source_id].parameters)
@@ -92,7 +93,7 @@ def test_each_edge_carries_records_of_a_known_type(program: Program) -> None:
 
 
 @every_program
-def test_edges_join_operators_through_virtual_nodes(program: Program) -> None:
+def test_edges_connect_operators_through_virtual_nodes(program: Program) -> None:
     graph = environment(program, configuration=MINI_BATCH).get_stream_graph()
     for edge in graph.edges:
         assert {edge.source_id, edge.target_id} <= set(graph.nodes)
@@ -106,7 +107,7 @@ def test_edges_join_operators_through_virtual_nodes(program: Program) -> None:
 
 
 @every_program
-def test_what_is_rich_says_so(program: Program) -> None:
+def test_rich_operators_are_marked(program: Program) -> None:
     for node in environment(program).get_stream_graph().nodes.values():
         functions = pickle.loads(node.code) if node.code else ()
         of_classes = any(
@@ -153,7 +154,7 @@ def stream_graph(program: Program, **settings: Any) -> StreamGraph:
 
 
 @every_program
-def test_mini_batches_only_add_operators_in_front_of_shuffles(program: Program) -> None:
+def test_mini_batches_only_add_operators_before_shuffles(program: Program) -> None:
     plain, batched = stream_graph(program), stream_graph(program, configuration=MINI_BATCH)
     added = batched.nodes.keys() - plain.nodes.keys()
     assert {batched.nodes[node_id].kind for node_id in added} <= {OperatorKind.PRE_AGGREGATE}

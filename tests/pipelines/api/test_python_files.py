@@ -1,4 +1,4 @@
-"""Files that a program ships: its modules travel in them, and only what is not in them travels pickled."""
+"""Files that a program ships: its modules are imported from them, and only other code is pickled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("shipped_helpers", "shipped_shop", "shipped_zipped", "left_behind")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Modules of all kinds, importable; forgotten afterwards."""
+    """Returns a folder of importable modules of all kinds, which are unloaded afterwards."""
     (tmp_path / "shipped_helpers.py").write_text("def shout(line: str) -> str: return line.upper() + '!'\n")
     (tmp_path / "left_behind.py").write_text("def whisper(line: str) -> str: return line.lower()\n")
     shop = tmp_path / "shipped_shop"
@@ -45,7 +45,7 @@ def codes(graph: JobGraph) -> list[bytes]:
 
 
 def called_elsewhere(graph: JobGraph, folder: Path) -> str:
-    """What the functions of the maps give for a text, in a process that has the shipped files and no others."""
+    """Returns what the map functions return for a text, in a process with the shipped files only."""
     unpack(graph.python_files, folder)
     program = (
         "import pickle, sys\n"
@@ -54,13 +54,13 @@ def called_elsewhere(graph: JobGraph, folder: Path) -> str:
         f"import_from(Path({str(folder)!r}))\n"
         f"print(*[pickle.loads(code)[0]('Abc') for code in {codes(graph)!r}])"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
-def test_modules_that_are_shipped_are_imported_and_others_of_the_users_pickled(
+def test_shipped_modules_are_imported_and_other_user_modules_pickled(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     env = StreamExecutionEnvironment()
@@ -79,7 +79,7 @@ def test_modules_that_are_shipped_are_imported_and_others_of_the_users_pickled(
     ):
         stream.map(function).print()
     graph = env.get_job_graph()
-    assert [each.path for each in graph.python_files] == [
+    assert [file.path for file in graph.python_files] == [
         "library.zip",
         "shipped_helpers.py",
         "shipped_shop/__init__.py",
@@ -105,7 +105,7 @@ def without_source(graph: JobGraph) -> JobGraph:
     )
 
 
-def test_a_module_of_another_name_than_it_is_shipped_under_is_pickled(folder: Path) -> None:
+def test_module_shipped_under_other_name_is_pickled(folder: Path) -> None:
     package = folder / "left_behind"
     (folder / "left_behind.py").unlink()
     package.mkdir()
@@ -116,14 +116,14 @@ def test_a_module_of_another_name_than_it_is_shipped_under_is_pickled(folder: Pa
 
     env.from_collection(["a"], str).map(inner).print()
     graph = env.get_job_graph()
-    assert [each.path for each in graph.python_files] == ["inner.py"]
+    assert [file.path for file in graph.python_files] == ["inner.py"]
     *_, code = codes(graph)
     del sys.modules["left_behind.inner"], sys.modules["left_behind"]
     (package / "inner.py").unlink()
     assert pickle.loads(code)[0]("a") == "a"
 
 
-def test_a_program_can_import_what_it_ships(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_can_import_shipped_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     StreamExecutionEnvironment().add_python_file("library.zip").add_python_file(str(folder / "shipped_shop"))
     import shipped_shop.prices
@@ -133,9 +133,7 @@ def test_a_program_can_import_what_it_ships(folder: Path, monkeypatch: pytest.Mo
     assert shipped_shop.prices.price("ab") == 2
 
 
-def test_what_is_too_large_is_refused_where_it_is_added(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_file_is_rejected_when_added(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_files, "MAX_SHIPPED_BYTES", MAX_BYTES)
     (folder / "model.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
     (folder / "second.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
@@ -144,7 +142,7 @@ def test_what_is_too_large_is_refused_where_it_is_added(
         ProgramError, match=r"^add_python_file at .*: the files that it ships have 6,291,458 bytes"
     ):
         env.add_python_file("second.bin")
-    assert [each.path for each in env._shipped.files] == ["model.bin"]
+    assert [file.path for file in env._shipped.files] == ["model.bin"]
 
 
 ENTRY = """
@@ -157,7 +155,7 @@ def main():
 """
 
 
-def test_a_program_in_shipped_files_ships_them_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_program_in_shipped_files_ships_them_too(tmp_path_factory: pytest.TempPathFactory) -> None:
     files = (
         PythonFile(path="entry.py", content=ENTRY.encode()),
         PythonFile(path="shipped_shop/__init__.py", content=b""),

@@ -1,4 +1,4 @@
-"""What type the records of a stream are: by hints, by declaration, or pickled."""
+"""The record types of streams: by type hints, by declaration, or pickled."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def env() -> StreamExecutionEnvironment:
 
 
 @pytest.mark.parametrize(("program", "expected"), TYPES.values(), ids=list(TYPES))
-def test_record_types(
+def test_record_types_follow_hints_and_declarations(
     env: StreamExecutionEnvironment,
     program: Callable[[DataStream[str]], DataStream[Any]],
     expected: object,
@@ -209,14 +209,14 @@ def test_record_types(
     assert program(env.socket_text_stream("localhost", 1)).record_type == RecordType.of(expected)
 
 
-def test_an_accumulator_has_a_type_of_its_own(env: StreamExecutionEnvironment) -> None:
+def test_accumulator_has_own_type(env: StreamExecutionEnvironment) -> None:
     lines = env.socket_text_stream("localhost", 1)
     hinted, declared = windowed(lines).aggregate(Mean()), windowed(lines).aggregate(Mean(), None, int)
     assert hinted._operator.accumulator_type == RecordType.of(tuple[int, int])
     assert declared._operator.accumulator_type == RecordType.of(int)
 
 
-def test_hints_of_local_classes_are_found(env: StreamExecutionEnvironment) -> None:
+def test_hints_of_local_classes_are_resolved(env: StreamExecutionEnvironment) -> None:
     @dataclass
     class Local:
         x: int
@@ -253,7 +253,7 @@ COLLECTIONS: list[tuple[list[Any], object]] = [
 
 
 @pytest.mark.parametrize(("items", "expected"), COLLECTIONS, ids=[repr(items) for items, _ in COLLECTIONS])
-def test_a_collection_is_of_the_type_that_all_its_items_are_of(
+def test_collection_has_common_type_of_its_items(
     env: StreamExecutionEnvironment, items: list[Any], expected: object
 ) -> None:
     assert env.from_collection(items).record_type == RecordType.of(expected)
@@ -276,7 +276,7 @@ SOURCES: dict[str, tuple[Callable[[StreamExecutionEnvironment], DataStream[Any]]
 
 
 @pytest.mark.parametrize(("program", "expected"), SOURCES.values(), ids=list(SOURCES))
-def test_sources(
+def test_sources_have_record_types(
     env: StreamExecutionEnvironment,
     program: Callable[[StreamExecutionEnvironment], DataStream[Any]],
     expected: object,

@@ -1,4 +1,4 @@
-"""Every step of the API does in a job what it says, chained or not, at any parallelism (on the memory cluster)."""
+"""Every operation of the API does in a job what it says, chained or not, at any parallelism (in the memory cluster)."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ def counted(of: Outcome) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("program", RUN.values(), ids=list(RUN))
-def test_it_runs_to_its_end(program: Program) -> None:
+def test_program_runs_to_end(program: Program) -> None:
     assert outcome(program, parallelism=2, configuration={"execution.mini-batch": "true"}).steps
 
 
 @pytest.mark.parametrize("program", STEADY.values(), ids=list(STEADY))
-def test_chaining_parallelism_and_crashes_change_nothing(program: Program) -> None:
+def test_chaining_parallelism_and_crashes_do_not_change_results(program: Program) -> None:
     expected = counted(outcome(program))
     assert counted(outcome(program, chaining=False)) == expected
     assert counted(outcome(program, parallelism=3)) == expected
     assert counted(outcome(program, parallelism=2, chaining=False, seed=1)) == expected
 
 
-def test_what_is_broadcast_comes_to_each_subtask() -> None:
+def test_broadcast_records_reach_each_subtask() -> None:
     once, thrice = (counted(outcome(PROGRAMS["broadcast"], parallelism=count)) for count in (1, 3))
     assert thrice == Counter({record: count * 3 for record, count in once.items()})
 
 
 @pytest.mark.parametrize("name", BY_ORDER)
-def test_a_running_result_is_told_for_each_record_and_a_mini_batchs_last_one_is_the_same(name: str) -> None:
+def test_running_result_is_emitted_per_record_and_mini_batch_has_same_last_result(name: str) -> None:
     plain, batched = (
         outcome(PROGRAMS[name], configuration=configuration).records
         for configuration in ({}, {"execution.mini-batch": "true"})

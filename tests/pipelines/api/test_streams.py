@@ -1,4 +1,4 @@
-"""Programs, and the graphs they become."""
+"""Programs and their graphs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def operators(graph: JobGraph) -> dict[str, OperatorConfig]:
     return {operator.kind: operator for vertex in graph.vertices for operator in vertex.operators}
 
 
-def test_a_word_count_is_a_source_and_a_keyed_vertex(
+def test_word_count_is_source_and_keyed_vertex(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
     lines.flat_map(words).key_by("text").window(FIVE_SECONDS).reduce(add).print("counts")
@@ -97,15 +97,17 @@ def test_a_word_count_is_a_source_and_a_keyed_vertex(
     assert own["print"].code == own["socket_text_stream"].code == b""
 
 
-def test_operators_say_where_they_were_written(env: StreamExecutionEnvironment) -> None:
+def test_operators_have_source_locations(env: StreamExecutionEnvironment) -> None:
     stream = env.socket_text_stream("localhost", 1)
     stream.map(length)
-    first = test_operators_say_where_they_were_written.__code__.co_firstlineno
+    first = test_operators_have_source_locations.__code__.co_firstlineno
     here = env.get_job_graph().vertices[0].operators
     assert [operator.location for operator in here] == [f"{FILE}:{first + 1}", f"{FILE}:{first + 2}"]
 
 
-def test_keys_by_function_field_and_position(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
+def test_keys_by_function_field_and_position_are_supported(
+    env: StreamExecutionEnvironment, lines: DataStream[str]
+) -> None:
     pairs = lines.map(lambda line: (line, 1), tuple[str, int])
     pairs.key_by(1).window(FIVE_SECONDS).reduce(lambda a, b: a)
     pairs.key_by(lambda pair: pair[0], key_type=str).window(FIVE_SECONDS).reduce(lambda a, b: a)
@@ -128,7 +130,7 @@ def test_parallelism_decides_between_chaining_and_rebalance(
     assert [edge.partitioner for edge in graph.edges] == [Partitioner.REBALANCE] * 2
 
 
-def test_the_environments_settings_hold_where_an_operator_has_none(
+def test_settings_of_environment_are_defaults_of_operators(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
     lines.map(length).name("lengths").filter(bool).set_parallelism(1).set_max_parallelism(7)
@@ -150,7 +152,7 @@ def test_slot_sharing_groups_are_inherited(env: StreamExecutionEnvironment, line
     ]
 
 
-def test_a_vertex_may_want_slots_of_its_own_company_and_resources(
+def test_vertex_may_have_own_slot_sharing_group_and_resources(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
     lines.map(length).slot_sharing_group(None).set_resources(cpu_cores=0.5, gpu=1).filter(bool).set_resources(
@@ -168,12 +170,12 @@ def test_a_vertex_may_want_slots_of_its_own_company_and_resources(
 
 
 @pytest.mark.parametrize("group", ["", "a/b"])
-def test_a_slot_sharing_group_has_a_proper_name(lines: DataStream[str], group: str) -> None:
+def test_invalid_slot_sharing_group_name_is_rejected(lines: DataStream[str], group: str) -> None:
     with pytest.raises(ProgramError, match="slot_sharing_group"):
         lines.map(length).slot_sharing_group(group)
 
 
-def test_chaining_can_be_cut(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
+def test_chaining_can_be_disabled(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
     lines.map(length).start_new_chain().filter(bool).filter(bool).disable_chaining().filter(bool).print()
     assert [vertex.name for vertex in env.get_job_graph().vertices] == [
         "Source: Socket Stream",
@@ -185,7 +187,7 @@ def test_chaining_can_be_cut(env: StreamExecutionEnvironment, lines: DataStream[
     assert len(env.get_job_graph().vertices) == 6
 
 
-def test_a_stream_may_be_used_twice(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
+def test_stream_may_have_two_consumers(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
     lines.map(length).print()
     lines.filter(bool).print()
     (vertex,) = env.get_job_graph().vertices
@@ -193,7 +195,7 @@ def test_a_stream_may_be_used_twice(env: StreamExecutionEnvironment, lines: Data
     assert first.upstream == second.upstream == source.operator_id
 
 
-def test_a_program_of_a_thousand_steps_is_translated(
+def test_program_of_thousand_steps_is_translated(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
     stream = lines

@@ -1,4 +1,4 @@
-"""Durations, windows and watermark strategies: however they are written, they mean the same."""
+"""Durations, windows and watermark strategies have the same meaning in every notation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ milliseconds = st.integers(1, 10**12)
 
 
 @given(milliseconds)
-def test_a_duration_is_the_same_however_it_is_written(ms: int) -> None:
+def test_duration_is_the_same_in_every_notation(ms: int) -> None:
     assert to_milliseconds("x", timedelta(milliseconds=ms)) == ms
     assert to_milliseconds("x", None, milliseconds=ms) == ms
     assert to_milliseconds("x", None, seconds=ms / 1000) == ms
@@ -33,7 +33,7 @@ def test_a_duration_is_the_same_however_it_is_written(ms: int) -> None:
 
 
 @given(milliseconds, milliseconds)
-def test_windows_are_the_same_however_they_are_written(size: int, slide: int) -> None:
+def test_windows_are_the_same_in_every_notation(size: int, slide: int) -> None:
     for tumbling in (TumblingProcessingTimeWindows, TumblingEventTimeWindows):
         assert tumbling.of(timedelta(milliseconds=size)) == tumbling.of(milliseconds=size) == tumbling(size)
     for sliding in (SlidingProcessingTimeWindows, SlidingEventTimeWindows):
@@ -79,16 +79,18 @@ ASSIGNERS: list[tuple[WindowAssigner, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("assigner", "name", "parameters"), ASSIGNERS, ids=[row[1] for row in ASSIGNERS])
-def test_assigners(assigner: WindowAssigner, name: str, parameters: dict[str, object]) -> None:
+def test_assigners_have_their_parameters(
+    assigner: WindowAssigner, name: str, parameters: dict[str, object]
+) -> None:
     assert (str(assigner), assigner.parameters()) == (name, parameters)
 
 
-def test_windows_of_one_size_and_different_clocks_are_not_equal() -> None:
+def test_windows_of_different_clocks_are_not_equal() -> None:
     assert TumblingEventTimeWindows(5) != TumblingProcessingTimeWindows(5)
 
 
 @given(milliseconds, st.integers(-(10**12), 10**12))
-def test_an_offset_is_below_the_size(size: int, offset: int) -> None:
+def test_window_offset_is_below_size(size: int, offset: int) -> None:
     if abs(offset) < size:
         assert TumblingEventTimeWindows.of(
             milliseconds=size, offset=timedelta(milliseconds=offset)
@@ -98,7 +100,7 @@ def test_an_offset_is_below_the_size(size: int, offset: int) -> None:
             TumblingEventTimeWindows.of(milliseconds=size, offset=timedelta(milliseconds=offset))
 
 
-def test_a_strategy_is_changed_by_copy() -> None:
+def test_strategy_is_immutable() -> None:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=2), milliseconds=1)
     changed = strategy.with_timestamp_assigner("at").with_idleness(seconds=1)
     assert (strategy.out_of_orderness_ms, strategy.timestamp_assigner, strategy.idle_after_ms) == (

@@ -1,4 +1,4 @@
-"""From transformations to the StreamGraph: what becomes nodes, what becomes edges, what is worked out on the way."""
+"""The translation of transformations into the StreamGraph: nodes, edges and derived properties."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def edges(graph: StreamGraph) -> list[tuple[str, str, Partitioner]]:
 
 def parameters(graph: StreamGraph, kind: OperatorKind) -> dict[str, Any]:
     (node,) = (node for node in graph.nodes.values() if node.kind is kind)
-    found: dict[str, Any] = json.loads(node.parameters)
-    return found
+    result: dict[str, Any] = json.loads(node.parameters)
+    return result
 
 
 def split(line: str) -> Iterator[tuple[str, int]]:
     yield from ((word, 1) for word in line.split())
 
 
-def test_sources_and_sinks_are_named_with_what_they_read_and_write(
+def test_sources_and_sinks_are_named_with_their_connectors(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ def test_sources_and_sinks_are_named_with_what_they_read_and_write(
     }
 
 
-def test_document_002s_word_count_has_four_nodes_and_one_virtual_one(
+def test_word_count_has_four_nodes_and_one_virtual_node(
     env: StreamExecutionEnvironment,
 ) -> None:
     (
@@ -103,12 +103,12 @@ def test_document_002s_word_count_has_four_nodes_and_one_virtual_one(
     ]
 
 
-def test_of_partitionings_in_a_row_the_last_holds(env: StreamExecutionEnvironment) -> None:
+def test_last_of_consecutive_partitionings_is_used(env: StreamExecutionEnvironment) -> None:
     trades(env).key_by("symbol").broadcast().shuffle().map(size_of)
     assert edges(env.get_stream_graph()) == [("Source: Generator", "Map", Partitioner.SHUFFLE)]
 
 
-def test_a_union_is_an_edge_for_each_stream_each_with_its_own_partitioning(
+def test_union_has_edge_per_stream_with_its_partitioning(
     env: StreamExecutionEnvironment,
 ) -> None:
     first, second, third = (trades(env).filter(Cheap()).name(name) for name in "abc")
@@ -125,12 +125,12 @@ def test_a_union_is_an_edge_for_each_stream_each_with_its_own_partitioning(
     ]
 
 
-def test_a_partitioning_behind_a_union_is_that_of_all(env: StreamExecutionEnvironment) -> None:
+def test_partitioning_after_union_applies_to_all_streams(env: StreamExecutionEnvironment) -> None:
     trades(env).union(trades(env)).key_by("symbol").map(size_of)
     assert [edge.partitioner for edge in env.get_stream_graph().edges] == [Partitioner.HASH] * 2
 
 
-def test_a_stream_may_be_united_with_itself(env: StreamExecutionEnvironment) -> None:
+def test_stream_may_be_united_with_itself(env: StreamExecutionEnvironment) -> None:
     stream = trades(env)
     stream.union(stream).map(size_of)
     graph = env.get_stream_graph()
@@ -138,7 +138,7 @@ def test_a_stream_may_be_united_with_itself(env: StreamExecutionEnvironment) -> 
     assert len(env.get_job_graph().edges) == 2
 
 
-def test_connected_streams_are_the_two_inputs_of_an_operator(env: StreamExecutionEnvironment) -> None:
+def test_connected_streams_are_two_inputs_of_operator(env: StreamExecutionEnvironment) -> None:
     class Either(CoMapFunction[Trade, Trade, int]):
         def map1(self, value: Trade) -> int:
             return 1
@@ -155,7 +155,7 @@ def test_connected_streams_are_the_two_inputs_of_an_operator(env: StreamExecutio
     ]
 
 
-def test_a_side_output_is_an_edge_with_a_tag_and_a_type_of_the_operator(
+def test_side_output_is_edge_with_tag_and_own_type(
     env: StreamExecutionEnvironment,
 ) -> None:
     operator = trades(env).process(Split())
@@ -167,7 +167,7 @@ def test_a_side_output_is_an_edge_with_a_tag_and_a_type_of_the_operator(
     assert parameters(graph, OperatorKind.PROCESS)["side_outputs"] == {"odd": "int"}
 
 
-def test_late_data_are_a_side_output_of_the_streams_own_type(env: StreamExecutionEnvironment) -> None:
+def test_late_data_are_side_output_with_type_of_stream(env: StreamExecutionEnvironment) -> None:
     late = OutputTag[Trade]("late")
     fired = (
         timed(env)
@@ -183,7 +183,7 @@ def test_late_data_are_a_side_output_of_the_streams_own_type(env: StreamExecutio
     assert window["side_outputs"]["late"] == window["output_type"]
 
 
-def test_whose_late_data_nobody_takes_is_told_of_them_nevertheless(env: StreamExecutionEnvironment) -> None:
+def test_operator_emits_late_data_without_consumer(env: StreamExecutionEnvironment) -> None:
     keyed = timed(env).key_by("symbol").window(TumblingEventTimeWindows.of(seconds=5))
     keyed.side_output_late_data(OutputTag("late")).sum("size").print()
     assert list(parameters(env.get_stream_graph(), OperatorKind.WINDOW)["side_outputs"]) == ["late"]
@@ -193,12 +193,12 @@ def trade_of(record: Trade) -> Trade:
     return record
 
 
-def test_watermarks_on_one_of_two_streams_let_event_time_come_on(env: StreamExecutionEnvironment) -> None:
+def test_watermarks_on_one_of_two_streams_are_valid(env: StreamExecutionEnvironment) -> None:
     timed(env).union(trades(env)).key_by("symbol").window(TumblingEventTimeWindows.of(seconds=1)).sum("size")
     assert env.get_stream_graph().nodes
 
 
-def test_a_source_with_a_strategy_is_followed_by_its_watermarks(env: StreamExecutionEnvironment) -> None:
+def test_source_with_strategy_is_followed_by_watermark_operator(env: StreamExecutionEnvironment) -> None:
     strategy = (
         WatermarkStrategy.for_bounded_out_of_orderness(seconds=3)
         .with_timestamp_assigner(lambda record: 5)
@@ -211,7 +211,7 @@ def test_a_source_with_a_strategy_is_followed_by_its_watermarks(env: StreamExecu
     assert (watermarks["out_of_orderness_ms"], watermarks["idle_after_ms"]) == (3000, 9)
 
 
-def test_rich_functions_of_keyed_streams_get_state_and_others_stay_as_they_are(
+def test_only_rich_functions_of_keyed_streams_get_state(
     env: StreamExecutionEnvironment,
 ) -> None:
     keyed = trades(env).key_by("symbol")
@@ -232,7 +232,7 @@ def sizes_of_key(key: object, context: WindowContext, elements: Iterable[Trade])
     return sizes(context, elements)
 
 
-def test_windows_of_all_records_are_those_of_one_key_in_one_subtask(env: StreamExecutionEnvironment) -> None:
+def test_windows_over_all_records_have_one_key_in_one_subtask(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(4)
     trades(env).window_all(WINDOW).process(sizes).print()
     graph = env.get_stream_graph()
@@ -245,7 +245,7 @@ def test_windows_of_all_records_are_those_of_one_key_in_one_subtask(env: StreamE
     assert function.process(0, None, [trade(7)]) == [7]  # type: ignore[arg-type]
 
 
-def test_a_plain_window_function_is_made_one_of_a_class(env: StreamExecutionEnvironment) -> None:
+def test_plain_window_function_is_wrapped_in_class(env: StreamExecutionEnvironment) -> None:
     trades(env).key_by("symbol").window(WINDOW).reduce(lambda a, b: a, sizes_of_key)
     window = list(env.get_stream_graph().nodes.values())[-1]
     _, _, function = pickle.loads(window.code)
@@ -253,10 +253,10 @@ def test_a_plain_window_function_is_made_one_of_a_class(env: StreamExecutionEnvi
     assert function.process("k", None, [trade(7)]) == [7]  # type: ignore[arg-type]
 
 
-def test_mini_batches_are_summed_up_before_they_are_sent(env: StreamExecutionEnvironment) -> None:
+def test_mini_batches_are_aggregated_before_shuffle(env: StreamExecutionEnvironment) -> None:
     env.configure("execution.mini-batch", True)
-    left, right = trades(env).set_parallelism(2), trades(env)  # type: ignore[attr-defined]
-    left.union(right).key_by("symbol").sum("size").set_parallelism(2).print()
+    rest, right = trades(env).set_parallelism(2), trades(env)  # type: ignore[attr-defined]
+    rest.union(right).key_by("symbol").sum("size").set_parallelism(2).print()
     graph = env.get_stream_graph()
     assert edges(graph) == [
         ("Source: Generator", "Pre-Aggregation", Partitioner.FORWARD),
@@ -271,21 +271,21 @@ def test_mini_batches_are_summed_up_before_they_are_sent(env: StreamExecutionEnv
     assert vertices.count("Source: Generator -> Pre-Aggregation") == 2
 
 
-def test_fields_are_columns_by_name_and_by_position(env: StreamExecutionEnvironment) -> None:
+def test_fields_are_columns_by_name_and_position(env: StreamExecutionEnvironment) -> None:
     pairs = env.from_collection([("a", 1)])
     pairs.key_by(0).max_by(1)
     pairs.key_by("f0").min("f1")
     trades(env).key_by("symbol").max("price")
     nodes = env.get_stream_graph().nodes.values()
-    found = [json.loads(node.parameters) for node in nodes if node.kind is OperatorKind.AGGREGATE]
-    assert [(each["key_field"], each["field"]) for each in found] == [
+    results = [json.loads(node.parameters) for node in nodes if node.kind is OperatorKind.AGGREGATE]
+    assert [(result["key_field"], result["field"]) for result in results] == [
         ("f0", "f1"),
         ("f0", "f1"),
         ("symbol", "price"),
     ]
 
 
-def test_fields_of_records_of_unknown_type_are_found_when_they_come(env: StreamExecutionEnvironment) -> None:
+def test_fields_of_unknown_type_are_resolved_at_runtime(env: StreamExecutionEnvironment) -> None:
     env.from_source(KafkaSource("t", Formats.json())).key_by("user").print()
     (edge,) = env.get_stream_graph().edges
     (select,) = pickle.loads(edge.code)
@@ -293,7 +293,7 @@ def test_fields_of_records_of_unknown_type_are_found_when_they_come(env: StreamE
     assert json.loads(edge.parameters) == {"key_type": "pickled", "key_field": None}
 
 
-def test_each_execution_takes_what_the_program_added_since_the_last(env: StreamExecutionEnvironment) -> None:
+def test_each_execute_takes_steps_added_since_last_one(env: StreamExecutionEnvironment) -> None:
     stream = trades(env)
     stream.print("first")
     env._program.pending.clear()

@@ -1,5 +1,5 @@
-"""Where the tests keep their files: on this machine; in fsspec's memory, which is like an object store; and on this
-machine through fsspec, which is like any other file system whose renaming is atomic."""
+"""Storage of the tests: local files; the in-memory file system of fsspec, which behaves like an object store; and
+local files through fsspec, which behave like any file system with an atomic rename."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.infra.storage.storage import Storage
 
 @pytest.fixture(scope="session", params=["file", "memory", "local"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a directory that is not there yet."""
+    """Returns the URI of a directory that does not exist yet."""
     if request.param == "file":
         yield str(tmp_path_factory.mktemp("storage") / "base")
         return
@@ -27,11 +27,11 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def fresh(base: str) -> Callable[[], Storage]:
-    """Makes a storage with nothing in it, for each example of a property."""
+    """Returns a function that creates an empty storage for each example of a property."""
     return lambda: Storage.open(f"{base}/{uuid.uuid4().hex}")
 
 
 @pytest.fixture
 def storage(fresh: Callable[[], Storage]) -> Storage:
-    """With nothing in it."""
+    """Returns an empty storage."""
     return fresh()

@@ -1,4 +1,4 @@
-"""A checkpoint fits a job whose operators it knows by id: what may have changed meanwhile, and what not."""
+"""A checkpoint is compatible with a job by operator id: what may change in between, and what may not."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def channel(operator_id: str, partition: int = 0, input_index: int = 0) -> InFli
     return InFlightState(operator_id=operator_id, input=input_index, partition=partition, files=(FILE,))
 
 
-def taken(graph: JobGraph | None = None, **settings: Any) -> CheckpointMetadata:
-    """Of a pipeline whose operators all keep state."""
+def checkpoint_of(graph: JobGraph | None = None, **settings: Any) -> CheckpointMetadata:
+    """Returns a checkpoint of a pipeline whose operators all keep state."""
     graph = graph or pipeline(2, 2)
     states = {
         (v.vertex_id, i): state(*(o.operator_id for o in v.operators))
@@ -52,10 +52,10 @@ def taken(graph: JobGraph | None = None, **settings: Any) -> CheckpointMetadata:
 
 @pytest.mark.parametrize("now", [pipeline(2, 2), pipeline(1, 5), pipeline(7, 1)])
 def test_parallelism_may_change(now: JobGraph) -> None:
-    assert incompatibilities(taken(), now) == []
+    assert incompatibilities(checkpoint_of(), now) == []
 
 
-def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> None:
+def test_operators_may_be_chained_differently_renamed_and_added() -> None:
     now = job_graph(
         vertex("source", operator("source", OperatorKind.GENERATOR), operator("new")),
         vertex("reduce", operator("reduce", OperatorKind.REDUCE, name="Counts")),
@@ -63,7 +63,7 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
         edge("source", "reduce", Partitioner.HASH),
         edge("reduce", "sink"),
     )
-    assert incompatibilities(taken(), now) == []
+    assert incompatibilities(checkpoint_of(), now) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
         (80, 100, 256, 256),  # what it would be as well if the program said none
     ],
 )
-def test_a_program_that_says_no_maximum_parallelism_has_that_of_the_checkpoint(
+def test_default_maximum_parallelism_is_that_of_checkpoint(
     before: int, now: int, set_now: int | None, expected: int
 ) -> None:
     def program(parallelism: int, max_parallelism: int | None = None) -> JobGraph:
@@ -87,14 +87,14 @@ def test_a_program_that_says_no_maximum_parallelism_has_that_of_the_checkpoint(
     earlier, graph = program(before), program(now, set_now)
     reduce = next(o for v in earlier.vertices for o in v.operators if o.kind == OperatorKind.REDUCE)
     where = next(v.vertex_id for v in earlier.vertices if reduce in v.operators)
-    saved = taken(earlier, states={(where, 0): state(reduce.operator_id)})
+    saved = checkpoint_of(earlier, states={(where, 0): state(reduce.operator_id)})
     fitted = with_key_groups_of(saved, graph)
     (keyed,) = [v for v in fitted.vertices if any(o.kind == OperatorKind.REDUCE for o in v.operators)]
     assert keyed.max_parallelism == expected
     assert bool(incompatibilities(saved, fitted)) is (set_now is not None or expected == 512)
 
 
-def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
+def test_unassigned_state_is_named_by_uid() -> None:
     def program(uid: str) -> JobGraph:
         env = StreamExecutionEnvironment()
         stream = env.from_collection([1], int).uid("numbers").key_by(lambda n: n).reduce(max).uid(uid)
@@ -103,39 +103,39 @@ def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
 
     earlier = program("counts")
     reduce = earlier.vertices[1].operators[0].operator_id
-    saved = taken(earlier, states={(earlier.vertices[1].vertex_id, 0): state(reduce)})
+    saved = checkpoint_of(earlier, states={(earlier.vertices[1].vertex_id, 0): state(reduce)})
     (fault,) = incompatibilities(saved, program("sums"))
     assert "which the program does not have: give its operator the uid 'counts' again, or allow" in fault
 
 
-def test_state_that_no_operator_takes_is_refused_by_name_unless_that_is_allowed() -> None:
+def test_unassigned_state_is_rejected_by_name_unless_allowed() -> None:
     now = job_graph(source("source"), vertex("reduce", operator("reduce", OperatorKind.REDUCE)))
-    (fault, other) = incompatibilities(taken(), now)
+    (fault, other) = incompatibilities(checkpoint_of(), now)
     assert (
-        "state of operator 'source' (generator, source), which the program does not have: its id follow"
+        "state of operator 'source' (generator, source), which the program does not have: its id was derived"
         in fault
     )
     assert "state of operator 'sink'" in other
-    assert incompatibilities(taken(), now, allow_non_restored_state=True) == []
+    assert incompatibilities(checkpoint_of(), now, allow_non_restored_state=True) == []
     without = metadata_of(pipeline(2, 2), {("reduce", 0): state("reduce")})
     assert incompatibilities(without, now) == []
 
 
-def test_state_of_a_vertex_that_the_checkpoint_does_not_describe_is_refused() -> None:
-    strange = taken(states={("reduce", 0): state("reduce", "stranger", "accumulators")})
+def test_state_of_unknown_vertex_is_rejected() -> None:
+    strange = checkpoint_of(states={("reduce", 0): state("reduce", "stranger", "accumulators")})
     (fault,) = incompatibilities(strange, pipeline())
-    assert "an operator stranger, which is in no vertex of the checkpoint" in fault
+    assert "an operator stranger, which no vertex of the checkpoint has" in fault
 
 
-def test_key_groups_may_not_change_where_there_is_keyed_state() -> None:
-    (fault,) = incompatibilities(taken(), pipeline(2, 2, max_parallelism=256))
+def test_number_of_key_groups_may_not_change_with_keyed_state() -> None:
+    (fault,) = incompatibilities(checkpoint_of(), pipeline(2, 2, max_parallelism=256))
     assert fault == (
         "operator 'reduce' has keyed state in 128 key groups and its maximum parallelism is now 256: set it to 128"
     )
     assert incompatibilities(metadata_of(pipeline(), {}), pipeline(max_parallelism=256)) == []
 
 
-def test_keyed_state_is_not_taken_by_an_operator_without_keys() -> None:
+def test_operator_without_keys_rejects_keyed_state() -> None:
     now = job_graph(
         vertex("source", operator("source", OperatorKind.GENERATOR)),
         vertex(
@@ -143,21 +143,21 @@ def test_keyed_state_is_not_taken_by_an_operator_without_keys() -> None:
         ),
         edge("source", "reduce", Partitioner.HASH),
     )
-    assert incompatibilities(taken(), now) == [
-        "operator 'reduce' was a reduce and is a file_sink: its state can't be taken over; give it another uid"
+    assert incompatibilities(checkpoint_of(), now) == [
+        "operator 'reduce' was a reduce and is a file_sink: its state cannot be restored; give it another uid"
     ]
 
 
-def test_a_vertex_that_had_finished_stays_finished_at_any_parallelism() -> None:
-    ended = taken(finished=[("source", 0), ("source", 1)])
+def test_finished_vertex_stays_finished_at_any_parallelism() -> None:
+    ended = checkpoint_of(finished=[("source", 0), ("source", 1)])
     for now in (pipeline(2, 2), pipeline(1, 3), pipeline(5, 1)):
         assert incompatibilities(ended, now) == []
         assert finished_subtasks(ended, now.vertices[0]) == frozenset(range(now.vertices[0].parallelism))
         assert finished_subtasks(ended, now.vertices[1]) == frozenset()
 
 
-def test_a_vertex_that_had_finished_in_part_must_be_as_it_was() -> None:
-    ended = taken(finished=[("source", 1)])
+def test_partly_finished_vertex_must_be_unchanged() -> None:
+    ended = checkpoint_of(finished=[("source", 1)])
     assert incompatibilities(ended, pipeline(2, 5)) == []
     assert finished_subtasks(ended, pipeline(2, 5).vertices[0]) == {1}
     assert incompatibilities(ended, pipeline(3, 2)) == [
@@ -165,12 +165,12 @@ def test_a_vertex_that_had_finished_in_part_must_be_as_it_was() -> None:
     ]
 
 
-def test_what_had_finished_gets_no_new_operator_and_no_new_sender() -> None:
-    ended = taken(finished=[("source", 0), ("source", 1), ("reduce", 0), ("reduce", 1)])
+def test_finished_vertex_gets_no_new_operator_and_no_new_sender() -> None:
+    ended = checkpoint_of(finished=[("source", 0), ("source", 1), ("reduce", 0), ("reduce", 1)])
     was = pipeline(2, 2)
     grown = vertex("source", operator("source", OperatorKind.GENERATOR), operator("new"), parallelism=2)
     assert incompatibilities(ended, job_graph(grown, was.vertices[1], *was.edges)) == [
-        "vertex 'source' had finished, and operator 'new' in it is new: it would get nothing"
+        "vertex 'source' had finished, and operator 'new' in it is new: it would get no input"
     ]
     more = job_graph(source("other"), *was.vertices, *was.edges, edge("other", "reduce", Partitioner.HASH))
     assert incompatibilities(ended, more) == [
@@ -178,7 +178,7 @@ def test_what_had_finished_gets_no_new_operator_and_no_new_sender() -> None:
     ]
 
 
-def test_records_in_flight_find_the_input_that_they_were_sent_to() -> None:
+def test_in_flight_records_reach_their_input() -> None:
     was = pipeline(2, 2)
     flying = metadata_of(was, {("reduce", 0): state("reduce", in_flight_to="reduce")})
     assert incompatibilities(flying, pipeline(1, 5)) == []
@@ -189,10 +189,10 @@ def test_records_in_flight_find_the_input_that_they_were_sent_to() -> None:
     for says, now in faults.items():
         (fault,) = incompatibilities(flying, now)
         assert says in fault
-        assert fault.endswith("take a savepoint instead, which holds none")
+        assert fault.endswith("take a savepoint instead, which contains none")
 
 
-def test_records_in_flight_to_what_is_chained_now_are_refused() -> None:
+def test_in_flight_records_of_chained_edge_are_rejected() -> None:
     was = job_graph(source("source"), vertex("map", operator("map")), edge("source", "map"))
     flying = metadata_of(was, {("map", 0): state(in_flight_to="map")})
     now = job_graph(

@@ -1,10 +1,11 @@
-"""Deleting checkpoints never touches what one that stays refers to, and what is deleted twice is deleted once."""
+"""Deletion of checkpoints never deletes files that retained ones refer to, and a second deletion does nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +18,11 @@ from tailrace.schemas.types import OperatorState, StateFile, SubtaskState
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(
     shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)), twice=st.booleans()
 )
-def test_those_that_stay_are_whole_and_the_others_are_gone(
+def test_retained_checkpoints_are_intact_and_others_are_deleted(
     fresh: Callable[[], Storage], shared: list[set[str]], staying: set[int], twice: bool
 ) -> None:
     storage = fresh()
@@ -29,21 +30,21 @@ def test_those_that_stay_are_whole_and_the_others_are_gone(
     all_of_them = {
         i: write_checkpoint(storage.uri, i + 1, shared=names, own=["x"]) for i, names in enumerate(shared)
     }
-    kept = {i: each for i, each in all_of_them.items() if i in staying}
-    gone = {i: each for i, each in all_of_them.items() if i not in staying}
-    uris = [each.checkpoint.uri for each in kept.values()]
-    for each in gone.values():
+    retained = {i: checkpoint for i, checkpoint in all_of_them.items() if i in staying}
+    gone = {i: checkpoint for i, checkpoint in all_of_them.items() if i not in staying}
+    uris = [checkpoint_metadata.checkpoint.uri for checkpoint_metadata in retained.values()]
+    for item in gone.values():
         for _ in range(1 + twice):
-            disposal.discard(each.checkpoint.uri, uris)
-    for each in kept.values():
-        assert verify(each, checksums=True) == []
-    assert storage.directories() == sorted([f"chk-{i + 1}" for i in kept] + ["shared"])
-    left = set[str]().union(*(shared[i] for i in kept))
-    assert set(storage.sizes("shared")) == left | {"of-tasks"}
+            disposal.discard(item.checkpoint.uri, uris)
+    for item in retained.values():
+        assert verify(item, checksums=True) == []
+    assert storage.directories() == sorted([f"chk-{i + 1}" for i in retained] + ["shared"])
+    rest = set[str]().union(*(shared[i] for i in retained))
+    assert set(storage.sizes("shared")) == rest | {"of-tasks"}
 
 
 class Writer:
-    """Attempts of a subtask as they write state: each goes on from the last completed checkpoint."""
+    """Attempts of a subtask that write state: each continues from the last complete checkpoint."""
 
     def __init__(self, storage: Storage, subtask: int) -> None:
         self.storage = storage
@@ -80,13 +81,13 @@ STEPS = st.tuples(
 
 @settings(max_examples=60)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40), retained=st.integers(1, 3))
-def test_what_goes_with_a_subsumed_checkpoint_is_never_named_again(
+def test_files_deleted_with_subsumed_checkpoint_are_never_referenced_again(
     fresh: Callable[[], Storage], steps: list[tuple[int, str]], retained: int
 ) -> None:
-    """Of two subtasks that write, fail, and go on; some checkpoints are aborted, of which nobody knows the files."""
+    """Two subtasks write, fail, and continue; some checkpoints are aborted, and nobody knows their files."""
     storage = fresh()
     writers = [Writer(storage, 0), Writer(storage, 1)]
-    kept: list[CheckpointMetadata] = []
+    checkpoints: list[CheckpointMetadata] = []
     number = 0
     for which, how in steps:
         if how != "checkpoint":
@@ -100,13 +101,17 @@ def test_what_goes_with_a_subsumed_checkpoint_is_never_named_again(
             assert not missing, "a checkpoint is to name what is gone"
             writer.completed = list(writer.chain)
         names = [name for writer in writers for name in writer.chain]
-        kept.append(write_checkpoint(storage.uri, number, shared=names))
-        discards = len(kept) > retained
-        while len(kept) > retained:
-            disposal.discard(kept.pop(0).checkpoint.uri, [each.checkpoint.uri for each in kept])
-        for each in kept:
-            assert verify(each, checksums=True) == []
-        named = {file.path.removeprefix("shared/") for each in kept for file in files_of(each)}
+        checkpoints.append(write_checkpoint(storage.uri, number, shared=names))
+        discards = len(checkpoints) > retained
+        while len(checkpoints) > retained:
+            disposal.discard(
+                checkpoints.pop(0).checkpoint.uri, [checkpoint.checkpoint.uri for checkpoint in checkpoints]
+            )
+        for checkpoint_metadata in checkpoints:
+            assert verify(checkpoint_metadata, checksums=True) == []
+        named = {
+            file.path.removeprefix("shared/") for checkpoint in checkpoints for file in files_of(checkpoint)
+        }
         attempts: dict[str, int] = {}
         for subtask, attempt in map(place, named):
             attempts[subtask] = max(attempts.get(subtask, 0), attempt)
@@ -116,14 +121,14 @@ def test_what_goes_with_a_subsumed_checkpoint_is_never_named_again(
 
 
 def place(name: str) -> tuple[str, int]:
-    """Subtask and attempt of a file's writer."""
+    """Returns subtask and attempt of a file's writer."""
     _, subtask, attempt, _ = name.split("-", 3)
     return subtask, int(attempt)
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)))
-def test_of_a_job_that_has_ended_only_what_is_retained_is_left(
+def test_only_retained_files_of_ended_job_are_left(
     fresh: Callable[[], Storage], shared: list[set[str]], staying: set[int]
 ) -> None:
     storage = fresh()
@@ -133,20 +138,20 @@ def test_of_a_job_that_has_ended_only_what_is_retained_is_left(
     all_of_them = [
         write_checkpoint(storage.uri, i + 1, shared=names, own=["x"]) for i, names in enumerate(shared)
     ]
-    kept = [each for i, each in enumerate(all_of_them) if i in staying]
+    checkpoints = [checkpoint for i, checkpoint in enumerate(all_of_them) if i in staying]
     for _ in range(2):
-        disposal.remove_all(storage.uri, [each.checkpoint.uri for each in kept])
-    for each in kept:
-        assert verify(each, checksums=True) == []
-    left = set[str]().union(*(names for i, names in enumerate(shared) if i in staying))
-    assert set(storage.sizes("shared")) == left
+        disposal.remove_all(storage.uri, [checkpoint.checkpoint.uri for checkpoint in checkpoints])
+    for checkpoint_metadata in checkpoints:
+        assert verify(checkpoint_metadata, checksums=True) == []
+    rest = set[str]().union(*(names for i, names in enumerate(shared) if i in staying))
+    assert set(storage.sizes("shared")) == rest
     assert [name for name in storage.directories() if name != "shared"] == [
-        f"chk-{each.checkpoint.checkpoint_id}" for each in kept
+        f"chk-{item.checkpoint.checkpoint_id}" for item in checkpoints
     ]
-    assert kept or not storage.exists("")
+    assert checkpoints or not storage.exists("")
 
 
-def test_where_it_is_not_known_what_is_referred_to_nothing_shared_is_deleted(storage: Storage) -> None:
+def test_no_shared_file_is_deleted_if_references_are_unknown(storage: Storage) -> None:
     old = write_checkpoint(storage.uri, 1, shared=["a"])
     new = write_checkpoint(storage.uri, 2, shared=["a"])
     storage.write_atomically(f"chk-2/{METADATA}", b"tailrace torn")
@@ -156,7 +161,7 @@ def test_where_it_is_not_known_what_is_referred_to_nothing_shared_is_deleted(sto
     assert (storage.directories(), storage.sizes("shared").keys()) == (["chk-2", "shared"], {"a"})
 
 
-def test_a_checkpoint_that_was_never_completed_leaves_what_its_tasks_go_on_from(storage: Storage) -> None:
+def test_incomplete_checkpoint_keeps_files_that_tasks_continue_from(storage: Storage) -> None:
     storage.write_atomically("chk-1/in-flight", b"")
     storage.write_atomically("shared/a", b"")
     for _ in range(2):
@@ -164,14 +169,14 @@ def test_a_checkpoint_that_was_never_completed_leaves_what_its_tasks_go_on_from(
     assert (storage.directories(), storage.sizes("shared")) == (["shared"], {"a": 0})
 
 
-def test_a_savepoint_goes_with_its_directory_and_no_other(storage: Storage) -> None:
+def test_savepoint_is_deleted_with_its_own_directory_only(storage: Storage) -> None:
     storage.write_atomically("savepoint-1/state", b"")
     storage.write_atomically("savepoint-2/state", b"")
     disposal.discard(f"{storage.uri}/savepoint-1")
     assert storage.directories() == ["savepoint-2"]
 
 
-def test_of_a_savepoint_only_what_it_names_below_its_directory_goes(storage: Storage) -> None:
+def test_only_files_of_savepoint_below_its_directory_are_deleted(storage: Storage) -> None:
     own = Storage.open(f"{storage.uri}/savepoint-1")
     for name in ("a", "deep/er/b", "deep/c", "deep/er/of-somebody"):
         plain(own, name, "reduce", b"x")

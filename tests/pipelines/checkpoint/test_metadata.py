@@ -1,4 +1,4 @@
-"""`_metadata`: read back as it was written, or refused with what is wrong; and held against the files it names."""
+"""`_metadata` is read as it was written or rejected with the reason, and compared with the files that it names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,22 +81,22 @@ def at(uri: str, parts: tuple[SubtaskSnapshot, ...] = ()) -> CheckpointMetadata:
         st.none() | st.text("abc", min_size=1), min_size=3, max_size=3, unique_by=lambda u: u or object()
     )
 )
-def test_operators_are_known_by_the_uids_that_the_program_gives_them(uids: list[str | None]) -> None:
+def test_operators_are_identified_by_uids_of_program(uids: list[str | None]) -> None:
     stream = StreamExecutionEnvironment()
     streams = [stream.from_collection([1], int)]
     streams.append(streams[-1].map(abs, int))
     streams.append(streams[-1].key_by(abs).reduce(max))
-    for each, uid in zip(streams, uids, strict=True):
+    for single_output_stream_operator, uid in zip(streams, uids, strict=True):
         if uid is not None:
-            each.uid(uid)
+            single_output_stream_operator.uid(uid)
     streams[-1].print()
     outline = outline_of(stream.get_job_graph("clicks"))
-    assert [each.uid for vertex in outline for each in vertex.operators] == [*uids, None]
+    assert [operator.uid for vertex in outline for operator in vertex.operators] == [*uids, None]
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(parts=PARTS, kind=st.sampled_from(SnapshotType))
-def test_what_is_read_is_what_was_written(
+def test_metadata_survives_round_trip(
     fresh: Callable[[], Storage], parts: tuple[SubtaskSnapshot, ...], kind: SnapshotType
 ) -> None:
     uri = f"{fresh().uri}/chk-3"
@@ -105,11 +106,9 @@ def test_what_is_read_is_what_was_written(
     assert read_metadata(uri) == read_metadata(f"{uri}/") == read_metadata(f"{uri}/{METADATA}") == written
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(data=st.data())
-def test_any_truncation_and_any_other_byte_is_refused(
-    fresh: Callable[[], Storage], data: st.DataObject
-) -> None:
+def test_truncated_or_changed_metadata_is_rejected(fresh: Callable[[], Storage], data: st.DataObject) -> None:
     storage = fresh()
     write_metadata(at(storage.uri))
     whole = storage.read(METADATA)
@@ -124,26 +123,28 @@ def test_any_truncation_and_any_other_byte_is_refused(
         assert storage.uri in str(raised.value)
 
 
-def test_what_is_no_checkpoint_says_so(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_no_metadata_is_rejected(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusal(uri: str) -> str:
         with pytest.raises(CheckpointError) as raised:
             read_metadata(uri)
         return str(raised.value).replace(storage.uri, "BASE")
 
-    assert refusal(storage.uri) == "BASE is no checkpoint or savepoint: it is not there"
+    assert refusal(storage.uri) == "BASE is not a checkpoint or savepoint: it does not exist"
     storage.write_atomically("chk-7/file", b"")
-    assert refusal(f"{storage.uri}/chk-7") == "BASE/chk-7 is no checkpoint or savepoint: it has no _metadata"
+    assert (
+        refusal(f"{storage.uri}/chk-7") == "BASE/chk-7 is not a checkpoint or savepoint: it has no _metadata"
+    )
     write_checkpoint(storage.uri, 8)
     write_checkpoint(storage.uri, 9)
     assert refusal(storage.uri) == (
-        "BASE is no checkpoint or savepoint: it has no _metadata; there are chk-8, chk-9 in it: name one"
+        "BASE is not a checkpoint or savepoint: it has no _metadata; it contains chk-8, chk-9: name one"
     )
     storage.write_atomically("other/_metadata", b"\x00\x00\x00\x01something else")
     assert refusal(f"{storage.uri}/other") == (
         "BASE/other/_metadata was not written by tailrace: it begins 00000001736f6d65"
     )
     storage.write_atomically("other/_metadata", b"")
-    assert refusal(f"{storage.uri}/other") == "BASE/other/_metadata is torn: it has 0 bytes"
+    assert refusal(f"{storage.uri}/other") == "BASE/other/_metadata is truncated: it has 0 bytes"
     monkeypatch.setattr(module, "VERSION", 2)
     write_checkpoint(storage.uri, 9)
     monkeypatch.undo()
@@ -152,7 +153,7 @@ def test_what_is_no_checkpoint_says_so(storage: Storage, monkeypatch: pytest.Mon
     )
 
 
-def test_a_checkpoint_is_where_it_was_found(fresh: Callable[[], Storage]) -> None:
+def test_checkpoint_is_at_the_place_where_it_was_found(fresh: Callable[[], Storage]) -> None:
     old, new = fresh(), fresh()
     written = write_checkpoint(old.uri, 4, shared=["a"], own=["b"])
     for path in ("chk-4/_metadata", "chk-4/b", "shared/a"):
@@ -165,7 +166,7 @@ def test_a_checkpoint_is_where_it_was_found(fresh: Callable[[], Storage]) -> Non
     assert len(verify(written)) == 2
 
 
-def test_files_that_are_missing_or_torn_are_told_one_by_one(storage: Storage) -> None:
+def test_missing_and_damaged_files_are_reported_individually(storage: Storage) -> None:
     files = [plain(storage, f"shared/{name}", "reduce", b"12345678") for name in "abcd"]
     flight = plain(storage, "chk-1/in-flight", "in flight", b"1")
     state = SubtaskState(
@@ -180,9 +181,9 @@ def test_files_that_are_missing_or_torn_are_told_one_by_one(storage: Storage) ->
     storage.delete("chk-1/in-flight")
     seen = [fault.replace(f"{storage.uri}/", "") for fault in verify(metadata)]
     assert sorted(seen) == [
-        "chk-1/in-flight is not there",
-        "shared/a is not there",
-        f"shared/b is torn: {files[1].length} bytes were written and {files[1].length - 1} are there",
+        "chk-1/in-flight does not exist",
+        "shared/a does not exist",
+        f"shared/b is truncated: it has {files[1].length - 1} of {files[1].length} bytes",
     ]
     (more,) = set(verify(metadata, checksums=True)) - set(verify(metadata))
     assert "shared/c" in more

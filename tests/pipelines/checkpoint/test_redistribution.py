@@ -1,4 +1,4 @@
-"""Who takes what: at any old and new parallelism each piece of state, key group and record goes to one subtask."""
+"""Redistribution: at any old and new parallelism each piece of state, key group and record goes to one subtask."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def file(name: str, groups: range | None = None) -> StateFile:
 def checkpoint(
     sources: int, parallelism: int, max_parallelism: int, partitioner: Partitioner = Partitioner.HASH
 ) -> CheckpointMetadata:
-    """Every subtask has state of each of its operators, and records in flight."""
+    """Returns a checkpoint where every subtask has state of each operator, and in-flight records."""
     graph = pipeline(sources, parallelism, max_parallelism, partitioner)
     states = {}
     for i in range(sources):
@@ -72,7 +72,7 @@ def all_restored(
     max_parallelism: int,
     **to: Partitioner,
 ) -> list[RestoredSubtask]:
-    """What each subtask of a vertex takes after the change."""
+    """Returns what each subtask of a vertex restores after the change."""
     graph = pipeline(sources, parallelism, max_parallelism, **to)
     assert incompatibilities(taken, graph) == []
     count = {"source": sources, "reduce": parallelism}[vertex_id]
@@ -80,14 +80,12 @@ def all_restored(
 
 
 @given(old=PARALLELISM, new=PARALLELISM, max_parallelism=MAX_PARALLELISM)
-def test_each_key_group_is_taken_once_by_the_subtask_that_owns_it(
-    old: int, new: int, max_parallelism: int
-) -> None:
-    taken = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
-    seen: Counter[int] = Counter()
-    for subtask, each in enumerate(taken):
+def test_each_key_group_goes_to_subtask_that_owns_it(old: int, new: int, max_parallelism: int) -> None:
+    subtasks = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
+    counts: Counter[int] = Counter()
+    for subtask, restored_subtask in enumerate(subtasks):
         own = key_groups_of_subtask(subtask, max_parallelism, new)
-        for piece in each.operators["reduce"]:
+        for piece in restored_subtask.operators["reduce"]:
             assert (piece.parallelism, piece.max_parallelism) == (old, max_parallelism)
             theirs = key_groups_of_subtask(piece.subtask_index, max_parallelism, old)
             groups = (
@@ -96,25 +94,25 @@ def test_each_key_group_is_taken_once_by_the_subtask_that_owns_it(
                 else range(piece.first_key_group, piece.last_key_group + 1)
             )
             assert set(groups) <= set(own) & set(theirs)
-            seen.update(groups)
+            counts.update(groups)
             read = [f for f in piece.state.files if f.first_key_group >= 0]
             covered = {g for f in read for g in range(f.first_key_group, f.last_key_group + 1)}
             assert set(groups) <= covered
             # Whoever takes a part reads no sections beside it.
             assert all(set(range(f.first_key_group, f.last_key_group + 1)) & set(groups) for f in read)
             assert piece.state.files[-1].path == f"shared/delta-{piece.subtask_index}"
-    assert seen == Counter(range(max_parallelism))
+    assert counts == Counter(range(max_parallelism))
 
 
 @given(old=PARALLELISM, new=PARALLELISM)
-def test_each_other_piece_is_taken_once_but_for_sources_that_choose_themselves(old: int, new: int) -> None:
-    taken = checkpoint(old, old, 40)
-    reduced = all_restored(taken, "reduce", new, new, 40)
+def test_each_other_piece_goes_to_one_subtask_except_for_sources_that_choose(old: int, new: int) -> None:
+    checkpoint_metadata = checkpoint(old, old, 40)
+    reduced = all_restored(checkpoint_metadata, "reduce", new, new, 40)
     for key in ("sink", "accumulators"):
         pieces = [
             (piece.subtask_index, at)
-            for at, each in enumerate(reduced)
-            for piece in each.operators.get(key, ())
+            for at, subtask in enumerate(reduced)
+            for piece in subtask.operators.get(key, ())
         ]
         assert sorted(index for index, _ in pieces) == list(range(old))
         if old == new:
@@ -123,14 +121,14 @@ def test_each_other_piece_is_taken_once_but_for_sources_that_choose_themselves(o
             assert all(index % new == at for index, at in pieces)
         else:
             assert {at for _, at in pieces} == {0}
-    for at, each in enumerate(all_restored(taken, "source", new, new, 40)):
-        seen = [piece.state.inline for piece in each.operators["source"]]
+    for at, restored_subtask in enumerate(all_restored(checkpoint_metadata, "source", new, new, 40)):
+        seen = [piece.state.inline for piece in restored_subtask.operators["source"]]
         assert seen == ([b"%d" % at] if old == new else [b"%d" % i for i in range(old)])
 
 
 @pytest.mark.parametrize("kind", [OperatorKind.BROADCAST_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS])
 @given(old=PARALLELISM, new=PARALLELISM)
-def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, old: int, new: int) -> None:
+def test_each_subtask_gets_full_copy_of_broadcast_state(kind: OperatorKind, old: int, new: int) -> None:
     def graph(parallelism: int) -> JobGraph:
         first = Partitioner.HASH if kind is OperatorKind.KEYED_BROADCAST_PROCESS else Partitioner.REBALANCE
         return job_graph(
@@ -144,10 +142,10 @@ def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, 
         ("v", i): SubtaskState(operators={"rules": OperatorState(files=(file(f"copy-{i}"),))})
         for i in range(old)
     }
-    taken = metadata_of(graph(old), copies)
-    assert incompatibilities(taken, graph(new)) == []
+    checkpoint_metadata = metadata_of(graph(old), copies)
+    assert incompatibilities(checkpoint_metadata, graph(new)) == []
     for subtask in range(new):
-        pieces = redistribute_state(taken, graph(new), "v", subtask).operators["rules"]
+        pieces = redistribute_state(checkpoint_metadata, graph(new), "v", subtask).operators["rules"]
         assert pieces[0].state == copies["v", pieces[0].subtask_index].operators["rules"]
         if old == new:
             assert [piece.subtask_index for piece in pieces] == [subtask]
@@ -161,17 +159,17 @@ def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, 
     max_parallelism=MAX_PARALLELISM,
     keys=st.lists(st.integers(), max_size=20),
 )
-def test_each_record_in_flight_by_key_is_processed_once_where_its_key_is_now(
+def test_each_keyed_in_flight_record_is_processed_once_by_owner_of_its_key(
     old: int, new: int, max_parallelism: int, keys: list[int]
 ) -> None:
-    taken = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
+    subtasks = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
     for key in keys:
         partition = subtask_of(key, max_parallelism, old)
         group = key_group_of(key, max_parallelism)
         takers = [
             subtask
-            for subtask, each in enumerate(taken)
-            for channel in each.in_flight
+            for subtask, restored_subtask in enumerate(subtasks)
+            for channel in restored_subtask.in_flight
             if channel.partition == partition
             and (
                 channel.filter is InFlightFilter.ALL
@@ -183,38 +181,41 @@ def test_each_record_in_flight_by_key_is_processed_once_where_its_key_is_now(
 
 @pytest.mark.parametrize("partitioner", Partitioner)
 @given(old=PARALLELISM, new=PARALLELISM)
-def test_each_channel_in_flight_is_taken_once_or_refused(
+def test_each_in_flight_channel_is_taken_once_or_rejected(
     partitioner: Partitioner, old: int, new: int
 ) -> None:
-    taken = checkpoint(1, old, 40, partitioner)
+    checkpoint_metadata = checkpoint(1, old, 40, partitioner)
     if partitioner in ALIGNED and old != new:
-        (fault,) = incompatibilities(taken, pipeline(1, new, 40, partitioner))
+        (fault,) = incompatibilities(checkpoint_metadata, pipeline(1, new, 40, partitioner))
         assert f"its parallelism was {old} and is {new}" in fault
         assert partitioner.value in fault
         return
-    each = [
+    group = [
         [(channel.partition, channel.filter) for channel in subtask.in_flight]
-        for subtask in all_restored(taken, "reduce", 1, new, 40, partitioner=partitioner)
+        for subtask in all_restored(checkpoint_metadata, "reduce", 1, new, 40, partitioner=partitioner)
     ]
     if old == new:
-        assert each == [[(i, InFlightFilter.ALL)] for i in range(old)]
+        assert group == [[(i, InFlightFilter.ALL)] for i in range(old)]
         return
     match partitioner:
         case Partitioner.HASH:
-            assert {partition for channels in each for partition, _ in channels} == set(range(old))
+            assert {partition for channels in group for partition, _ in channels} == set(range(old))
         case _:
-            whole = sorted((partition, at) for at, channels in enumerate(each) for partition, _ in channels)
+            whole = sorted((partition, at) for at, channels in enumerate(group) for partition, _ in channels)
             assert whole == [(i, i % new) for i in range(old)]
 
 
-def test_a_subtask_that_had_finished_takes_nothing() -> None:
+def test_finished_subtask_takes_nothing() -> None:
     graph = pipeline(2, 1)
-    taken = metadata_of(graph, {}, finished=[("source", 1)])
-    assert [redistribute_state(taken, graph, "source", i).finished for i in range(2)] == [False, True]
-    assert redistribute_state(taken, graph, "source", 1) == RestoredSubtask({}, (), True)
+    checkpoint_metadata = metadata_of(graph, {}, finished=[("source", 1)])
+    assert [redistribute_state(checkpoint_metadata, graph, "source", i).finished for i in range(2)] == [
+        False,
+        True,
+    ]
+    assert redistribute_state(checkpoint_metadata, graph, "source", 1) == RestoredSubtask({}, (), True)
 
 
-def test_operators_that_the_checkpoint_does_not_know_begin_with_nothing() -> None:
+def test_operators_unknown_to_checkpoint_start_empty() -> None:
     graph = pipeline(1, 2)
     assert redistribute_state(metadata_of(graph, {}), graph, "reduce", 0) == RestoredSubtask({}, (), False)
     with pytest.raises(ValueError, match="no vertex nothing"):

@@ -1,4 +1,4 @@
-"""Files of state: what is read is what was written, or an error; what a cut has named stays as it was."""
+"""State files: what is read equals what was written, or raises; the content of a cut does not change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ MESSAGES = st.lists(st.binary(max_size=30), max_size=6)
 
 @pytest.fixture(scope="module", params=[16, 8 << 20])
 def chunk(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Stretches are read at once, or in chunks that are smaller than messages."""
+    """Reads sections at once, or in chunks that are smaller than messages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_files, "_CHUNK", request.param)
         yield
@@ -42,7 +43,7 @@ def messages_of(storage: Storage, files: tuple[StateFile, ...], key: str) -> lis
     return [message for file in files for message in read_messages(storage, file, key)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(sections=st.lists(st.tuples(st.text(max_size=8), MESSAGES, st.integers(0, 3)), max_size=5))
 def test_each_section_has_its_messages(
     fresh: Callable[[], Storage], chunk: None, sections: list[tuple[str, list[bytes], int]]
@@ -60,9 +61,9 @@ def test_each_section_has_its_messages(
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(cuts=st.lists(MESSAGES, max_size=6))
-def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
+def test_each_cut_has_exactly_what_was_written_before_it(
     fresh: Callable[[], Storage], chunk: None, cuts: list[list[bytes]]
 ) -> None:
     storage = fresh()
@@ -82,9 +83,9 @@ def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
     assert deltas.length == sum(map(len, messages))
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(messages=MESSAGES, data=st.data())
-def test_any_truncation_and_any_other_byte_is_found(
+def test_any_truncation_or_changed_byte_is_detected(
     fresh: Callable[[], Storage], chunk: None, messages: list[bytes], data: st.DataObject
 ) -> None:
     storage = fresh()
@@ -103,7 +104,7 @@ def test_any_truncation_and_any_other_byte_is_found(
     assert list(read_messages(storage, stretch)) == messages
 
 
-def test_nothing_is_given_of_a_stretch_that_is_torn(storage: Storage, chunk: None) -> None:
+def test_damaged_section_returns_no_message(storage: Storage, chunk: None) -> None:
     with Sections(storage, "f") as file:
         stretch = file.add("operator", [b"first" * 10, b"second" * 10])
     whole = storage.read("f")
@@ -112,30 +113,32 @@ def test_nothing_is_given_of_a_stretch_that_is_torn(storage: Storage, chunk: Non
         next(read_messages(storage, stretch))
 
 
-def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:
+def test_reader_of_state_of_other_operator_gets_error(storage: Storage) -> None:
     with Sections(storage, "f") as file:
         stretch = file.add("operator", [b"1"])
-    with pytest.raises(CorruptFile, match="holds messages of 'operator', not of 'other'"):
+    with pytest.raises(CorruptFile, match="contains messages of 'operator', not of 'other'"):
         list(read_messages(storage, stretch, "other"))
     storage.delete("f")
-    with pytest.raises(MissingFile, match=r"/f is not there$"):
+    with pytest.raises(MissingFile, match=r"/f does not exist$"):
         list(read_messages(storage, stretch, "operator"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(buffers=st.lists(st.tuples(st.integers(0, 2**31), st.binary(max_size=20)), max_size=5))
-def test_buffers_in_flight_keep_their_senders(
+def test_in_flight_buffers_keep_their_senders(
     fresh: Callable[[], Storage], buffers: list[tuple[int, bytes]]
 ) -> None:
     storage = fresh()
     key = in_flight_key("operator", 1, 3)
     with Sections(storage, "chk-1/in-flight") as file:
-        stretch = file.add(key, [in_flight_type(b'"int"'), *(in_flight_message(*each) for each in buffers)])
+        stretch = file.add(
+            key, [in_flight_type(b'"int"'), *(in_flight_message(*buffer) for buffer in buffers)]
+        )
     assert list(read_in_flight(storage, stretch)) == [(None, b'"int"'), *buffers]
     assert read_section(storage, stretch).key == key
 
 
-def test_after_a_write_that_failed_a_file_does_not_grow_and_its_cuts_hold(
+def test_file_does_not_grow_after_failed_write_and_its_cuts_stay_valid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tailrace.infra.storage import local_files
@@ -159,7 +162,7 @@ def test_after_a_write_that_failed_a_file_does_not_grow_and_its_cuts_hold(
     assert list(read_messages(storage, cut, "operator")) == [b"1"]
 
 
-def test_attempts_write_to_files_of_their_own(storage: Storage) -> None:
+def test_attempts_write_separate_files(storage: Storage) -> None:
     chains = [DeltaWriter(storage, "shared", "vertex-0", "operator") for _ in range(3)]
     cuts = []
     for number, chain in enumerate(chains):

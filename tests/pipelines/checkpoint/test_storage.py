@@ -1,4 +1,4 @@
-"""Storage: the same of every file system, in one line where it fails, and never a file that is half there."""
+"""Storage behaves the same on every file system, fails in one line, and never has a partial file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from tailrace.pipelines.checkpoint import layout
 NAMES = st.sampled_from(["a", "b", "chk-1/a", "chk-1/b", "shared/x"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=example_count(20))
 @given(
     steps=st.lists(
         st.one_of(
@@ -33,7 +34,7 @@ NAMES = st.sampled_from(["a", "b", "chk-1/a", "chk-1/b", "shared/x"])
     offset=st.integers(0, 45),
     length=st.none() | st.integers(0, 45),
 )
-def test_it_holds_what_was_written_last(
+def test_file_has_last_written_content(
     fresh: Callable[[], Storage], steps: list[Any], offset: int, length: int | None
 ) -> None:
     storage, model = fresh(), dict[str, bytes]()
@@ -47,7 +48,7 @@ def test_it_holds_what_was_written_last(
                 model.pop(path, None)
             case _:
                 storage.delete_tree(path)
-                model = {name: each for name, each in model.items() if not name.startswith(f"{path}/")}
+                model = {name: value for name, value in model.items() if not name.startswith(f"{path}/")}
     for path in ("a", "b", "chk-1/a", "chk-1/b", "shared/x"):
         data = model.get(path)
         assert storage.size(path) == (None if data is None else len(data))
@@ -61,13 +62,13 @@ def test_it_holds_what_was_written_last(
             )
     for directory in ("", "chk-1", "shared", "nothing"):
         prefix = f"{directory}/" if directory else ""
-        there = {name.removeprefix(prefix): each for name, each in model.items() if name.startswith(prefix)}
+        there = {name.removeprefix(prefix): item for name, item in model.items() if name.startswith(prefix)}
         assert storage.sizes(directory) == {
-            name: len(each) for name, each in there.items() if "/" not in name
+            name: len(element) for name, element in there.items() if "/" not in name
         }
 
 
-def test_a_file_that_grows_is_seen_as_far_as_it_was_written(tmp_path: Path) -> None:
+def test_growing_file_is_visible_up_to_last_write(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path / "new"))
     assert storage.can_append
     with storage.create("shared/a") as file:
@@ -78,7 +79,7 @@ def test_a_file_that_grows_is_seen_as_far_as_it_was_written(tmp_path: Path) -> N
         storage.create("shared/a")
 
 
-def test_where_files_do_not_grow_one_appears_when_it_is_whole(fresh: Callable[[], Storage]) -> None:
+def test_file_appears_when_complete_without_append(fresh: Callable[[], Storage]) -> None:
     storage = fresh()
     with storage.create("shared/a") as file:
         file.write(b"abc")
@@ -87,7 +88,7 @@ def test_where_files_do_not_grow_one_appears_when_it_is_whole(fresh: Callable[[]
     assert storage.can_append == storage.uri.startswith("/")
 
 
-def test_an_object_that_was_left_unfinished_never_appears() -> None:
+def test_unfinished_object_never_appears() -> None:
     storage = Storage.open("memory://unfinished")
     with suppress(ZeroDivisionError), storage.create("a") as file:
         file.write(b"abc")
@@ -95,9 +96,9 @@ def test_an_object_that_was_left_unfinished_never_appears() -> None:
     assert storage.size("a") is None
 
 
-def test_readers_see_one_or_the_other(tmp_path: Path) -> None:
+def test_readers_see_old_or_new_content(tmp_path: Path) -> None:
     storage, done = Storage.open(str(tmp_path)), threading.Event()
-    versions = [bytes([each]) * 50_000 for each in (1, 2)]
+    versions = [bytes([item]) * 50_000 for item in (1, 2)]
     storage.write_atomically("f", versions[0])
 
     def write() -> None:
@@ -113,7 +114,7 @@ def test_readers_see_one_or_the_other(tmp_path: Path) -> None:
     assert storage.sizes() == {"f": 50_000}
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tailrace.infra.storage import local_files
 
     storage = Storage.open(str(tmp_path))
@@ -126,7 +127,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     with pytest.raises(StorageError, match=rf"{tmp_path}/f could not be written: OSError: .*No space left"):
         storage.write_atomically("f", b"after")
     assert storage.read("f") == b"before"
-    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         ("/proc/version/dir", "/proc/version/dir/f could not be"),
     ],
 )
-def test_what_can_not_be_reached_is_named_in_one_line(uri: str, says: str) -> None:
+def test_unreachable_storage_is_named_in_one_line(uri: str, says: str) -> None:
     with pytest.raises((StorageError, MissingFile)) as raised:
         Storage.open(uri).write_atomically("f", b"")
     text = str(raised.value)
@@ -158,12 +159,12 @@ def test_what_can_not_be_reached_is_named_in_one_line(uri: str, says: str) -> No
         ("hdfs://host:9000/a/./b", "hdfs://host:9000/a/b"),
     ],
 )
-def test_a_place_has_one_name(uri: str, same: str) -> None:
+def test_location_has_one_name(uri: str, same: str) -> None:
     assert canonical(uri) == same
     assert canonical(same) == same
 
 
-def test_paths_are_relative_where_they_lie_below_the_base() -> None:
+def test_paths_below_base_are_relative() -> None:
     storage = Storage.open("s3://bucket/jobs/j")
     assert storage.absolute("shared/a") == "s3://bucket/jobs/j/shared/a"
     for path in ("shared/a", "s3://bucket/jobs/jj/a", "/data/a"):
@@ -171,7 +172,7 @@ def test_paths_are_relative_where_they_lie_below_the_base() -> None:
     assert storage.relative("s3://bucket/jobs/j/chk-1/f") == "chk-1/f"
 
 
-def test_directories_of_checkpoints_and_savepoints_are_told_apart() -> None:
+def test_checkpoint_and_savepoint_directories_are_distinguished() -> None:
     job = layout.job_directory("s3://b/checkpoints/", "0123abcd")
     chk = layout.checkpoint_directory(job, 12)
     assert (job, chk) == ("s3://b/checkpoints/0123abcd", "s3://b/checkpoints/0123abcd/chk-12")

@@ -1,4 +1,4 @@
-"""What each of the examples reads, and what it must give: for the cluster in memory and for a real one."""
+"""The inputs and expected outputs of the examples, for the cluster in memory and for a real one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READING = {
 
 @dataclass(frozen=True)
 class In:
-    """A message to be read."""
+    """A message to read."""
 
     value: bytes
     timestamp_ms: int = MONDAY_MS
@@ -43,7 +43,7 @@ class In:
 class Case:
     """An example with its input. In arguments, `{data}` is the folder of files, `{out}` an empty one, `{t}` a prefix.
 
-    Topics are without the prefix. What comes out is compared without its order: printed texts, and decoded values.
+    Topics are without the prefix. Output is compared without its order: printed texts, and decoded values.
     """
 
     arguments: str
@@ -61,12 +61,12 @@ class Case:
 
 
 def program(name: str) -> Path:
-    """Where an example is."""
+    """Returns the path of an example."""
     return Path(examples.__file__).with_name(f"{name}.py")
 
 
 def readme_commands() -> Mapping[str, Sequence[str]]:
-    """What stands behind `tailrace run` in each command of the examples' README, by the example's name."""
+    """Returns the arguments of `tailrace run` in each command of the examples' README, by the name of the example."""
     prompt = "$ tailrace run "
     lines = program("README").with_suffix(".md").read_text().splitlines()
     commands = [shlex.split(line.removeprefix(prompt)) for line in lines if line.startswith(prompt)]
@@ -81,17 +81,17 @@ LATE_READING = _json(sensor="a", degrees=25.0, at=MONDAY_MS / 1000 + 30)
 
 
 def shown(value: Any) -> str:
-    """A decoded value so that it can be counted."""
+    """Returns a decoded value in hashable form."""
     return json.dumps(value, sort_keys=True)
 
 
 def counted(*values: Any) -> Counter[str]:
-    """Values that are expected, decoded."""
+    """Counts expected values in decoded form."""
     return Counter(map(shown, values))
 
 
 def single_object(value: dict[str, Any]) -> bytes:
-    """In Avro's single-object encoding."""
+    """Encodes with Avro's single-object encoding."""
     schema = fastavro.parse_schema(READING)
     canonical = fastavro.schema.to_parsing_canonical_form(schema)
     out = BytesIO()
@@ -101,18 +101,18 @@ def single_object(value: dict[str, Any]) -> bytes:
 
 
 def from_single_object(data: bytes) -> Any:
-    """What the writer has put behind a fingerprint."""
+    """Decodes what follows the fingerprint."""
     assert data[:2] == b"\xc3\x01"
     return fastavro.schemaless_reader(BytesIO(data[10:]), fastavro.parse_schema(READING), None)
 
 
 def rows_of(folder: Path) -> Counter[str]:
-    """The rows of all Parquet files of a folder."""
+    """Returns the rows of all Parquet files of a folder."""
     return counted(*(row for path in folder.glob("**/*.parquet") for row in pq.read_table(path).to_pylist()))
 
 
 def write_sales(folder: Path) -> None:
-    """Two Parquet files of sales, with a column that nobody asks for."""
+    """Writes two Parquet files of sales, with a column that the example does not read."""
     sales = [
         ("tea", 2, 6.0, MONDAY_MS + 9 * HOUR_MS, "till 1"),
         ("coffee", 1, 4.5, MONDAY_MS + 10 * HOUR_MS, "till 2"),

@@ -1,4 +1,4 @@
-"""The examples give what they are expected to, in whatever order things happen, also when tasks crash."""
+"""The examples give the expected output, in any order of events, also when tasks crash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def outcome_of(name: str, case: Case, seed: int | None, parallelism: int, folder
     arguments = case.arguments.format(data=data, out=folder / "out", t="").split()
     graph = build_file(str(program(name)), arguments, parallelism)
     topics = {
-        topic: [[Message(each.value, None, each.timestamp_ms) for each in messages]]
+        topic: [[Message(message.value, None, message.timestamp_ms) for message in messages]]
         for topic, messages in case.topics.items()
     }
     return memory_cluster.run(graph, topics=topics, seed=seed, crashes=3)
@@ -45,7 +45,7 @@ def values(case: Case, outcome: Outcome, topic: str) -> Counter[str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", CASES)
-def test_it_gives_what_is_expected(name: str, seed: int | None, tmp_path: Path) -> None:
+def test_example_gives_expected_output(name: str, seed: int | None, tmp_path: Path) -> None:
     case = CASES[name]
     outcome = outcome_of(name, case, seed, 1 if seed is None else 2, tmp_path)
     if case.printed is not None:
@@ -53,16 +53,16 @@ def test_it_gives_what_is_expected(name: str, seed: int | None, tmp_path: Path) 
     for topic, expected in case.written.items():
         assert values(case, outcome, topic) == expected
     for topic, last in case.last.items():
-        found = {(m.key or b"").decode(): shown(case.decode(m.value)) for m in outcome.messages(topic)}
-        assert found == last
+        result = {(m.key or b"").decode(): shown(case.decode(m.value)) for m in outcome.messages(topic)}
+        assert result == last
     if case.files is not None:
         assert rows_of(tmp_path / "out") == case.files
 
 
-def test_a_reading_is_in_its_window_or_late(tmp_path: Path) -> None:
+def test_reading_is_in_its_window_or_late(tmp_path: Path) -> None:
     case = CASES["late_data"]
     sent = [*case.topics["readings"], LATE_READING]
-    readings = [json.loads(each.value) for each in sent]
+    readings = [json.loads(message.value) for message in sent]
     seen = set()
     for seed in range(12):
         outcome = outcome_of(
@@ -77,25 +77,25 @@ def test_a_reading_is_in_its_window_or_late(tmp_path: Path) -> None:
         for reading in readings:
             if not late[shown(reading)]:
                 windows.setdefault((reading["sensor"], reading["at"] // 60), []).append(reading)
-        highest = Counter(shown(max(each, key=lambda r: r["degrees"])) for each in windows.values())
+        highest = Counter(shown(max(window, key=lambda r: r["degrees"])) for window in windows.values())
         assert values(case, outcome, "highest") == highest
         seen.add(late.total())
     assert seen == {0, 1}, "that depends on what comes in together"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_readme_has_its_command(name: str) -> None:
+def test_readme_has_command_of_example(name: str) -> None:
     data = "sales/" if name == "sales_report" else "tests/pipelines/examples/data"
     arguments = CASES[name].arguments.format(data=data, out="report/", t="").split()
     assert readme_commands()[name] == [f"pipelines/examples/{name}.py", *arguments]
 
 
-def test_the_readme_has_a_command_for_each_example() -> None:
+def test_readme_has_command_for_each_example() -> None:
     files = program("README").parent.glob("[a-z]*.py")
     programs = {path.stem for path in files if "env.execute(" in path.read_text()}
     assert readme_commands().keys() == programs
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_short(name: str) -> None:
+def test_example_is_short(name: str) -> None:
     assert len(program(name).read_text().splitlines()) < 40

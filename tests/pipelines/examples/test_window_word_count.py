@@ -1,4 +1,4 @@
-"""WindowWordCount: flatMap at 4 and sum at 3, in slot sharing groups of their own."""
+"""WindowWordCount: flatMap with parallelism 4 and sum with 3, in slot sharing groups of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shape(graph: JobGraph) -> list[tuple[str, int]]:
     return [(vertex.name, vertex.parallelism) for vertex in graph.vertices]
 
 
-def test_it_has_document_002s_three_vertices() -> None:
+def test_word_count_has_three_vertices() -> None:
     graph = build("tailrace.pipelines.examples.window_word_count:main", ARGUMENTS)
     assert shape(graph) == [
         ("Source: Socket Stream", 1),
@@ -30,7 +30,7 @@ def test_it_has_document_002s_three_vertices() -> None:
     assert ExecutionGraph.attach("job", graph).required_slots() == 4
 
 
-def test_with_document_002s_slot_sharing_groups() -> None:
+def test_word_count_has_slot_sharing_groups() -> None:
     env = StreamExecutionEnvironment()
     (
         env.socket_text_stream("localhost", 9999)
@@ -51,7 +51,7 @@ def test_with_document_002s_slot_sharing_groups() -> None:
     assert [len(list(v.task_vertices)) for v in execution.vertices.values()] == [1, 4, 3]
 
 
-def test_it_is_the_same_job_as_a_file_and_by_name() -> None:
+def test_word_count_is_the_same_job_as_file_and_by_name() -> None:
     path = Path(examples.__file__).with_name("window_word_count.py")
     by_name = build("tailrace.pipelines.examples.window_word_count:main", ARGUMENTS, 2)
     by_file = build_file(str(path), ARGUMENTS, 2)
@@ -59,7 +59,7 @@ def test_it_is_the_same_job_as_a_file_and_by_name() -> None:
     assert shape(by_file) == shape(by_name)
 
 
-def test_its_functions_count_words() -> None:
+def test_word_count_functions_count_words() -> None:
     assert list(split("to be  or not")) == [WordWithCount(word, 1) for word in ("to", "be", "or", "not")]
     assert add(WordWithCount("to", 2), WordWithCount("to", 1)) == WordWithCount("to", 3)
     assert str(WordWithCount("to", 3)) == "to : 3"
@@ -68,6 +68,6 @@ def test_its_functions_count_words() -> None:
     assert key(WordWithCount("to", 3)) == "to"
 
 
-def test_without_more_settings_it_takes_the_parallelism_it_is_run_with() -> None:
+def test_word_count_has_default_parallelism_without_settings() -> None:
     graph = build("tailrace.pipelines.examples.window_word_count:main", ["--port", "1"], 2)
     assert [vertex.parallelism for vertex in graph.vertices] == [1, 2, 2]

@@ -1,4 +1,4 @@
-"""Functions made of functions: they do what they are made of, are opened and closed with it, and can be sent."""
+"""Functions made of functions: they behave like them, are opened and closed with them, and can be pickled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOBODY: Any = None
 
 
 class Watched:
-    """Knows how often it was opened and closed."""
+    """Counts how often it is opened and closed."""
 
     def __init__(self) -> None:
         self.opened: list[RuntimeContext] = []
@@ -117,7 +117,7 @@ ADAPTERS: dict[str, tuple[Any, Callable[[Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize(("adapter", "call", "expected"), ADAPTERS.values(), ids=list(ADAPTERS))
-def test_it_does_what_it_is_made_of_also_elsewhere(
+def test_adapter_behaves_like_its_function_also_in_other_process(
     adapter: Any, call: Callable[[Any], Any], expected: Any
 ) -> None:
     import cloudpickle
@@ -127,20 +127,20 @@ def test_it_does_what_it_is_made_of_also_elsewhere(
 
 
 @pytest.mark.parametrize("adapter", [row[0] for row in ADAPTERS.values()], ids=list(ADAPTERS))
-def test_it_is_opened_and_closed_with_what_it_is_made_of(adapter: Any) -> None:
+def test_adapter_is_opened_and_closed_with_its_functions(adapter: Any) -> None:
     adapter.open(NOBODY)
     adapter.close()
     watched = [part for part in adapter.parts if isinstance(part, Watched)]
     assert all((part.opened, part.closed) == ([NOBODY], 1) for part in watched)
 
 
-def test_a_function_made_of_plain_ones_has_no_state() -> None:
+def test_adapter_of_plain_functions_has_no_state() -> None:
     assert not may_have_state(TwoMaps(len, len))
     assert may_have_state(TwoMaps(len, AddOne()))
     assert may_have_state(Signs())
 
 
-def test_a_field_is_that_of_an_object_or_a_dictionary() -> None:
+def test_field_is_read_from_object_or_dictionary() -> None:
     class Record:
         user = "u"
 
@@ -149,5 +149,5 @@ def test_a_field_is_that_of_an_object_or_a_dictionary() -> None:
         Field("user")({})
 
 
-def test_all_records_have_the_key_that_is_none() -> None:
+def test_all_records_have_the_null_key() -> None:
     assert no_key("a") == no_key(1)

@@ -1,6 +1,6 @@
-"""A few programs as StreamGraphs, and their operator ids; run as a script, prints the ids as JSON.
+"""A few programs as StreamGraphs with their operator ids; run as a script, prints the ids as JSON.
 
-`known_ids.json` beside this file holds what they are for ever, on every machine.
+`known_ids.json` beside this file has the ids for ever, on every machine.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FORWARD, HASH, REBALANCE = Partitioner.FORWARD, Partitioner.HASH, Partitioner.RE
 
 
 def chain() -> StreamGraph:
-    """Three operators in one vertex."""
+    """Returns three operators in one vertex."""
     return line(node(1, OperatorKind.FILES), node(2), node(3, OperatorKind.PRINT))
 
 
 def word_count() -> StreamGraph:
-    """WindowWordCount."""
+    """Returns WindowWordCount."""
     nodes = [
         node(1, OperatorKind.SOCKET_TEXT_STREAM),
         node(2, OperatorKind.FLAT_MAP, parallelism=4, slot_sharing_group="flatMap_sg"),
@@ -42,7 +42,7 @@ def word_count() -> StreamGraph:
 
 
 def diamond() -> StreamGraph:
-    """A branching chain, a side output, a connected operator behind both, uids, and two sources."""
+    """Returns a branching chain, a side output, a connected operator after both, uids, and two sources."""
     nodes = [
         node(1, OperatorKind.KAFKA_SOURCE, uid="orders"),
         node(2, OperatorKind.COLLECTION),
@@ -69,7 +69,7 @@ def diamond() -> StreamGraph:
 
 
 class Sort(ProcessFunction[int, int]):
-    """Negative numbers to a side output."""
+    """Sends negative numbers to a side output."""
 
     def process_element(self, value: int, context: Context) -> Iterable[int]:
         if value < 0:
@@ -82,7 +82,7 @@ NEGATIVE = OutputTag("negative", int)
 
 
 def written() -> StreamGraph:
-    """A program as people write it, with lambdas, sets in functions, a union, a side output and a connection."""
+    """Returns a typical program, with lambdas, sets in functions, a union, a side output and a connection."""
     env = StreamExecutionEnvironment(parallelism=2)
     sorted_numbers = env.from_collection([3, -1, 2]).process(Sort())
     numbers = env.generate(lambda index: index, count=9, output_type=int).filter(
@@ -100,12 +100,12 @@ def written() -> StreamGraph:
     return env.get_stream_graph("written")
 
 
-PROGRAMS = {each.__name__: each for each in (chain, word_count, diamond, written)}
+PROGRAMS = {function.__name__: function for function in (chain, word_count, diamond, written)}
 
 
 def ids() -> dict[str, dict[str, str]]:
-    """Program -> operator or edge -> id."""
-    found = {}
+    """Returns by program the id of each operator and edge."""
+    result = {}
     for name, program in PROGRAMS.items():
         graph = create_job_graph(program())
         operators: dict[str, str] = {}
@@ -117,8 +117,8 @@ def ids() -> dict[str, dict[str, str]]:
             f"{names[edge.source_operator_id or '']} -> {names[edge.target_vertex_id]}": edge.data_set_id
             for edge in graph.edges
         }
-        found[name] = {**operators, **edges}
-    return found
+        result[name] = {**operators, **edges}
+    return result
 
 
 if __name__ == "__main__":

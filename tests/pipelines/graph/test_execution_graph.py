@@ -1,4 +1,4 @@
-"""The ExecutionGraph multiplies a JobGraph out, and stays small."""
+"""The ExecutionGraph expands a JobGraph, and stays small."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ parallelisms = st.integers(1, 40)
 
 
 def joined(n: int, m: int, partitioner: Partitioner) -> IntermediateResult:
-    """What connects n subtasks with m."""
+    """Returns what connects n subtasks with m."""
     graph = job_graph(vertex("a", parallelism=n), vertex("b", parallelism=m), edge("a", "b", partitioner))
     return ExecutionGraph.attach("job", graph).results["a-b"]
 
 
 @given(parallelisms, parallelisms, st.sampled_from(list(Partitioner)))
-def test_producers_and_consumers_see_the_same_connections(n: int, m: int, partitioner: Partitioner) -> None:
+def test_producers_and_consumers_have_the_same_connections(n: int, m: int, partitioner: Partitioner) -> None:
     result = joined(n, m, partitioner)
     read = {(producer, partition) for partition in range(m) for producer in result.producers_for(partition)}
     written = {
@@ -39,7 +39,7 @@ def test_producers_and_consumers_see_the_same_connections(n: int, m: int, partit
 
 
 @given(parallelisms, parallelisms)
-def test_pointwise_connections_are_as_few_and_as_even_as_can_be(n: int, m: int) -> None:
+def test_pointwise_connections_are_minimal_and_even(n: int, m: int) -> None:
     result = joined(n, m, Partitioner.RESCALE)
     sizes = [len(result.producers_for(partition)) for partition in range(m)]
     assert sum(sizes) == max(n, m)
@@ -47,13 +47,13 @@ def test_pointwise_connections_are_as_few_and_as_even_as_can_be(n: int, m: int) 
 
 
 @given(parallelisms)
-def test_forward_connects_equals(n: int) -> None:
+def test_forward_connects_equal_indexes(n: int) -> None:
     result = joined(n, n, Partitioner.FORWARD)
     assert [list(result.producers_for(i)) for i in range(n)] == [[i] for i in range(n)]
 
 
 @given(stream_graphs())
-def test_every_subtask_is_there_and_sources_come_first(graph: StreamGraph) -> None:
+def test_every_subtask_exists_and_sources_come_first(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     execution = ExecutionGraph.attach("job", job)
     vertices = list(execution.execution_vertices())
@@ -67,7 +67,7 @@ def test_every_subtask_is_there_and_sources_come_first(graph: StreamGraph) -> No
 
 
 @given(stream_graphs())
-def test_a_slot_holds_at_most_one_subtask_of_each_vertex_of_one_group(graph: StreamGraph) -> None:
+def test_slot_has_at_most_one_subtask_per_vertex_of_one_group(graph: StreamGraph) -> None:
     execution = ExecutionGraph.attach("job", create_job_graph(graph))
     slots = execution.shared_slots()
     assert len(slots) == execution.required_slots()
@@ -81,7 +81,7 @@ def test_a_slot_holds_at_most_one_subtask_of_each_vertex_of_one_group(graph: Str
         assert groups == {slot.slot_sharing_group}
 
 
-def test_required_slots_is_the_widest_vertex_of_each_group() -> None:
+def test_required_slots_is_sum_of_widest_vertices_of_groups() -> None:
     graph = job_graph(
         source(),
         vertex("flat_map", parallelism=4, slot_sharing_group="flat_map_sg"),
@@ -94,7 +94,7 @@ def test_required_slots_is_the_widest_vertex_of_each_group() -> None:
     assert execution.slot_for(ExecutionVertex("sink", 1)) == SharedSlot("sum_sg", 1)
 
 
-def test_a_vertex_without_a_group_shares_its_slots_with_nobody() -> None:
+def test_vertex_without_group_shares_no_slot() -> None:
     graph = job_graph(
         vertex("a", parallelism=2, slot_sharing_group=""), vertex("b", parallelism=3, slot_sharing_group="")
     )
@@ -103,7 +103,7 @@ def test_a_vertex_without_a_group_shares_its_slots_with_nobody() -> None:
     assert all(len(vertices) == 1 for vertices in execution.shared_slots().values())
 
 
-def test_co_located_subtasks_have_one_slot() -> None:
+def test_co_located_subtasks_share_slot() -> None:
     together = {"parallelism": 3, "co_location_group": "together"}
     graph = job_graph(vertex("a", **together), vertex("b", **together), vertex("c", parallelism=4))
     execution = ExecutionGraph.attach("job", graph)
@@ -112,8 +112,8 @@ def test_co_located_subtasks_have_one_slot() -> None:
         assert len(slots) == 1
 
 
-def test_twenty_thousand_subtasks_all_to_all_are_no_burden() -> None:
-    """10,000 x 10,000 connections are 10^8: they are shared, not made."""
+def test_twenty_thousand_subtasks_all_to_all_are_cheap() -> None:
+    """10,000 x 10,000 connections are 10^8: they are shared, not created."""
     graph = job_graph(vertex("a", parallelism=10_000), vertex("b", parallelism=10_000), edge("a", "b"))
     execution = ExecutionGraph.attach("job", graph)
     edges = list(execution.execution_edges())
@@ -123,7 +123,7 @@ def test_twenty_thousand_subtasks_all_to_all_are_no_burden() -> None:
     assert len({id(e.producer_subtasks) for e in edges}) == 1
 
 
-def test_a_cycle_and_an_unknown_vertex_are_refused() -> None:
+def test_cycle_and_unknown_vertex_are_rejected() -> None:
     a, b = vertex("a"), vertex("b")
     with pytest.raises(ValueError, match="cycle"):
         ExecutionGraph.attach("job", job_graph(a, b, edge("a", "b"), edge("b", "a")))

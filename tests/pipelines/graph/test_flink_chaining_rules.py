@@ -58,7 +58,7 @@ def execution_graph(job_graph: JobGraph) -> ExecutionGraph:
     return ExecutionGraph.attach("job", job_graph)
 
 
-def test_each_transformation_but_the_partitioning_one_is_a_stream_node(stream_graph: StreamGraph) -> None:
+def test_each_transformation_except_partitioning_is_stream_node(stream_graph: StreamGraph) -> None:
     nodes = stream_graph.nodes
     assert [(n.node_id, n.kind, n.parallelism, n.slot_sharing_group) for n in nodes.values()] == [
         (SOURCE, OperatorKind.FILES, 1, "default"),
@@ -70,13 +70,13 @@ def test_each_transformation_but_the_partitioning_one_is_a_stream_node(stream_gr
     assert [n.node_id for n in stream_graph.sources()] == [SOURCE]
 
 
-def test_key_by_is_a_virtual_node(stream_graph: StreamGraph) -> None:
+def test_key_by_is_virtual_node(stream_graph: StreamGraph) -> None:
     (virtual,) = stream_graph.virtual_nodes.values()
     assert (virtual.node_id, virtual.kind, virtual.inputs) == (KEY_BY, VirtualNodeKind.PARTITION, (FLAT_MAP,))
     assert virtual.partitioner is Partitioner.HASH
 
 
-def test_stream_edges_join_the_nodes_and_say_how_records_are_partitioned(stream_graph: StreamGraph) -> None:
+def test_stream_edges_connect_nodes_with_partitioner(stream_graph: StreamGraph) -> None:
     edges = stream_graph.edges
     assert [(e.source_id, e.target_id, e.partitioner, e.through) for e in edges] == [
         (SOURCE, FLAT_MAP, Partitioner.REBALANCE, ()),
@@ -89,7 +89,7 @@ def test_stream_edges_join_the_nodes_and_say_how_records_are_partitioned(stream_
         ]
 
 
-def test_only_the_sink_meets_all_conditions_of_chaining(stream_graph: StreamGraph) -> None:
+def test_only_sink_meets_all_conditions_of_chaining(stream_graph: StreamGraph) -> None:
     assert [obstacles(stream_graph, edge) for edge in stream_graph.edges] == [
         (
             "they are in different slot sharing groups",
@@ -105,7 +105,7 @@ def test_only_the_sink_meets_all_conditions_of_chaining(stream_graph: StreamGrap
     ]
 
 
-def test_the_job_graph_has_three_vertices_and_the_sink_is_in_the_windows(job_graph: JobGraph) -> None:
+def test_job_graph_has_three_vertices_with_sink_chained_to_windows(job_graph: JobGraph) -> None:
     assert [
         (vertex.name, [of.kind for of in vertex.operators], vertex.parallelism, vertex.slot_sharing_group)
         for vertex in job_graph.vertices
@@ -118,13 +118,13 @@ def test_the_job_graph_has_three_vertices_and_the_sink_is_in_the_windows(job_gra
     assert (window.upstream, sink.upstream) == (None, window.operator_id)
 
 
-def test_a_vertex_has_the_16_byte_id_of_its_head(job_graph: JobGraph) -> None:
+def test_vertex_has_16_byte_id_of_its_head(job_graph: JobGraph) -> None:
     for vertex in job_graph.vertices:
         assert vertex.vertex_id == vertex.operators[0].operator_id
         assert len(bytes.fromhex(vertex.vertex_id)) == 16
 
 
-def test_job_edges_join_the_vertices_by_intermediate_data_sets(job_graph: JobGraph) -> None:
+def test_job_edges_connect_vertices_by_intermediate_data_sets(job_graph: JobGraph) -> None:
     source, flat_map, window = (vertex.vertex_id for vertex in job_graph.vertices)
     assert [(e.source_vertex_id, e.target_vertex_id, e.partitioner) for e in job_graph.edges] == [
         (source, flat_map, Partitioner.REBALANCE),
@@ -137,7 +137,7 @@ def test_all_nodes_start_at_once(job_graph: JobGraph) -> None:
     assert job_options.SCHEDULE_MODE.of(job_graph.configuration) is job_options.ScheduleMode.EAGER
 
 
-def test_every_job_vertex_is_an_execution_job_vertex_with_a_vertex_per_subtask(
+def test_every_job_vertex_is_execution_job_vertex_with_vertex_per_subtask(
     job_graph: JobGraph, execution_graph: ExecutionGraph
 ) -> None:
     assert list(execution_graph.vertices) == [vertex.vertex_id for vertex in job_graph.vertices]
@@ -149,7 +149,7 @@ def test_every_job_vertex_is_an_execution_job_vertex_with_a_vertex_per_subtask(
     assert len(list(execution_graph.execution_vertices())) == 1 + 4 + 3
 
 
-def test_every_data_set_is_an_intermediate_result_with_a_partition_per_receiver(
+def test_every_data_set_is_intermediate_result_with_partition_per_receiver(
     job_graph: JobGraph, execution_graph: ExecutionGraph
 ) -> None:
     source, flat_map, window = execution_graph.vertices.values()
@@ -161,7 +161,7 @@ def test_every_data_set_is_an_intermediate_result_with_a_partition_per_receiver(
     assert [partition.partition for partition in second.partitions()] == [0, 1, 2]
 
 
-def test_execution_edges_join_all_with_all(job_graph: JobGraph, execution_graph: ExecutionGraph) -> None:
+def test_execution_edges_connect_all_with_all(job_graph: JobGraph, execution_graph: ExecutionGraph) -> None:
     source, flat_map, window = (vertex.vertex_id for vertex in job_graph.vertices)
     joined = [
         (str(producer), str(edge.consumer))
@@ -174,7 +174,7 @@ def test_execution_edges_join_all_with_all(job_graph: JobGraph, execution_graph:
     )
 
 
-def test_the_groups_share_no_slots(job_graph: JobGraph, execution_graph: ExecutionGraph) -> None:
+def test_groups_share_no_slots(job_graph: JobGraph, execution_graph: ExecutionGraph) -> None:
     source, flat_map, window = (vertex.vertex_id for vertex in job_graph.vertices)
     assert execution_graph.shared_slots() == {
         SharedSlot("default", 0): (ExecutionVertex(source, 0),),
@@ -183,7 +183,7 @@ def test_the_groups_share_no_slots(job_graph: JobGraph, execution_graph: Executi
     }
 
 
-def test_the_physical_plan_has_a_channel_for_each_edge(job_graph: JobGraph) -> None:
+def test_physical_plan_has_channel_per_edge(job_graph: JobGraph) -> None:
     source, flat_map, window = (vertex.vertex_id for vertex in job_graph.vertices)
     first, second = (edge.data_set_id for edge in job_graph.edges)
     assert topics("c", "words", job_graph) == {

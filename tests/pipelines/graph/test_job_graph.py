@@ -1,4 +1,4 @@
-"""StreamGraph -> JobGraph: what is chained, and which ids come out."""
+"""StreamGraph -> JobGraph: chaining and ids."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Connection = tuple[str, str | None, Partitioner, str, int]
 
 
 def chains_of(graph: JobGraph) -> list[list[str]]:
-    """The names of the operators of each vertex."""
+    """Returns the names of the operators of each vertex."""
     return [[operator.name for operator in vertex.operators] for vertex in graph.vertices]
 
 
 @given(stream_graphs())
-def test_the_same_program_gives_the_same_graph(graph: StreamGraph) -> None:
+def test_same_program_gives_same_graph(graph: StreamGraph) -> None:
     again = StreamGraph(graph.name, dict(graph.nodes), list(graph.edges), graph.chaining)
     assert create_job_graph(graph) == create_job_graph(again)
 
 
 @given(stream_graphs())
-def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) -> None:
+def test_chaining_keeps_every_operator_and_connection(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     operators = {of.operator_id: of.name for vertex in job.vertices for of in vertex.operators}
     assert sorted(operators.values()) == sorted(of.name for of in graph.nodes.values())
@@ -56,16 +56,16 @@ def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) 
             sender.name, edge.output_tag, edge.partitioner, target.operators[0].name, edge.input_index
         ] += 1
     wanted: dict[bool, Counter[Connection]] = {True: Counter(), False: Counter()}
-    for each in graph.edges:
-        before, after = graph.nodes[each.source_id].name, graph.nodes[each.target_id].name
-        connection = before, each.output_tag, each.partitioner, after, each.input_index
-        wanted[obstacle(graph, each) is None][connection] += 1
+    for stream_edge in graph.edges:
+        before, after = graph.nodes[stream_edge.source_id].name, graph.nodes[stream_edge.target_id].name
+        connection = before, stream_edge.output_tag, stream_edge.partitioner, after, stream_edge.input_index
+        wanted[obstacle(graph, stream_edge) is None][connection] += 1
     assert chained == wanted[True]
     assert between == wanted[False]
 
 
 @given(stream_graphs())
-def test_chains_are_trees_in_pre_order_and_of_one_kind_of_place(graph: StreamGraph) -> None:
+def test_chains_are_pre_order_trees_with_one_location(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     nodes = {node.name: node for node in graph.nodes.values()}
     for vertex in job.vertices:
@@ -80,7 +80,7 @@ def test_chains_are_trees_in_pre_order_and_of_one_kind_of_place(graph: StreamGra
 
 
 @given(stream_graphs())
-def test_vertices_come_in_topological_order_and_ids_are_16_bytes_and_unique(graph: StreamGraph) -> None:
+def test_vertices_are_in_topological_order_with_unique_16_byte_ids(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     at = {vertex.vertex_id: i for i, vertex in enumerate(job.vertices)}
     assert all(at[edge.source_vertex_id] < at[edge.target_vertex_id] for edge in job.edges)
@@ -92,11 +92,11 @@ def test_vertices_come_in_topological_order_and_ids_are_16_bytes_and_unique(grap
 
 
 @given(stream_graphs())
-def test_what_is_translated_is_valid(graph: StreamGraph) -> None:
+def test_translated_graph_is_valid(graph: StreamGraph) -> None:
     assert validate(create_job_graph(graph)) == []
 
 
-def test_a_line_of_operators_is_one_vertex() -> None:
+def test_line_of_operators_is_one_vertex() -> None:
     job = create_job_graph(line(node(1, SOURCE, name="Source"), node(2, name="Map"), node(3, name="Filter")))
     assert [vertex.name for vertex in job.vertices] == ["Source -> Map -> Filter"]
     assert job.edges == ()
@@ -105,7 +105,7 @@ def test_a_line_of_operators_is_one_vertex() -> None:
 def two(
     *, partitioner: Partitioner = Partitioner.FORWARD, chaining: bool = True, **second: object
 ) -> StreamGraph:
-    """A source and an operator that nothing keeps apart but what is given."""
+    """Returns a source and an operator that are chained unless the settings prevent it."""
     return line(node(1, SOURCE), node(2, **second), partitioner=partitioner, chaining=chaining)
 
 
@@ -116,7 +116,7 @@ def joined() -> StreamGraph:
 
 
 def forked() -> StreamGraph:
-    """One source with a map behind it and, behind that, a filter with a sink and another sink; and one more map."""
+    """Returns a source with a map and, after that, a filter with a sink and another sink; and one more map."""
     nodes = [
         node(1, SOURCE, name="Source: Lines"),
         node(2, OperatorKind.PROCESS, name="Split"),
@@ -151,18 +151,18 @@ SEPARATED = {
 
 
 @pytest.mark.parametrize("reason", OBSTACLES)
-def test_each_obstacle_by_itself_keeps_operators_apart(reason: str) -> None:
+def test_each_obstacle_alone_prevents_chaining(reason: str) -> None:
     graph = SEPARATED[reason]
     assert obstacle(graph, graph.edges[0]) == reason
     assert len(create_job_graph(graph).vertices) == len(graph.nodes)
 
 
-def test_nothing_keeps_apart_what_has_no_obstacle() -> None:
+def test_operators_without_obstacle_are_chained() -> None:
     graph = two()
     assert obstacle(graph, graph.edges[0]) is None
 
 
-def test_a_chain_branches() -> None:
+def test_chain_may_branch() -> None:
     (vertex,) = create_job_graph(forked()).vertices
     assert vertex.name == "Source: Lines -> (Split -> (Filter -> Sink: Good, Sink: Late), Map)"
     names = {operator.operator_id: operator.name for operator in vertex.operators}
@@ -176,12 +176,12 @@ def test_a_chain_branches() -> None:
     ]
 
 
-def test_an_edge_leaves_the_middle_of_a_chain() -> None:
+def test_edge_may_leave_middle_of_chain() -> None:
     graph = forked()
     nodes = {**graph.nodes, 5: dataclasses.replace(graph.nodes[5], parallelism=3)}
     edges = [
-        dataclasses.replace(each, partitioner=Partitioner.REBALANCE) if each.target_id == 5 else each
-        for each in graph.edges
+        dataclasses.replace(edge, partitioner=Partitioner.REBALANCE) if edge.target_id == 5 else edge
+        for edge in graph.edges
     ]
     first, second = (job := create_job_graph(StreamGraph("forked", nodes, edges))).vertices
     assert first.name == "Source: Lines -> (Split -> Filter -> Sink: Good, Map)"
@@ -192,23 +192,23 @@ def test_an_edge_leaves_the_middle_of_a_chain() -> None:
     assert [str(of) for of in input_types(job, second, second.operators[0])] == ["int"]
 
 
-def test_an_operator_that_is_never_chained_stands_alone() -> None:
+def test_operator_with_chaining_disabled_is_alone() -> None:
     never = node(2, chaining=ChainingStrategy.NEVER)
     assert len(create_job_graph(line(node(1, SOURCE), never, node(3))).vertices) == 3
 
 
-def test_a_new_chain_goes_on_after_its_head() -> None:
+def test_new_chain_continues_after_its_head() -> None:
     head = node(2, name="head", chaining=ChainingStrategy.HEAD)
     job = create_job_graph(line(node(1, SOURCE, name="source"), head, node(3, name="tail")))
     assert chains_of(job) == [["source"], ["head", "tail"]]
 
 
-def test_a_program_without_operators_is_refused() -> None:
+def test_empty_program_is_rejected() -> None:
     with pytest.raises(ProgramError, match="defines no operators"):
         create_job_graph(StreamGraph("empty", {}, []))
 
 
-def test_a_program_of_many_steps_is_translated() -> None:
+def test_program_of_many_steps_is_translated() -> None:
     nodes = [node(1, SOURCE), *(node(i, parallelism=1 + i % 2) for i in range(2, 2_000))]
     graph = line(*nodes, partitioner=Partitioner.REBALANCE)
     assert len(create_job_graph(graph).vertices) == 1_999

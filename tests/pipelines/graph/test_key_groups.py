@@ -1,4 +1,4 @@
-"""Every key belongs to one key group, every key group to one subtask, in every process."""
+"""Every key belongs to one key group, and every key group to one subtask, in every process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ plans = st.integers(1, 500).flatmap(lambda most: st.tuples(st.just(most), st.int
 
 
 @given(keys, plans)
-def test_a_record_goes_to_exactly_one_subtask(key: Any, plan: tuple[int, int]) -> None:
+def test_record_goes_to_exactly_one_subtask(key: Any, plan: tuple[int, int]) -> None:
     max_parallelism, parallelism = plan
     group = key_group_of(key, max_parallelism)
     owners = [
@@ -47,7 +47,7 @@ def test_a_record_goes_to_exactly_one_subtask(key: Any, plan: tuple[int, int]) -
 
 
 @given(plans)
-def test_the_subtasks_share_all_key_groups_in_contiguous_ranges(plan: tuple[int, int]) -> None:
+def test_subtasks_own_contiguous_ranges_of_all_key_groups(plan: tuple[int, int]) -> None:
     max_parallelism, parallelism = plan
     ranges = [key_groups_of_subtask(s, max_parallelism, parallelism) for s in range(parallelism)]
     assert [group for groups in ranges for group in groups] == list(range(max_parallelism))
@@ -55,7 +55,7 @@ def test_the_subtasks_share_all_key_groups_in_contiguous_ranges(plan: tuple[int,
 
 
 @given(st.lists(keys), plans)
-def test_many_keys_at_once_go_where_each_goes(many: list[Any], plan: tuple[int, int]) -> None:
+def test_vectorised_assignment_equals_single_assignment(many: list[Any], plan: tuple[int, int]) -> None:
     assert subtasks_of(many, *plan) == [subtask_of(key, *plan) for key in many]
 
 
@@ -90,7 +90,7 @@ noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
         (noon, noon.astimezone(timezone(timedelta(hours=8)))),
     ],
 )
-def test_equal_keys_have_one_key_group(key: Any, equal: Any) -> None:
+def test_equal_keys_have_same_key_group(key: Any, equal: Any) -> None:
     assert key == equal
     assert key_group_of(key, 1 << 15) == key_group_of(equal, 1 << 15)
 
@@ -115,20 +115,20 @@ GOLDEN = {
 }
 
 
-def test_key_groups_are_for_ever() -> None:
-    """State is stored by key group: where one of these changes, every savepoint is lost."""
+def test_key_groups_are_stable() -> None:
+    """State is stored by key group: if one of these changes, every savepoint is lost."""
     assert {key: key_group_of(key, 128) for key in GOLDEN} == GOLDEN
 
 
 @pytest.mark.parametrize(
     "keys", [[f"k{i}" for i in range(10)], list(range(10)), [f"user{i}" for i in range(100)]]
 )
-def test_keys_that_differ_in_their_last_digit_are_not_all_one_subtasks(keys: list[object]) -> None:
+def test_keys_that_differ_in_last_digit_are_spread(keys: list[object]) -> None:
     shares = Counter(subtasks_of(keys, 128, 2))
     assert min(shares[0], shares[1]) >= len(keys) // 5
 
 
-def test_key_groups_do_not_depend_on_the_process() -> None:
+def test_key_groups_do_not_depend_on_process() -> None:
     program = (
         "from tailrace.pipelines.graph.key_groups import key_group_of\n"
         "print([key_group_of(k, 128) for k in ('word', frozenset('abcdefgh'), ('a', 1.5))])"
@@ -147,12 +147,12 @@ def test_key_groups_do_not_depend_on_the_process() -> None:
 
 
 @pytest.mark.parametrize("key", [["list"], {"a": 1}, object(), {1}, lambda: None, ("a", object())])
-def test_a_key_without_a_stable_form_is_refused(key: object) -> None:
+def test_key_without_stable_form_is_rejected(key: object) -> None:
     with pytest.raises(UnstableKey, match="let the key selector return"):
         key_group_of(key, 128)
 
 
-def test_words_spread_over_the_subtasks() -> None:
+def test_words_are_spread_over_subtasks() -> None:
     subtasks = subtasks_of((f"word{i}" for i in range(10_000)), 128, 4)
     assert all(2_000 < subtasks.count(subtask) < 3_000 for subtask in range(4))
 
@@ -161,5 +161,5 @@ def test_words_spread_over_the_subtasks() -> None:
     ("parallelism", "expected"),
     [(1, 128), (85, 128), (86, 256), (170, 256), (171, 256), (30_000, UPPER_BOUND)],
 )
-def test_default_max_parallelism_is_flinks(parallelism: int, expected: int) -> None:
+def test_default_max_parallelism_is_that_of_flink(parallelism: int, expected: int) -> None:
     assert default_max_parallelism(parallelism) == expected

@@ -1,4 +1,4 @@
-"""What follows from a graph is found once for each object, and is the same as without remembering."""
+"""Derived properties of a graph are computed once per object, with the same result as without the cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def named(name: str, content: bytes = b"") -> JobGraph:
 
 
 class Finder:
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -28,23 +28,23 @@ class Finder:
         return graph.name
 
 
-def test_the_same_object_is_looked_at_once_and_every_graph_gets_its_own() -> None:
+def test_each_object_is_computed_once_with_its_own_result() -> None:
     finder = Finder()
     find = cache_per_graph(finder)
     graphs = [named(f"job {number}") for number in range(10_000)]
-    assert [find(each) for each in graphs for _ in range(2)] == [
-        each.name for each in graphs for _ in range(2)
+    assert [find(graph) for graph in graphs for _ in range(2)] == [
+        graph.name for graph in graphs for _ in range(2)
     ]
     assert finder.asked == len(graphs)
     assert find(replace(graphs[-1], name="another")) == "another"
 
 
-def test_objects_that_come_and_go_at_one_place_in_memory_are_told_apart() -> None:
+def test_successive_objects_at_same_address_are_distinguished() -> None:
     find = cache_per_graph(Finder())
     assert all(find(named(f"job {number}")) == f"job {number}" for number in range(10_000))
 
 
-def test_what_is_large_is_not_kept_and_errors_are_raised_again() -> None:
+def test_large_results_are_not_cached_and_errors_are_raised_again() -> None:
     finder = Finder()
     find = cache_per_graph(finder)
     large, wrong = named("large", b"x" * (1 << 17)), named("")
@@ -55,7 +55,7 @@ def test_what_is_large_is_not_kept_and_errors_are_raised_again() -> None:
     assert finder.asked == 4
 
 
-def test_reasons_that_somebody_added_to_are_not_the_next_ones() -> None:
+def test_changed_result_list_does_not_change_cache() -> None:
     graph = named("job")
     first = validate(graph)
     first.append("another")

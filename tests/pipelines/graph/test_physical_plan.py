@@ -1,4 +1,4 @@
-"""What a job has in Kafka."""
+"""The Kafka resources of a job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORD_COUNT = job_graph(
 )
 
 
-def test_channels_have_a_partition_for_each_receiver_and_changelogs_one_for_each_subtask() -> None:
+def test_channels_have_partition_per_receiver_and_changelogs_per_subtask() -> None:
     assert topics("c", "job-1", WORD_COUNT) == {
         "c.job.job-1.lines": 4,
         "c.job.job-1.words": 3,
@@ -43,13 +43,13 @@ def test_channels_have_a_partition_for_each_receiver_and_changelogs_one_for_each
     }
 
 
-def test_all_but_the_output_goes_with_the_job() -> None:
+def test_everything_except_output_is_deleted_with_job() -> None:
     kept = topics("c", "j", WORD_COUNT).keys() - temporary_topics("c", "j", WORD_COUNT).keys()
     assert kept == {"c.job.j.output"}
 
 
 @given(stream_graphs())
-def test_names_are_topic_names(graph: StreamGraph) -> None:
+def test_names_are_valid_topic_names(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     names = topics("cluster-of-some-length", "j" * 64, job)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) and len(name) <= TOPIC_NAME_LIMIT for name in names)
@@ -57,6 +57,9 @@ def test_names_are_topic_names(graph: StreamGraph) -> None:
     assert len(names) == len(job.edges) + len(job.vertices) + prints
 
 
-def test_what_may_count_keeps_state() -> None:
+def test_vertices_that_may_count_have_changelog() -> None:
     plain, rich = operator("plain", OperatorKind.MAP), operator("rich", parameters='{"rich": true}')
-    assert [keeps_state(each) for each in (vertex("a", plain), vertex("b", rich))] == [False, True]
+    assert [keeps_state(job_vertex) for job_vertex in (vertex("a", plain), vertex("b", rich))] == [
+        False,
+        True,
+    ]

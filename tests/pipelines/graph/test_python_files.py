@@ -1,4 +1,4 @@
-"""Files that are shipped with a job: which may be, and that they are imported before anything else."""
+"""The files that a job ships: which ones are allowed, and that they are imported before all others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ POSSIBLE = [
 
 
 @pytest.mark.parametrize(("path", "why"), IMPOSSIBLE.items())
-def test_a_path_that_leads_elsewhere_or_hides_what_is_needed_is_refused(
+def test_path_that_leaves_directory_or_hides_required_module_is_rejected(
     path: str, why: str, tmp_path: Path
 ) -> None:
     (fault,) = validation_errors([file(path)])
@@ -69,15 +69,15 @@ def test_a_path_that_leads_elsewhere_or_hides_what_is_needed_is_refused(
         check([file(path)])
     with pytest.raises(ProgramError):
         unpack([file(path, b"x")], tmp_path / "here")
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_is_sensible_is_shipped() -> None:
+def test_valid_files_are_shipped() -> None:
     assert list(validation_errors([file(path) for path in POSSIBLE])) == []
 
 
 @given(st.lists(st.text(st.sampled_from("./a\\:"), max_size=8), max_size=3))
-def test_nothing_is_written_outside_of_the_directory(paths: list[str]) -> None:
+def test_nothing_is_written_outside_directory(paths: list[str]) -> None:
     for path in paths:
         if not list(validation_errors([file(path)])):
             resolved = (Path("/here") / path).resolve()
@@ -85,36 +85,36 @@ def test_nothing_is_written_outside_of_the_directory(paths: list[str]) -> None:
             assert resolved != Path("/here")
 
 
-def test_files_that_are_in_each_others_way_are_refused() -> None:
+def test_conflicting_paths_are_rejected() -> None:
     assert list(validation_errors([file("a.py"), file("a.py")])) == ["2 shipped files have the path 'a.py'"]
     assert list(validation_errors([file("a"), file("a/b.py")])) == [
         "the shipped file 'a' has the path of a directory of others"
     ]
 
 
-def test_too_many_and_too_large_are_refused() -> None:
+def test_too_many_or_too_large_files_are_rejected() -> None:
     (fault,) = validation_errors([file(f"f{number}.py") for number in range(MAX_FILES + 1)])
     assert "put them into a zip file" in fault
     (fault,) = validation_errors([file("model.bin", bytes(MAX_BYTES)), file("b", b"1")])
     assert f"{MAX_BYTES + 1:,} bytes" in fault
 
 
-def test_the_modules_of_a_directory_that_is_no_package_can_be_imported(tmp_path: Path) -> None:
+def test_modules_of_directory_without_package_can_be_imported(tmp_path: Path) -> None:
     for path in ("rates.py", "json.py", "tax/__init__.py", "tax/vat.py", "data/eur.py", "notes.txt"):
         (tmp_path / "libs" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "libs" / path).touch()
     files = collect_files(str(tmp_path / "libs"))
     check(files)
-    assert {each.path for each in files if not each.path.startswith("libs/")} == {
+    assert {file.path for file in files if not file.path.startswith("libs/")} == {
         "rates.py",
         "tax/__init__.py",
         "tax/vat.py",
     }
     (tmp_path / "libs" / "__init__.py").touch()
-    assert all(each.path.startswith("libs/") for each in collect_files(str(tmp_path / "libs")))
+    assert all(file.path.startswith("libs/") for file in collect_files(str(tmp_path / "libs")))
 
 
-def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tmp_path: Path) -> None:
+def test_directory_is_shipped_under_its_name_without_caches_of_python(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     for path in ("prices.py", "data/eur.csv", "__pycache__/prices.cpython-311.pyc", ".git/config"):
         (shop / path).parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tm
         collect_files(str(tmp_path / "nowhere"))
 
 
-def test_what_comes_later_replaces_what_has_the_same_path() -> None:
+def test_later_file_replaces_earlier_one_at_same_path() -> None:
     assert merge_files([file("b", b"1"), file("a", b"1")], [file("b", b"2")]) == (
         file("a", b"1"),
         file("b", b"2"),
@@ -152,7 +152,7 @@ except FileNotFoundError as error:
 """
 
 
-def test_a_process_imports_from_them_first_even_what_it_had_imported_from_elsewhere(tmp_path: Path) -> None:
+def test_shipped_module_replaces_one_already_imported(tmp_path: Path) -> None:
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
     (elsewhere / "pipelines").mkdir(parents=True)
     for path in ("pipelines/__init__.py", "pipelines/old.py", "other.py"):
@@ -167,7 +167,7 @@ def test_a_process_imports_from_them_first_even_what_it_had_imported_from_elsewh
         file("lib.zip", (tmp_path / "lib.zip").read_bytes()),
     ]
     unpack(files, here)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROBE, str(here)],
         env={"PYTHONPATH": str(elsewhere)},
         cwd=tmp_path,
@@ -175,7 +175,7 @@ def test_a_process_imports_from_them_first_even_what_it_had_imported_from_elsewh
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == [
+    assert result.stdout.splitlines() == [
         "mine zipped True to be",
         "no shipped file has the path '../secret': ship it with add_python_file or --py-file",
     ]

@@ -1,4 +1,4 @@
-"""A graph from outside is refused with everything that is wrong with it, and never unpickled."""
+"""Validation rejects an untrusted graph with all its errors, and never unpickles it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CO_MAP = operator("co_map", OperatorKind.CO_MAP)
 
 
 def profile(**extended: float) -> ResourceProfile:
-    """A core, and what else is asked for."""
+    """Returns a profile of one core, and what else is given."""
     return ResourceProfile(
         cpu_cores=1.0,
         heap_memory_mb=0,
@@ -41,17 +41,17 @@ def profile(**extended: float) -> ResourceProfile:
 
 
 def kafka(**changes: Any) -> JobGraph:
-    """A graph of a Kafka source with these parameters."""
+    """Returns a graph of a Kafka source with these parameters."""
     return parameters(OperatorKind.KAFKA_SOURCE, **changes)
 
 
 def window(**assigner: Any) -> JobGraph:
-    """A graph of a window with this assigner."""
+    """Returns a graph of a window with this assigner."""
     return parameters(OperatorKind.WINDOW, assigner=assigner)
 
 
 def parameters(kind: OperatorKind, **changes: Any) -> JobGraph:
-    """A graph whose one operator of that kind has these parameters."""
+    """Returns a graph whose only operator of that kind has these parameters."""
     own = msgspec.json.decode(operator("x", kind).parameters)
     changed = operator("x", kind, parameters=msgspec.json.encode({**own, **changes}).decode())
     if TRAITS[kind].source:
@@ -302,19 +302,19 @@ BAD = {
 }
 
 
-def test_a_good_graph_has_nothing_wrong() -> None:
+def test_valid_graph_has_no_errors() -> None:
     assert validate(GOOD) == []
     check(GOOD)
 
 
 @given(stream_graphs())
-def test_any_graph_of_any_kinds_is_good(graph: StreamGraph) -> None:
+def test_any_generated_graph_is_valid(graph: StreamGraph) -> None:
     assert validate(create_job_graph(graph)) == []
 
 
 @pytest.mark.parametrize("kind", OperatorKind)
-def test_every_kind_refuses_what_it_does_not_know_and_names_what_it_does(kind: OperatorKind) -> None:
-    (reason,) = [each for each in validate(parameters(kind, colour="red")) if "colour" in each]
+def test_every_kind_rejects_unknown_parameter_and_names_known_ones(kind: OperatorKind) -> None:
+    (reason,) = [item for item in validate(parameters(kind, colour="red")) if "colour" in item]
     assert "there is no parameter 'colour' here, only " in reason
     assert all(name in reason for name in msgspec.json.decode(operator("x", kind).parameters))
 
@@ -330,7 +330,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(OperatorKind), st.data())
-def test_no_value_of_any_parameter_breaks_the_check(kind: OperatorKind, data: st.DataObject) -> None:
+def test_no_parameter_value_breaks_validation(kind: OperatorKind, data: st.DataObject) -> None:
     own = msgspec.json.decode(operator("x", kind).parameters)
     name = data.draw(st.sampled_from([*own, "side_outputs", "rich", "other"]))
     changed = {name: data.draw(JSON)}
@@ -340,13 +340,13 @@ def test_no_value_of_any_parameter_breaks_the_check(kind: OperatorKind, data: st
 
 
 @pytest.mark.parametrize(("reason", "graph"), BAD.items(), ids=list(BAD))
-def test_what_is_wrong_is_said(reason: str, graph: JobGraph) -> None:
+def test_error_is_reported(reason: str, graph: JobGraph) -> None:
     reasons = validate(graph)
     assert any(reason in line for line in reasons), reasons
     assert all("\n" not in line and len(line) < 1000 for line in reasons)
 
 
-def test_all_reasons_are_given_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(InvalidJobGraph) as caught:
         check(job_graph(source(parallelism=0, slot_sharing_group="a/b"), name=""))
     assert len(caught.value.reasons) == 3
@@ -366,8 +366,8 @@ def test_code_is_never_unpickled() -> None:
     assert validate(graph) == []
 
 
-def test_names_from_outside_are_shown_short_and_on_one_line() -> None:
+def test_untrusted_names_are_shortened_to_one_line() -> None:
     graph = job_graph(source(name="a\nb" * 10_000, parallelism=0))
     reasons = validate(graph)
     assert len(reasons) == 2
-    assert all("\n" not in each and len(each) < 300 for each in reasons)
+    assert all("\n" not in reason and len(reason) < 300 for reason in reasons)

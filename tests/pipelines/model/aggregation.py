@@ -1,4 +1,4 @@
-"""What records come to, and into which windows they fall: the parts of the interpreter that are plain functions."""
+"""Aggregation and window assignment of records: the plain functions of the interpreter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tailrace.pipelines.functions import TimeWindow
 
 
 def call_of(function: Any, method: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(function, method, function)
-    return found
+    result: Callable[..., Any] = getattr(function, method, function)
+    return result
 
 
 def folding_of(parameters: Mapping[str, Any], function: Any = None) -> Callable[[Any, Any], Any]:
-    """What two records come to: of `reduce`, or of a built-in aggregation on a field."""
+    """Returns the function that combines two records: of `reduce`, or of a built-in aggregation on a field."""
     if function is not None:
         return call_of(function, "reduce")
     name, column = parameters["function"], parameters.get("field")
@@ -53,7 +53,7 @@ def windows_of(assigner: Mapping[str, Any], time: int) -> list[TimeWindow]:
 def put(
     windows: list[tuple[TimeWindow, list[Any]]], window: TimeWindow, value: Any, *, merging: bool
 ) -> None:
-    """Adds a record to its window; sessions that overlap or touch become one."""
+    """Adds a record to its window, and merges sessions that overlap or touch."""
     values = [value]
     for other in list(windows):
         same = other[0] == window

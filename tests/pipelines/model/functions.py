@@ -1,6 +1,6 @@
-"""What random programs are made of: records, and functions whose results do not depend on the order of records.
+"""The parts of random programs: records, and functions whose results do not depend on the order of records.
 
-Where a result would depend on the order, another step follows that forgets what depends on it.
+Where a result depends on the order, another step follows that removes this dependency.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LATE = OutputTag[Row]("late", Row)
 
 
 def row(key: str, number: int, at: int = 0) -> Row:
-    """Of whichever class rows are."""
+    """Creates a row of the present row class."""
     return Row(key=key, number=Number(number), at=at)
 
 
@@ -101,7 +101,7 @@ def repeated(row: Row) -> Iterable[Row] | None:
 
 
 class Shift(MapFunction[Row, Row]):
-    """Counts what it maps."""
+    """A map that counts its calls."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.accumulator("mapped")
@@ -136,7 +136,7 @@ def small(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Split(ProcessFunction[Row, Row]):
-    """Odd numbers to a side output."""
+    """Sends odd numbers to a side output."""
 
     def process_element(self, value: Row, context: Context) -> Iterable[Row]:
         if value.number % 2:
@@ -146,7 +146,7 @@ class Split(ProcessFunction[Row, Row]):
 
 
 class Share(ProcessFunction[Row, Row]):
-    """Of records that every subtask gets, those that fall to this one."""
+    """Keeps, of records that every subtask gets, those of this subtask."""
 
     def open(self, context: RuntimeContext) -> None:
         self.subtask, self.subtasks = context.subtask_index, context.parallelism
@@ -205,11 +205,11 @@ def row_of(sums: tuple[Number, int]) -> Row:
 
 
 class Bounds(ProcessWindowFunction[Row, Row, object]):
-    """How many records, and which window."""
+    """Emits the number of records, and the window."""
 
     def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
         window = context.window
-        numbers = sorted(each.number for each in elements)
+        numbers = sorted(element.number for element in elements)
         yield row(f"{key}:{window.end - window.start}", sum(numbers) + len(numbers), window.start % 10_000)
 
 
@@ -221,14 +221,14 @@ class AllBounds(ProcessAllWindowFunction[Row, Row]):
 
 
 class Elements(ProcessWindowFunction[Row, Row, object]):
-    """What is in the window."""
+    """Emits the content of the window."""
 
     def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
         return list(elements)
 
 
 class Distinct(KeyedProcessFunction[object, Row, Row]):
-    """Each record that differs from all before it."""
+    """Emits each record that differs from all before it."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.get_state(ValueStateDescriptor[bool]("seen", bool))
@@ -240,7 +240,7 @@ class Distinct(KeyedProcessFunction[object, Row, Row]):
 
 
 class Numbered(MapFunction[Row, Row]):
-    """The how many-th of its key a record is."""
+    """Emits the number of each record within its key."""
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor[int]("count", int, 0))
@@ -252,7 +252,8 @@ class Numbered(MapFunction[Row, Row]):
 
 
 class Last(KeyedProcessFunction[object, Row, Row]):
-    """At the end, the greatest (or least) number of each key: the last of what only grows (or falls)."""
+    """Emits at the end the greatest (or least) number of each key: the last one of a series that only grows (or
+    falls)."""
 
     def __init__(self, sign: int) -> None:
         self.sign = sign
@@ -271,7 +272,7 @@ class Last(KeyedProcessFunction[object, Row, Row]):
 
 
 class Gathered(KeyedProcessFunction[object, Row, Row]):
-    """At the end, all numbers of each key in one, from a list; a timer that is deleted again never fires."""
+    """Emits at the end all numbers of each key in one record, from a list; a timer that is deleted never fires."""
 
     def open(self, context: RuntimeContext) -> None:
         self.numbers = context.get_list_state(ListStateDescriptor[Number]("numbers", Number))
@@ -291,7 +292,7 @@ class Gathered(KeyedProcessFunction[object, Row, Row]):
 
 
 class PerPeriod(KeyedProcessFunction[object, Row, Row]):
-    """A tumbling window by hand: sums in a map, a timer at each period's end."""
+    """A tumbling window by hand: sums in a map, a timer at the end of each period."""
 
     def open(self, context: RuntimeContext) -> None:
         self.sums = context.get_map_state(MapStateDescriptor[int, Number]("sums", int, Number))
@@ -308,7 +309,7 @@ class PerPeriod(KeyedProcessFunction[object, Row, Row]):
 
 
 class InProcessingTime(KeyedProcessFunction[object, Row, Row]):
-    """Each record passes when a timer in processing time lets it."""
+    """Holds each record until a timer in processing time fires."""
 
     def open(self, context: RuntimeContext) -> None:
         self.waiting = context.get_list_state(ListStateDescriptor[Row]("waiting", Row))
@@ -341,7 +342,7 @@ class Both(CoFlatMapFunction[Row, Row, Row]):
 
 
 class Sorted(CoProcessFunction[Row, Row, Row]):
-    """Odd ones of the first stream and even ones of the second to a side output."""
+    """Sends odd records of the first stream and even ones of the second to a side output."""
 
     def process_element1(self, value: Row, context: Context) -> Iterable[Row]:
         return self._sorted(value, context, 1)
@@ -357,7 +358,7 @@ class Sorted(CoProcessFunction[Row, Row, Row]):
 
 
 class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
-    """Each pair of records of both streams with one key, when the later one comes."""
+    """Emits each pair of records of both streams with one key, when the later one arrives."""
 
     def open(self, context: RuntimeContext) -> None:
         self.first = context.get_list_state(ListStateDescriptor[Number]("first", Number))
@@ -376,7 +377,7 @@ GREATEST = MapStateDescriptor[str, Number]("greatest", str, Number)
 
 
 class Ruled(KeyedBroadcastProcessFunction[object, Row, Row, Row]):
-    """At the end, how many records each key had, with the greatest number of each key of the broadcast stream."""
+    """Emits at the end how many records each key had, with the greatest number of each key of the broadcast stream."""
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor[int]("count", int, 0))
@@ -394,7 +395,7 @@ class Ruled(KeyedBroadcastProcessFunction[object, Row, Row, Row]):
 
 
 class Passed(BroadcastProcessFunction[Row, Row, Row]):
-    """Each record of the first stream; what is known of the broadcast one depends on when it comes."""
+    """Emits each record of the first stream; the known broadcast records depend on the time of arrival."""
 
     def process_element(self, value: Row, context: ReadOnlyBroadcastContext) -> Iterable[Row]:
         assert all(len(key) < 1000 for key in context.get_broadcast_state(GREATEST))

@@ -1,9 +1,9 @@
-"""What a program means: its StreamGraph, worked through one operator after another in one process, with lists.
+"""The meaning of a program: processes its StreamGraph one operator after another in one process, with lists.
 
-Shares nothing with the runtime but the contracts of functions. Parallelism only shows in a broadcast, which gives each
-subtask its copy; a process function behind one runs once for each subtask. Each operator gets all of its records first
-and then the end of time, so that no record is ever late, and both clocks stand still before it: results are those of
-the runtime where a program does not depend on more, which is for whoever makes the programs to see to.
+Shares only the contracts of functions with the runtime. Parallelism matters only for a broadcast, which gives each
+subtask its copy; a process function behind one runs once per subtask. Each operator gets all its records first and then
+the end of time, so that no record is late, and both clocks stand still before that. The results equal those of the
+runtime for programs that depend on nothing else; the generator of programs ensures that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ END = 2**63 - 1
 
 @dataclass
 class Meaning:
-    """What a program comes to."""
+    """The results of a program."""
 
     printed: Counter[tuple[str | None, str]] = field(default_factory=Counter)
     """(identifier, text) of each record that a print sink gets."""
@@ -42,7 +42,7 @@ class Meaning:
 
 
 def interpret(graph: StreamGraph, topics: Mapping[str, Sequence[Sequence[Item]]] | None = None) -> Meaning:
-    """Runs a program whose sources are bounded. `topics`: topic -> partition -> (timestamp, decoded record)."""
+    """Runs a program with bounded sources. `topics`: topic -> partition -> (timestamp, decoded record)."""
     meaning = Meaning()
     outputs: dict[tuple[int, str | None], list[Item]] = {}
     for node in _in_order(graph):
@@ -72,7 +72,7 @@ def _in_order(graph: StreamGraph) -> Iterator[StreamNode]:
 
 
 class _Run:
-    """One operator; it is also the context and the timer service of its functions."""
+    """Runs one operator; it is also the context and timer service of its functions."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Run:
         self._watermark = START
 
     def take(self, first: list[Item], second: list[Item]) -> None:
-        """All records of both inputs, then the end."""
+        """Processes all records of both inputs, then the end."""
         for function in self.functions:
             if callable(opener := getattr(function, "open", None)):
                 opener(self)
@@ -107,7 +107,7 @@ class _Run:
                 self.out += [(t, call(value)) for t, value in first]
             case Kind.FLAT_MAP:
                 call = call_of(self.functions[0], "flat_map")
-                self.out += [(t, each) for t, value in first for each in call(value) or ()]
+                self.out += [(t, item) for t, value in first for item in call(value) or ()]
             case Kind.FILTER:
                 call = call_of(self.functions[0], "filter")
                 self.out += [(t, value) for t, value in first if call(value)]
@@ -119,22 +119,22 @@ class _Run:
                 (assign,) = self.functions or (None,)
                 self.out += [(assign(value) if assign else t, value) for t, value in first]
             case Kind.PROCESS | Kind.KEYED_PROCESS:
-                self._each(first, self.functions[-1].process_element, *self.functions[:-1])
+                self._process_items(first, self.functions[-1].process_element, *self.functions[:-1])
             case Kind.CO_MAP:
                 map1, map2 = (call_of(self.functions[0], name) for name in ("map1", "map2"))
                 self.out += [(t, map1(v)) for t, v in first] + [(t, map2(v)) for t, v in second]
             case Kind.CO_FLAT_MAP:
                 for items, name in ((first, "flat_map1"), (second, "flat_map2")):
                     call = call_of(self.functions[0], name)
-                    self.out += [(t, each) for t, value in items for each in call(value) or ()]
+                    self.out += [(t, element) for t, value in items for element in call(value) or ()]
             case Kind.CO_PROCESS | Kind.KEYED_CO_PROCESS:
                 *selectors, function = self.functions
-                self._each(first, function.process_element1, *selectors[:1])
-                self._each(second, function.process_element2, *selectors[1:])
+                self._process_items(first, function.process_element1, *selectors[:1])
+                self._process_items(second, function.process_element2, *selectors[1:])
             case Kind.BROADCAST_PROCESS | Kind.KEYED_BROADCAST_PROCESS:
                 *selectors, function = self.functions
-                self._each(second, function.process_broadcast_element)
-                self._each(first, function.process_element, *selectors)
+                self._process_items(second, function.process_broadcast_element)
+                self._process_items(first, function.process_element, *selectors)
             case Kind.REDUCE | Kind.AGGREGATE:
                 self._running(first)
             case Kind.WINDOW:
@@ -165,7 +165,7 @@ class _Run:
                 return [item for name in names for partition in self.topics[name] for item in partition]
 
     def _batches(self, items: list[Item]) -> list[Item]:
-        """One record a batch: what a function makes of a record may not depend on its neighbours."""
+        """Yields one batch per record: a function's result for a record must not depend on other records."""
         out = []
         to = RecordType.from_json(self.parameters["output_type"])
         for timestamp, value in items:
@@ -176,7 +176,7 @@ class _Run:
             out += [(timestamp, record) for record in to.from_columns(columns)]
         return out
 
-    def _each(self, items: list[Item], function: Callable[..., Any], selector: Any = None) -> None:
+    def _process_items(self, items: list[Item], function: Callable[..., Any], selector: Any = None) -> None:
         for self.timestamp, value in items:
             self.current_key = None if selector is None else selector(value)
             self._emit(function(value, self))
@@ -185,7 +185,7 @@ class _Run:
         self.out += [(self.timestamp, value) for value in values or ()]
 
     def _end(self) -> None:
-        """The end of time: all timers in order, those that they register too."""
+        """Processes the end of time: fires all timers in order, including those that they register."""
         self._watermark = END
         for domain in ("event-time", "processing-time"):
             timers, self.time_domain = self._timers[domain], domain
@@ -216,8 +216,8 @@ class _Run:
             windows = contents.setdefault(selector(value), [])
             for window in windows_of(assigner, timestamp if assigner["time"] == "event" else 0):
                 put(windows, window, value, merging=assigner["kind"] == "session")
-        everything = [(window, key, values) for key, each in contents.items() for window, values in each]
-        for window, self.current_key, values in sorted(everything, key=lambda each: each[0].end):
+        everything = [(window, key, values) for key, group in contents.items() for window, values in group]
+        for window, self.current_key, values in sorted(everything, key=lambda item: item[0].end):
             self.window, self.timestamp = window, window.max_timestamp
             folded = self._folded(values, aggregator)
             self._emit(folded if function is None else function.process(self.current_key, self, folded))
@@ -271,8 +271,8 @@ class _Run:
         return State(self, descriptor.name, list)
 
     def get_broadcast_state(self, descriptor: Any) -> dict[Any, Any]:
-        found: dict[Any, Any] = self.states.setdefault(("broadcast", descriptor.name), {})
-        return found
+        result: dict[Any, Any] = self.states.setdefault(("broadcast", descriptor.name), {})
+        return result
 
     def get_map_state(self, descriptor: Any) -> State:
         return State(self, descriptor.name, dict)

@@ -1,7 +1,7 @@
-"""Draws programs whose results are certain, with Hypothesis.
+"""Hypothesis strategies for programs with certain results.
 
-What makes results certain is known of each stream as it is made (`Facts`): running aggregates are shown only where the
-order of records is certain, windows and timers in event time only where no record can be late.
+The properties of each stream (`Facts`) decide what is certain: running aggregates are shown only where the order of
+records is certain, windows and timers in event time only where no record can be late.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS = ("field", "function", "parity", "both", "all")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a stream."""
+    """The known properties of a stream."""
 
     parallelism: int
     """0: several streams in one."""
@@ -45,7 +45,7 @@ class Facts:
     """How it is partitioned; empty: as it comes."""
 
     def through(self, parallelism: int, **changes: Any) -> Facts:
-        """Behind an operator of that parallelism that looks at one row at a time."""
+        """Returns the properties after an operator of that parallelism that processes rows one by one."""
         alone = self.parallelism == 1
         straight = self.sends in ("", "forward") and self.parallelism == parallelism
         known: dict[str, Any] = {
@@ -59,18 +59,18 @@ class Facts:
         return dataclasses.replace(self, **{**known, **changes})
 
     def keyed(self, parallelism: int, **changes: Any) -> Facts:
-        """Behind a keyed operator of that parallelism that gives rows at once."""
+        """Returns the properties after a keyed operator of that parallelism that emits rows at once."""
         return dataclasses.replace(self, sends="hash").through(parallelism, **changes)
 
     def mixed(self, parallelism: int, **changes: Any) -> Facts:
-        """Behind an operator that gives rows in an order, and with an `at`, of its own."""
+        """Returns the properties after an operator that emits rows in its own order, and with its own `at`."""
         known = {"ordered": False, "disorder": UNKNOWN, "typed": True, "stamped": False}
         return self.keyed(parallelism, **{**known, **changes})
 
 
 @st.composite
 def sources(draw: st.DrawFn, most_parallel: int, typed: bool) -> Source:
-    """Rows in partitions, each of which is out of order by no more than it says."""
+    """Draws partitions of rows; each is out of order by at most its declared bound."""
     kinds = ["collection", "loose", "generator", "files", "text", "json"]
     kind = draw(st.sampled_from([kind for kind in kinds if not typed or kind != "loose"]))
     disorder = draw(st.sampled_from([0, 5, 40]))
@@ -97,10 +97,10 @@ def programs(
     rescalable: bool = False,
     typed: bool = False,
 ) -> Program:
-    """Programs of up to so many steps, and some more that these need.
+    """Draws programs of up to so many steps, and the steps that these require.
 
-    `rescalable`: what they mean does not depend on the parallelism of steps that have more than one subtask.
-    `typed`: no record is pickled.
+    `rescalable`: the results do not depend on the parallelism of steps with more than one subtask. `typed`: no record
+    is pickled.
     """
     drawing = _Drawing(draw, most_parallel, rescalable, typed)
     for _ in range(draw(st.integers(2, steps))):
@@ -109,7 +109,7 @@ def programs(
 
 
 class _Drawing:
-    """A program as it grows."""
+    """A program under construction."""
 
     def __init__(self, draw: st.DrawFn, most_parallel: int, rescalable: bool, typed: bool) -> None:
         self._draw = draw
@@ -127,7 +127,7 @@ class _Drawing:
                 self._assign_time(i, facts, facts.parallelism)
 
     def step(self) -> None:
-        """Adds a step, and those that have to be before it."""
+        """Adds a step, and the steps that it requires."""
         # More of what has state, and of what has time.
         kinds = [
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
@@ -139,7 +139,7 @@ class _Drawing:
         kind()
 
     def program(self) -> Program:
-        """All that nobody takes is printed, and now and then what somebody takes as well."""
+        """Returns the program: unused streams are printed, and sometimes used ones too."""
         taken = {i for step in self._steps for i in step.inputs}
         for i in range(len(self._facts)):
             if i not in taken or self._draw(st.integers(0, 5)) == 5:
@@ -286,7 +286,7 @@ class _Drawing:
         self._add("ruled", (i, j), (self._one_of("none", *KEYS),), p, a.mixed(p, timed=False))
 
     def _in_time(self) -> tuple[int, Facts]:
-        """A stream with event time; now and then two in one, whose times go on each by itself."""
+        """Draws a stream with event time; sometimes a union of two with independent watermarks."""
         one = self._one_in_time()
         return self._together([one, self._one_in_time()]) if self._one_of(False, False, True) else one
 
@@ -306,7 +306,7 @@ class _Drawing:
         return self._add("timed", (i,), (behind.disorder, self._one_of(*ways)), p, behind)
 
     def _stream(self, *, typed: bool = True, forward: bool = True) -> tuple[int, Facts]:
-        """Any stream; where need be one whose rows have a type, or that nobody has said `forward` of."""
+        """Draws any stream; optionally one with a record type, or one that is not forwarded."""
         i: int = self._draw(st.sampled_from(range(len(self._facts) - 1, -1, -1)))
         facts = self._facts[i]
         if facts.sends == "forward" and not forward:
@@ -343,7 +343,7 @@ class _Drawing:
         return chosen
 
     def _windows(self, slides: tuple[int, ...] = (5, 10, 30)) -> tuple[str, int, int]:
-        """Kind, size, and slide or gap."""
+        """Draws kind, size, and slide or gap."""
         kind = self._one_of("tumbling", "sliding", "session")
         return (kind, self._one_of(10, 25, 60), self._one_of(*slides))
 

@@ -1,4 +1,4 @@
-"""Programs as data, and the same as calls of the API, with the topics and files that they read."""
+"""Programs as data and as calls of the API, with the topics and files that they read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Program:
-    """`steps` take streams by number: the sources', then each other's."""
+    """`steps` refer to streams by number: first those of the sources, then those of the steps."""
 
     sources: tuple[Source, ...]
     steps: tuple[Step, ...]
@@ -50,12 +50,12 @@ class Program:
 
     @property
     def is_typed(self) -> bool:
-        """Whether no record is pickled."""
+        """Returns whether no record is pickled."""
         loose = [step for step in self.steps if step.name == "stateless" and not step.arguments[1]]
         return not loose and all(source.kind != "loose" for source in self.sources)
 
     def rescaled(self, parallelism: Callable[[int], int]) -> Program:
-        """The same with another parallelism of each step."""
+        """Returns the program with another parallelism of each step."""
 
         def of(step: Step) -> Step:
             return dataclasses.replace(
@@ -63,12 +63,13 @@ class Program:
             )
 
         sources = tuple(
-            dataclasses.replace(each, parallelism=parallelism(each.parallelism)) for each in self.sources
+            dataclasses.replace(source, parallelism=parallelism(source.parallelism))
+            for source in self.sources
         )
         return dataclasses.replace(self, sources=sources, steps=tuple(map(of, self.steps)))
 
     def __repr__(self) -> str:
-        lines = [f"{i}: {each!r}" for i, each in enumerate((*self.sources, *self.steps))]
+        lines = [f"{i}: {item!r}" for i, item in enumerate((*self.sources, *self.steps))]
         options = f"chaining={self.chaining} mini_batch={self.mini_batch} max={self.max_parallelism}"
         return "\n".join(("Program", *lines, options))
 
@@ -76,9 +77,9 @@ class Program:
 def write(
     program: Program, folder: Path, prefix: str = "", *, uids: bool = False
 ) -> StreamExecutionEnvironment:
-    """The program in the API. Files are made in the folder; topics are called by the prefix and the source's number.
+    """Calls the API. Files are written into the folder; topics are named by the prefix and the source's number.
 
-    `uids`: operators have the same ids whatever the parallelism.
+    `uids`: operators have the same ids at any parallelism.
     """
     env = StreamExecutionEnvironment()
     if not program.chaining:
@@ -100,7 +101,7 @@ def write(
 
 
 def topics(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]:
-    """The topics that the program reads: partitions of (timestamp, value)."""
+    """Returns the topics that the program reads: partitions of (timestamp, value)."""
     encode = {
         "text": lambda row: f.text_of(row).encode(),
         "json": lambda row: json.dumps(row._asdict()).encode(),
@@ -116,7 +117,7 @@ def topics(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequence
 
 
 def decoded(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequence[Item]]]:
-    """The same as the interpreter takes them."""
+    """Returns the topics as the interpreter reads them."""
     return {
         f"{prefix}{i}": [
             [(BEGIN_MS + row.at, f.text_of(row) if source.kind == "text" else _own(row)) for row in partition]
@@ -127,7 +128,7 @@ def decoded(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequenc
 
 
 def _own(row: Row) -> Row:
-    """The same as an object of the class that rows have in this program."""
+    """Converts a record to the row class of this program."""
     return Row(**row._asdict())
 
 
@@ -152,10 +153,14 @@ def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic
 
 
 def _set(env: StreamExecutionEnvironment, parallelism: int | None, chaining: str) -> None:
-    """Settings of all operators that were made since the last call."""
-    for each in list(env._program.transformations.values()):
-        if isinstance(each, Physical) and each.parallelism is None and parallelism is not None:
-            changes: dict[str, Any] = {"parallelism": parallelism if each.parallel else 1}
+    """Sets the options of all operators that were created since the last call."""
+    for transformation in list(env._program.transformations.values()):
+        if (
+            isinstance(transformation, Physical)
+            and transformation.parallelism is None
+            and parallelism is not None
+        ):
+            changes: dict[str, Any] = {"parallelism": parallelism if transformation.parallel else 1}
             if chaining:
                 changes["chaining"] = _CHAINING[chaining]
-            env._program.change(each.id, **changes)
+            env._program.change(transformation.id, **changes)

@@ -1,8 +1,8 @@
-"""The record of random programs, and the classes that may take its place when a program is restored.
+"""The row class of random programs, and the classes that may replace it when a program is restored.
 
-A class that takes its place has the same name. Its fields may be in another order; one may be new and have a default,
-`int` may be `float`, and a value may be optional. It may be a dataclass. The text of a row is the same for all classes,
-unless a field has a value that it should not have.
+A replacement has the same name. Its fields may be in another order; one may be new with a default, `int` may become
+`float`, and a value may become optional. It may be a dataclass. The text of a row is the same for all classes, unless a
+field has a wrong value.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Version:
-    """Of the class; what is drawn of it makes `Row` by default."""
+    """A version of the class; the default is `Row`."""
 
     order: tuple[str, ...] = ORDERS[0]
     note: str = ""
@@ -79,7 +79,7 @@ class Version:
         )
 
     def next(self, rng: random.Random) -> Version:
-        """A class that can read what this one wrote."""
+        """Draws a version that can read rows of this one."""
         notes = [self.note, ""] if self.note else ["", *NOTES]
         return Version(
             rng.choice(ORDERS),

@@ -16,7 +16,7 @@ class Count:
 
 
 class State:
-    """Value, list and map of the key at hand; what is not a method of theirs is that of the list or dictionary."""
+    """Value, list and map state of the current key; other methods are those of the list or dictionary."""
 
     def __init__(self, owner: Any, name: str, empty: Callable[[], Any]) -> None:
         self._owner, self._name, self._empty = owner, name, empty

@@ -1,7 +1,7 @@
-"""The steps of random programs: how each is written in the API.
+"""The steps of random programs as calls of the API.
 
-A step takes streams of rows and gives one. Those that are made of several operators end in what does not depend on the
-order of records: see `functions`.
+A step takes streams of rows and returns one. A step of several operators ends with one whose result does not depend on
+the order of records: see `functions`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOOSE = Types.PICKLED_BYTE_ARRAY()
 
 @dataclass(frozen=True)
 class Step:
-    """`parallelism`: of all operators that the step makes; None for a way of partitioning, which is no operator."""
+    """`parallelism`: of all operators of the step; None for partitionings, which are no operators."""
 
     name: str
     inputs: tuple[int, ...]
@@ -83,7 +83,7 @@ def timestamp(rows: Rows) -> Any:
 
 
 def side(rows: Rows, both: bool) -> Any:
-    """The side output alone, or the main one with it."""
+    """Returns the side output alone, or united with the main one."""
     split = rows.process(f.Split())
     odd = split.get_side_output(f.ODD)
     return split.union(odd) if both else odd
@@ -96,8 +96,8 @@ def partitioned(rows: Rows, how: str) -> Rows:
         case "global":
             return rows.global_()
         case _:
-            found: Rows = getattr(rows, how)()
-            return found
+            stream: Rows = getattr(rows, how)()
+            return stream
 
 
 def shared(rows: Rows) -> Any:
@@ -119,7 +119,7 @@ def timed(rows: Rows, disorder: int, how: str) -> Any:
 
 
 def aggregated(keyed: Any, how: str) -> Any:
-    """`keyed` streams and windows alike."""
+    """Aggregates `keyed` streams and windows in the same way."""
     match how:
         case "reduce":
             return keyed.reduce(f.added)
@@ -191,7 +191,7 @@ def window(rows: Rows, how: str, key: str, windows: tuple[str, int, int], latene
 
 
 def late(rows: Rows, windows: tuple[str, int, int], lateness: int) -> Any:
-    """However late records are: those in the windows and those too late for them are all there are."""
+    """Returns the records in windows and the late ones: together they are all records."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(f.at_of)
     windowed = (
         rows.assign_timestamps_and_watermarks(strategy)
@@ -205,7 +205,7 @@ def late(rows: Rows, windows: tuple[str, int, int], lateness: int) -> Any:
 
 
 def by_the_clock(rows: Rows, how: str, size: int) -> Any:
-    """Whichever windows of processing time records fall in, each falls into one, or into two sliding ones."""
+    """Returns totals of windows in processing time: each record is in one window, or in two sliding ones."""
     keyed = rows.map(f.absolute).key_by("key")
     windows: Any = TumblingProcessingTimeWindows.of(milliseconds=size)
     match how:
@@ -256,8 +256,8 @@ def printed(rows: Rows, identifier: str) -> Any:
 
 
 STEPS: Mapping[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (
+    item.__name__: item
+    for item in (
         stateless, batches, timestamp, side, partitioned, shared, union, timed, running, running_to_the_last, numbered,
         distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
         ruled, printed,
@@ -266,6 +266,6 @@ STEPS: Mapping[str, Callable[..., Any]] = {
 
 
 def written(step: Step, streams: Sequence[Rows]) -> Rows:
-    """The step, called on the streams that it takes."""
-    found: Rows = STEPS[step.name](*(streams[i] for i in step.inputs), *step.arguments)
-    return found
+    """Applies the step to its input streams."""
+    stream: Rows = STEPS[step.name](*(streams[i] for i in step.inputs), *step.arguments)
+    return stream

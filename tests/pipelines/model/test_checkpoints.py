@@ -1,9 +1,9 @@
-"""Random programs that are restored again and again, as other programs, mean what they meant.
+"""Random programs that are restored several times, as changed programs, keep their results.
 
-As test_model.py has it, with checkpoints and savepoints that begin at any step, subtasks that crash, and jobs that go
-back to a checkpoint, or stop with a savepoint. Then the next job begins with one that completed: at another
-parallelism, with another class of rows, or both; it takes checkpoints itself, and so on. What had been given before the
-checkpoint, and what is given then, are what the program means. `EXAMPLES` says how many programs are tried.
+As test_model.py, with checkpoints and savepoints at any step, crashing subtasks, and jobs that roll back to a
+checkpoint or stop with a savepoint. The next job starts from a complete one: at another parallelism, with another row
+class, or both; it takes checkpoints itself, and so on. The output before the checkpoint and the output afterwards
+together are the results of the program. `EXAMPLES` says how many programs are tried.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from pipelines.memory_checkpoints import Plan, Taken, storage
+from pipelines.memory_checkpoints import MemoryCheckpoint, Plan, storage
 from pipelines.memory_cluster import MemoryCluster, Message
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
@@ -30,7 +30,7 @@ from pipelines.model.versions import programs_of
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph, SnapshotType
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
 MOST_PARALLEL = 5
 Printed = Counter[tuple[str | None, str]]
 Parallelism = Mapping[int, int]
@@ -45,7 +45,7 @@ Parallelism = Mapping[int, int]
     st.integers(0, 3),
     st.integers(0, 2),
 )
-def test_a_program_that_is_restored_gives_what_it_means(
+def test_restored_program_gives_results_of_interpreter(
     program: Program, seed: int, crashes: int, rollbacks: int
 ) -> None:
     note(repr(program))
@@ -53,7 +53,7 @@ def test_a_program_that_is_restored_gives_what_it_means(
 
 
 def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
-    """Raises AssertionError where it gives anything else. How many times it was restored."""
+    """Compares the output; returns the number of restores. Raises AssertionError."""
     rng = random.Random(seed)
     logs = {
         topic: [
@@ -62,7 +62,7 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
         for topic, partitions in topics(program).items()
     }
     with tempfile.TemporaryDirectory() as folder, storage(seed) as directory:
-        restored: Taken | None = None
+        restored: MemoryCheckpoint | None = None
         version, parallelism = Version(), _any_parallelism(program, rng)
         graph, meaning = _graph(program, Path(folder), version, parallelism)
         for number in range(rng.randint(2, 4)):
@@ -85,10 +85,10 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
             if not job.taken:
                 assert _printed(job.given) == meaning, where
                 return number
-            taken = job.taken
-            if taken[-1].stops:
-                taken = taken[-1:]
-                assert _printed(job.given) == _printed(taken[-1].before), where
+            checkpoints = job.taken
+            if checkpoints[-1].stops:
+                checkpoints = checkpoints[-1:]
+                assert _printed(job.given) == _printed(checkpoints[-1].before), where
             else:
                 assert _printed(job.given) == meaning, where
             if program.is_typed and rng.random() < 0.7:
@@ -96,7 +96,7 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
             for other in _parallelisms(program, parallelism, rng):
                 graph, same = _graph(program, Path(folder), version, other)
                 assert same == meaning, f"{version} at {other} means something else"
-                fitting = [each for each in taken if _fits(each, graph)]
+                fitting = [checkpoint for checkpoint in checkpoints if _fits(checkpoint, graph)]
                 if fitting:
                     parallelism = other
                     restored = max(rng.choices(fitting, k=5), key=_in_flight)
@@ -106,31 +106,31 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
 
 def _any_parallelism(program: Program, rng: random.Random) -> Parallelism:
     most = min(MOST_PARALLEL, program.max_parallelism or MOST_PARALLEL)
-    return {1: 1, **{each: rng.randint(1, most) for each in (2, 3, 4)}}
+    return {1: 1, **{item: rng.randint(1, most) for item in (2, 3, 4)}}
 
 
 def _parallelisms(program: Program, now: Parallelism, rng: random.Random) -> list[Parallelism]:
-    """Those that checkpoints of the job may fit; the last one is its own, and they do."""
+    """Yields parallelisms that checkpoints of the job may fit; the last one is that of the job."""
     most = min(MOST_PARALLEL, program.max_parallelism or MOST_PARALLEL)
     others = range(2, most + 1)
     # One to one, so that the same operators are chained.
     changed = {1: 1, **dict(zip(others, rng.sample(others, len(others)), strict=True))}
-    one_to_one = {each: changed[parallelism] for each, parallelism in now.items()}
+    one_to_one = {number: changed[parallelism] for number, parallelism in now.items()}
     any_parallelism = _any_parallelism(program, rng)
     return [*rng.sample([one_to_one, any_parallelism], 2), now]
 
 
-def _fits(taken: Taken, graph: JobGraph) -> bool:
-    """Records may be in flight only to vertices that are still there, with the same operators."""
+def _fits(taken: MemoryCheckpoint, graph: JobGraph) -> bool:
+    """Returns whether in-flight records go only to vertices that still exist, with the same operators."""
     is_savepoint = taken.completed.snapshot_type is SnapshotType.SAVEPOINT
-    chains = [{each.operator_id for each in vertex.operators} for vertex in graph.vertices]
-    before = [{each.operator_id for each in vertex.operators} for vertex in taken.metadata.vertices]
-    same_chains = all(each in before for each in chains)
+    chains = [{operator.operator_id for operator in vertex.operators} for vertex in graph.vertices]
+    before = [{operator.operator_id for operator in vertex.operators} for vertex in taken.metadata.vertices]
+    same_chains = all(chain in before for chain in chains)
     return (is_savepoint or same_chains) and not incompatibilities(taken.metadata, graph)
 
 
-def _in_flight(taken: Taken) -> int:
-    """In how many channels there were records in flight."""
+def _in_flight(taken: MemoryCheckpoint) -> int:
+    """Returns how many channels had in-flight records."""
     return sum(len(subtask.state.in_flight) for subtask in taken.metadata.subtasks)
 
 
@@ -145,4 +145,4 @@ def _graph(
 
 
 def _printed(given: Iterable[Mapping[str, Any]]) -> Printed:
-    return Counter((each["identifier"], each["text"]) for each in given)
+    return Counter((row["identifier"], row["text"]) for row in given)

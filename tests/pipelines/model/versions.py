@@ -1,4 +1,4 @@
-"""Random programs with another class of rows: the modules that they are made of, with that class in them."""
+"""Random programs with another row class: imports their modules with that class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 @functools.cache
 def programs_of(version: Version) -> Any:
-    """The module `programs`, whose rows are of the version's class."""
+    """Returns the module `programs` with the version's row class."""
     if version == Version():
         return programs
     package, number = sys.modules["pipelines.model"], next(_numbers)

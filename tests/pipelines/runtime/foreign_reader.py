@@ -1,7 +1,7 @@
 """Reads records in an interpreter of its own, as a worker does: classes arrive by cloudpickle, by value.
 
-One JSON object a line: `type` (a record type's JSON form), and `format` with `values` (base64), or `file`. The answer
-has `records` and `bad`, the reason of each by its index; or `failure`, for a file.
+One JSON object per line: `type` (the JSON form of a record type), and `format` with `values` (base64), or `file`. The
+answer has `records` and `bad`, the reason of each by its index; or `failure`, for a file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tailrace.pipelines.types import RecordType
 
 
 def shown(value: Any) -> Any:
-    """A record as JSON that keeps the types apart."""
+    """Converts a record to JSON that distinguishes types."""
     if dataclasses.is_dataclass(value):
         return {
             "class": [[f.name, shown(getattr(value, f.name))] for f in dataclasses.fields(value)],
         }
     if hasattr(value, "_asdict"):
-        return {"class": [[name, shown(each)] for name, each in value._asdict().items()]}
+        return {"class": [[name, shown(item)] for name, item in value._asdict().items()]}
     if isinstance(value, list):
         return {"list": list(map(shown, value))}
     return f"{type(value).__name__} {value!r}"
@@ -47,7 +47,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     reader = create_reader(ValueFormat.from_parameters(asked["format"]), record_type)
     batch, bad = read_valid(reader, pa.array(range(len(values)), pa.int64()), values)
     batch.columns(record_type)  # what is read can always be laid out
-    return {"records": list(map(shown, batch.values)), "bad": {each.index: each.why for each in bad}}
+    return {"records": list(map(shown, batch.values)), "bad": {value.index: value.why for value in bad}}
 
 
 if __name__ == "__main__":

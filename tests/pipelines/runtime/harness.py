@@ -1,4 +1,4 @@
-"""Drives one operator without a task: a program of inputs, times and commits, and what came out of it."""
+"""Drives one operator without a task: a program of inputs, times and commits, and its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Record = tuple[int, Any]
 
 @dataclass(frozen=True)
 class Records:
-    """Records that come together, on one input."""
+    """Records that arrive together, on one input."""
 
     records: Sequence[Record]
     input_index: int = 0
@@ -32,14 +32,14 @@ class Records:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Event time has come so far."""
+    """The event time reaches this value."""
 
     time: int
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Processing time has come so far: the wall clock is a millisecond further."""
+    """The processing time reaches this value; the wall clock is a millisecond ahead."""
 
     time: int
 
@@ -54,7 +54,7 @@ Item = Records | Watermark | Clock | Commit
 
 @dataclass
 class Collected:
-    """An Output, into lists."""
+    """An Output that appends to lists."""
 
     records: list[Record] = field(default_factory=list)
     sides: dict[str, list[Record]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator to be made, as often as it crashes."""
+    """An operator that is created again after each crash."""
 
     kind: str
     functions: tuple[Any, ...]
@@ -92,7 +92,7 @@ class Subject:
         context: TaskContext | None = None,
         wall_clock: Callable[[], int] = lambda: 0,
     ) -> Operator:
-        """Not open yet."""
+        """Creates the operator; it is not open yet."""
         config = OperatorConfig(
             operator_id="o", name="Subject", kind=self.kind, parameters=json.dumps(self.parameters),
             code=cloudpickle.dumps(self.functions), location="program.py:7",
@@ -111,7 +111,7 @@ class Subject:
         return operator
 
     def batch(self, item: Records) -> Batch:
-        """As rows or columns."""
+        """Creates a batch of rows or columns."""
         batch = Batch([at for at, _ in item.records], [value for _, value in item.records])
         if not self.columnar:
             return batch
@@ -124,9 +124,9 @@ def no_sink(*_: Any, **__: Any) -> None:
 
 
 def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends: bool = True) -> Collected:
-    """What comes out. `crash`: after each commit, a new attempt goes on from the changelog.
+    """Runs the program and returns its output. `crash`: after each commit, a new attempt restores the changelog.
 
-    After every second one all state is written, and what was in the changelog before is forgotten.
+    After every second commit a full snapshot is written, and the changelog before it is dropped.
     """
     collected, changelog = Collected(), list[bytes]()
     whole = False
@@ -164,7 +164,7 @@ def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends:
 
 
 def feed(operator: Operator, subject: Subject, item: Item) -> None:
-    """One item that is no commit."""
+    """Processes one item that is no commit."""
     match item:
         case Records(records, input_index):
             if records:
@@ -179,6 +179,6 @@ def feed(operator: Operator, subject: Subject, item: Item) -> None:
 
 
 def batches(records: Sequence[Record], cuts: Sequence[int]) -> list[Item]:
-    """The records in batches, cut before these places."""
+    """Yields the records in batches, cut before these positions."""
     places = [0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]
     return [Records(records[a:b]) for a, b in pairwise(places) if b > a]

@@ -1,4 +1,4 @@
-"""Accumulators of a subtask: what is committed counts once, over all attempts."""
+"""Accumulators of a subtask: each committed value counts once, over all attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ attempts = st.lists(
 
 
 @given(attempts)
-def test_what_attempts_have_committed_adds_up_and_what_they_have_not_is_gone(
+def test_committed_values_of_attempts_add_up_and_uncommitted_ones_are_lost(
     story: list[list[list[tuple[str, int]]]],
 ) -> None:
     """Each attempt makes some commits, counts on, and dies."""
@@ -37,7 +37,7 @@ def test_what_attempts_have_committed_adds_up_and_what_they_have_not_is_gone(
         running.counter("a").inc(1_000)
 
 
-def test_an_accumulator_that_was_asked_for_and_has_not_counted_is_told_of_as_nothing() -> None:
+def test_unused_accumulator_is_reported_as_zero() -> None:
     running = Accumulators()
     running.counter("bad lines")
     assert running.take_changes() is not None
@@ -45,7 +45,7 @@ def test_an_accumulator_that_was_asked_for_and_has_not_counted_is_told_of_as_not
     assert running.take_changes() is None
 
 
-def test_a_counter_is_the_same_each_time_and_tells_of_its_own_attempt() -> None:
+def test_counter_is_cached_and_reports_its_own_attempt() -> None:
     running = Accumulators()
     running.restore(b"\x81\xa1a\xcb@\x14\x00\x00\x00\x00\x00\x00")
     running.counter("a").inc()
@@ -56,24 +56,24 @@ def test_a_counter_is_the_same_each_time_and_tells_of_its_own_attempt() -> None:
 
 
 @pytest.mark.parametrize("n", [float("inf"), float("nan")])
-def test_what_is_no_finite_number_is_not_counted(n: float) -> None:
+def test_value_that_is_not_finite_is_not_counted(n: float) -> None:
     counter = Accumulators().counter("a")
-    with pytest.raises(ValueError, match="'a' can't be"):
+    with pytest.raises(ValueError, match="'a' cannot be"):
         counter.inc(n)
     assert counter.value == 0
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * (MAX_ACCUMULATOR_NAME_LENGTH + 1), 3])
-def test_impossible_names_are_refused(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="accumulator"):
         Accumulators().counter(name)
 
 
-def test_there_are_so_many_and_no_more() -> None:
+def test_number_of_accumulators_is_limited() -> None:
     running = Accumulators()
     for number in range(MAX_ACCUMULATORS):
         running.counter(str(number))
-    with pytest.raises(ValueError, match=f"has {MAX_ACCUMULATORS} already"):
+    with pytest.raises(ValueError, match=f"already has {MAX_ACCUMULATORS}"):
         running.counter("one more")
 
 
@@ -81,29 +81,29 @@ counted = st.dictionaries(names, st.integers(-9, 9))
 
 
 @given(st.lists(counted, max_size=4), counted)
-def test_what_several_subtasks_have_counted_is_counted_on_by_one(
+def test_values_of_several_subtasks_are_continued_by_one(
     before: list[dict[str, int]], after: dict[str, int]
 ) -> None:
     expected = dict.fromkeys(after, 0.0)
-    taken = Accumulators()
+    accumulators = Accumulators()
     for index, counts in enumerate(before):
         origin = Accumulators()
         for name, n in counts.items():
             origin.counter(name).inc(n)
             expected[name] = expected.get(name, 0) + n
         origin.take_changes()
-        taken.restore_from(Origin(index, len(before), 128))
+        accumulators.restore_from(Origin(index, len(before), 128))
         for _, message in origin.full([]):
-            taken.restore(message)
-    taken.restore_from(None)
-    assert taken.committed() == {
-        name: n for name, n in expected.items() if any(name in each for each in before)
+            accumulators.restore(message)
+    accumulators.restore_from(None)
+    assert accumulators.committed() == {
+        name: n for name, n in expected.items() if any(name in row for row in before)
     }
     for name, n in after.items():
-        taken.counter(name).inc(n)
+        accumulators.counter(name).inc(n)
         expected[name] += n
-    changed = taken.take_changes()
-    assert taken.committed() == expected
+    changed = accumulators.take_changes()
+    assert accumulators.committed() == expected
     if changed is not None:
-        taken.restore(changed)
-        assert taken.committed() == expected, "what follows in the changelog are totals"
+        accumulators.restore(changed)
+        assert accumulators.committed() == expected, "what follows in the changelog are totals"

@@ -1,6 +1,6 @@
-"""What comes of a bounded program does not depend on who does what when, on how batches are cut, nor on who dies.
+"""The output of a bounded program does not depend on the order of steps, on batch boundaries or on crashes.
 
-Each program is run in order and without a crash, which is what it is to give; then with any seed and crashes.
+Each program runs in order and without a crash first, which gives the expected output; then with any seed and crashes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,18 +56,18 @@ EVENTS = WatermarkStrategy.for_bounded_out_of_orderness(milliseconds=1000).with_
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """Of one key."""
+    """Adds two values of one key."""
     return a[0], a[1] + b[1]
 
 
 def words(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """A shuffle, and a running sum that tells each step."""
+    """Returns a shuffle, and a running sum that emits each step."""
     lines = env.from_collection(pairs, tuple[str, int]).rebalance()
     lines.map(lambda pair: (pair[0], 1), tuple[str, int]).key_by(0).sum(1).print()
 
 
 class Split(ProcessFunction[Pair, Pair]):
-    """Odd numbers to a side output."""
+    """Sends odd numbers to a side output."""
 
     def process_element(self, value: Pair, context: Any) -> Iterable[Pair] | None:
         if value[1] % 2:
@@ -76,7 +77,7 @@ class Split(ProcessFunction[Pair, Pair]):
 
 
 class Own(FilterFunction[Pair]):
-    """Of what goes to every subtask, the share that is this one's: each record once, if each subtask sees all."""
+    """Keeps this subtask's share of broadcast records: each record once, if each subtask sees all."""
 
     def open(self, context: RuntimeContext) -> None:
         self.subtask, self.parallelism = context.subtask_index, context.parallelism
@@ -86,7 +87,7 @@ class Own(FilterFunction[Pair]):
 
 
 class Turns:
-    """A partitioner that does not give a key the same partition again."""
+    """A partitioner that gives a key another partition each time."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -97,7 +98,7 @@ class Turns:
 
 
 def tree(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """An output with several consumers, chained and not; side outputs; a union; every kind of partitioning."""
+    """Returns an output with several consumers, chained and not; side outputs; a union; every kind of partitioning."""
     numbers = env.from_collection(pairs, tuple[str, int]).rebalance().process(Split(), tuple[str, int])
     numbers.print("even")
     numbers.get_side_output(ODD).map(lambda pair: ("odd", pair[1]), tuple[str, int]).print("chained")
@@ -110,7 +111,7 @@ def tree(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 
 
 def event_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Windows of event time, in which nothing is late."""
+    """Returns windows in event time, in which nothing is late."""
     rising = [(word, 700 * i + number) for i, (word, number) in enumerate(pairs)]
     stream = env.from_collection(rising, tuple[str, int]).assign_timestamps_and_watermarks(EVENTS)
     counted = stream.key_by(0).window(TumblingEventTimeWindows.of(milliseconds=2000)).reduce(add)
@@ -119,13 +120,13 @@ def event_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 
 
 def processing_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Windows that end where they end: only their totals are certain."""
+    """Returns windows in processing time, of which only the totals are certain."""
     stream = env.from_collection(pairs, tuple[str, int]).rebalance()
     stream.key_by(0).window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(add).print()
 
 
 class CountAndTell(KeyedProcessFunction[str, Pair, Pair]):
-    """Counts by key, and tells at the end of time."""
+    """Counts by key, and emits at the end of time."""
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", int, 0))
@@ -139,12 +140,12 @@ class CountAndTell(KeyedProcessFunction[str, Pair, Pair]):
 
 
 def timers(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Keyed state and timers that fire at the end."""
+    """Returns keyed state and timers that fire at the end."""
     env.from_collection(pairs, tuple[str, int]).key_by(0).process(CountAndTell(), tuple[str, int]).print()
 
 
 class Share(CoMapFunction[Pair, str, str]):
-    """Of what goes to every subtask, the share that is this one's; of the other stream, all."""
+    """Keeps this subtask's share of broadcast records; of the other stream, all."""
 
     def open(self, context: RuntimeContext) -> None:
         self.own = Own()
@@ -158,8 +159,8 @@ class Share(CoMapFunction[Pair, str, str]):
 
 
 def broadcast(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Subtasks with an input to which everything is sent, and others that keep apart; the same in a union."""
-    numbers = env.from_collection(pairs, tuple[str, int]).rebalance().map(Seen(), tuple[str, int])
+    """Returns subtasks with a broadcast input and a partitioned one; the same in a union."""
+    numbers = env.from_collection(pairs, tuple[str, int]).rebalance().map(CountingMap(), tuple[str, int])
     texts = env.from_collection([word for word, _ in pairs], str).rebalance()
     shares = numbers.broadcast().connect(texts).map(Share(), output_type=str)
     shares.filter(lambda text: text != "another's").print("shares")
@@ -171,9 +172,9 @@ RULES = MapStateDescriptor[int, int]("rules", int, int)
 
 
 class Ruled(KeyedBroadcastProcessFunction[str, Pair, Pair, str]):
-    """Counts by key. When time ends, each key tells its count, and the rules, of which all that are even were removed.
+    """Counts by key. At the end, each key emits its count, and the rules, of which all even ones were removed.
 
-    A rule sets, and takes away, what no other one does: their order does not matter. Some are applied to keyed state.
+    The effects of rules are independent of each other, so their order does not matter. Some are applied to keyed state.
     """
 
     def open(self, context: RuntimeContext) -> None:
@@ -198,9 +199,9 @@ class Ruled(KeyedBroadcastProcessFunction[str, Pair, Pair, str]):
 
 
 class CountRules(BroadcastProcessFunction[int, Pair, str]):
-    """Counts rules of each kind, and tells each count of the kinds that are this subtask's share.
+    """Counts rules of each kind, and emits each count of the kinds of this subtask.
 
-    One state is only there to be cleared.
+    One state exists only to be cleared.
     """
 
     def open(self, context: RuntimeContext) -> None:
@@ -225,7 +226,7 @@ CLEARED = MapStateDescriptor[str, Pair]("cleared", str, tuple[str, int])
 
 
 def ruled(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Broadcast state beside keys and without; rules of several senders."""
+    """Returns broadcast state with and without keys; rules of several senders."""
     numbers = env.from_collection(pairs, tuple[str, int])
     rules = numbers.rebalance().filter(lambda pair: pair[1] < 80)
     numbers.key_by(0).connect(rules.broadcast(RULES)).process(Ruled()).print("keyed")
@@ -234,7 +235,7 @@ def ruled(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 
 
 class Sides(CoMapFunction[Pair, str, str]):
-    """Says which."""
+    """Marks the input of each record."""
 
     def map1(self, value: Pair) -> str:
         return f"left {value}"
@@ -244,14 +245,14 @@ class Sides(CoMapFunction[Pair, str, str]):
 
 
 def connected(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """Two inputs that keep apart."""
-    left = env.from_collection(pairs, tuple[str, int])
+    """Returns two inputs with different functions."""
+    stream = env.from_collection(pairs, tuple[str, int])
     right = env.from_collection([word for word, _ in pairs], str)
-    left.connect(right).map(Sides()).print()
+    stream.connect(right).map(Sides()).print()
 
 
-class Seen(MapFunction[Pair, Pair]):
-    """Counts what it sees in an accumulator."""
+class CountingMap(MapFunction[Pair, Pair]):
+    """Counts its records in an accumulator."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.accumulator("seen")
@@ -262,13 +263,14 @@ class Seen(MapFunction[Pair, Pair]):
 
 
 def counting(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
-    """An accumulator on either side of a shuffle."""
-    stream = env.from_collection(pairs, tuple[str, int]).map(Seen(), tuple[str, int]).rebalance()
-    stream.map(Seen(), tuple[str, int]).print()
+    """Returns an accumulator on both sides of a shuffle."""
+    stream = env.from_collection(pairs, tuple[str, int]).map(CountingMap(), tuple[str, int]).rebalance()
+    stream.map(CountingMap(), tuple[str, int]).print()
 
 
 PROGRAMS: dict[str, Program] = {
-    each.__name__: each for each in (words, tree, broadcast, ruled, event_time, timers, connected, counting)
+    function.__name__: function
+    for function in (words, tree, broadcast, ruled, event_time, timers, connected, counting)
 }
 
 inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)
@@ -277,7 +279,7 @@ inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_s
 def graph_of(
     program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True, *, uids: bool = False
 ) -> JobGraph:
-    """`uids`: operators keep their ids at any parallelism and chaining, and checkpoints build on each other."""
+    """`uids`: operators keep their ids at any parallelism and chaining, and later checkpoints refer to earlier ones."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     if not chaining:
@@ -289,25 +291,25 @@ def graph_of(
     return env.get_job_graph("program")
 
 
-def told(outcome: Outcome) -> Counter[tuple[str | None, str]]:
+def printed(outcome: Outcome) -> Counter[tuple[str | None, str]]:
     return Counter((message["identifier"], message["text"]) for message in outcome.printed)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(inputs, st.integers(1, 3), st.booleans(), st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=40)
-def test_the_result_is_the_same(
+@settings(max_examples=example_count(15))
+def test_output_is_independent_of_interleaving(
     name: str, pairs: list[Pair], parallelism: int, chaining: bool, seed: int, crashes: int
 ) -> None:
     in_order = run(graph_of(PROGRAMS[name], pairs, 1))
     anyhow = run(graph_of(PROGRAMS[name], pairs, parallelism, chaining), seed=seed, crashes=crashes)
-    assert told(anyhow) == told(in_order)
+    assert printed(anyhow) == printed(in_order)
     assert anyhow.accumulators == in_order.accumulators
 
 
 @given(inputs, st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=40)
-def test_windows_of_processing_time_lose_nothing_and_count_nothing_twice(
+@settings(max_examples=example_count(15))
+def test_processing_time_windows_count_each_record_once(
     pairs: list[Pair], parallelism: int, seed: int, crashes: int
 ) -> None:
     outcome = run(graph_of(processing_time, pairs, parallelism), seed=seed, crashes=crashes)
@@ -326,8 +328,8 @@ def test_windows_of_processing_time_lose_nothing_and_count_nothing_twice(
     st.integers(0, 1 << 32),
     st.integers(0, 4),
 )
-@settings(max_examples=40)
-def test_every_message_of_a_topic_counts_once(
+@settings(max_examples=example_count(15))
+def test_each_message_of_topic_counts_once(
     partitions: list[list[str]], parallelism: int, seed: int, crashes: int
 ) -> None:
     env = StreamExecutionEnvironment()
@@ -354,8 +356,8 @@ def test_every_message_of_a_topic_counts_once(
     st.integers(0, 1 << 32),
     st.integers(0, 4),
 )
-@settings(max_examples=40)
-def test_no_record_of_a_topic_is_late_whose_partitions_are_in_order(
+@settings(max_examples=example_count(15))
+def test_no_record_is_late_if_partitions_are_in_order(
     steps: list[list[int]], parallelism: int, given_to_source: bool, seed: int, crashes: int
 ) -> None:
     env = StreamExecutionEnvironment()

@@ -1,7 +1,7 @@
-"""What is pending in a subtask, for any order of its senders' barriers, records, ends, and what it is told.
+"""The pending checkpoints of a subtask, for any order of its senders' barriers, records, ends, and commands.
 
-A model says what a checkpoint's part is: of each sender, exactly what it sent before its barrier, in the cut or in
-flight. It holds whatever the order in which the senders' channels are read.
+A model defines a checkpoint's part: of each sender, exactly what it sent before its barrier, in the cut or in flight.
+This holds for any order in which the channels are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALIGNED_INPUTS = st.sampled_from([frozenset[int](), frozenset({0}), frozenset({1
 
 
 def channel_of(sender: int) -> InputChannel:
-    """The middle one sends to another input than the others."""
+    """Returns the channel of a sender; the middle one sends to another input than the others."""
     return sender % 2, sender
 
 
@@ -53,7 +53,7 @@ Item = CheckpointTrigger | bytes | str
 
 @dataclass
 class Subject:
-    """A subtask that only remembers: what it has processed, and what each checkpoint has of it."""
+    """A subtask that records what it has processed, and the content of each checkpoint."""
 
     machine: BarrierHandler = field(default_factory=BarrierHandler)
     ended: set[InputChannel] = field(default_factory=set)
@@ -69,7 +69,7 @@ class Subject:
         return frozenset(channel_of(sender) for sender in range(SENDERS)) - self.ended
 
     def take(self, sender: int, item: Item) -> None:
-        """The sender's next."""
+        """Processes the sender's next item."""
         if self.machine.is_held(channel_of(sender)):
             name = f"{sender}:{len(self.held)}".encode()
             self.held[name] = item
@@ -100,8 +100,8 @@ class Subject:
                     self.declined[number] = reason
                 case ReleaseBuffers(held):
                     assert i == len(actions) - 1, "what is released comes after everything else"
-                    for each in held:
-                        self.take(each.offset, self.held[each.data])
+                    for buffer in held:
+                        self.take(buffer.offset, self.held[buffer.data])
 
     def _complete(self, pending: PendingCheckpoint) -> None:
         captured = [data for those in pending.captured.values() for data in those]
@@ -114,8 +114,8 @@ class Subject:
 
 @st.composite
 def channels(draw: st.DrawFn) -> tuple[list[list[Item]], list[int]]:
-    """Of each sender, what it sends: records, the same checkpoints in the same order, perhaps its end; and whose
-    turn it is."""
+    """Draws per sender what it sends: records, the same checkpoints in the same order, possibly its end; and the
+    order of turns."""
     kinds = draw(st.lists(st.booleans(), max_size=4))
     barriers = [checkpoint(i, aligned=aligned) for i, aligned in enumerate(kinds, 1)]
     sent: list[list[Item]] = []
@@ -134,14 +134,14 @@ def channels(draw: st.DrawFn) -> tuple[list[list[Item]], list[int]]:
 
 
 def before(items: Sequence[Item], number: int) -> set[bytes]:
-    """What a sender sent before its barrier; all, where it ended without."""
-    found: set[bytes] = set()
+    """Returns what a sender sent before its barrier; everything if it ended without one."""
+    results: set[bytes] = set()
     for item in items:
         if isinstance(item, CheckpointTrigger) and item.checkpoint_id == number:
             break
         if isinstance(item, bytes):
-            found.add(item)
-    return found
+            results.add(item)
+    return results
 
 
 def play(subject: Subject, sent: Sequence[Sequence[Item]], turns: Sequence[int]) -> None:
@@ -151,14 +151,14 @@ def play(subject: Subject, sent: Sequence[Sequence[Item]], turns: Sequence[int])
 
 
 @given(channels(), ALIGNED_INPUTS)
-def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing_else(
+def test_checkpoint_has_exactly_what_each_sender_sent_before_its_barrier(
     drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
 ) -> None:
     sent, turns = drawn
     subject = with_aligned(aligned)
     play(subject, sent, turns)
-    begun = {item.checkpoint_id for items in sent for item in items if isinstance(item, CheckpointTrigger)}
-    assert subject.complete.keys() == begun, "all of them, since each sender gives its barrier or ends"
+    start = {item.checkpoint_id for items in sent for item in items if isinstance(item, CheckpointTrigger)}
+    assert subject.complete.keys() == start, "all of them, since each sender gives its barrier or ends"
     for number, part in subject.complete.items():
         assert part == set().union(*(before(items, number) for items in sent))
     assert not subject.declined
@@ -167,7 +167,7 @@ def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing
 
 
 @given(channels(), ALIGNED_INPUTS)
-def test_everything_is_processed_once_and_in_each_sender_s_order(
+def test_each_record_is_processed_once_in_order_of_its_sender(
     drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
 ) -> None:
     sent, turns = drawn
@@ -179,10 +179,10 @@ def test_everything_is_processed_once_and_in_each_sender_s_order(
 
 
 @given(channels(), ALIGNED_INPUTS, st.data())
-def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
+def test_aborted_or_incomplete_checkpoint_leaves_nothing(
     drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int], data: st.DataObject
 ) -> None:
-    """Senders leave out barriers, as attempts do that were continued; the JobMaster aborts at any moment."""
+    """Senders omit barriers, as restarted attempts do; the JobMaster aborts at any time."""
     sent, turns = drawn
     numbers = [item.checkpoint_id for items in sent for item in items if isinstance(item, CheckpointTrigger)]
     left_out = data.draw(st.sets(st.tuples(st.integers(0, SENDERS - 1), st.sampled_from(numbers or [0]))))
@@ -207,7 +207,7 @@ def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
     assert sorted(subject.processed) == sorted(i for items in sent for i in items if isinstance(i, bytes))
 
 
-def test_a_checkpoint_cuts_at_the_first_barrier_and_a_savepoint_at_the_last() -> None:
+def test_checkpoint_cuts_at_first_barrier_and_savepoint_at_last() -> None:
     for aligned in (False, True):
         subject = Subject()
         subject.take(0, checkpoint(1, aligned=aligned))
@@ -220,7 +220,7 @@ def test_a_checkpoint_cuts_at_the_first_barrier_and_a_savepoint_at_the_last() ->
         assert 1 in subject.complete
 
 
-def test_a_checkpoint_cuts_when_the_barriers_of_its_aligned_inputs_have_come() -> None:
+def test_checkpoint_cuts_when_barriers_of_aligned_inputs_have_arrived() -> None:
     subject = with_aligned(frozenset({0}))
     subject.take(1, checkpoint(1))
     subject.take(1, b"ahead")
@@ -234,7 +234,7 @@ def test_a_checkpoint_cuts_when_the_barriers_of_its_aligned_inputs_have_come() -
     assert subject.processed == [b"broadcast", b"ahead"], "what was held back goes on"
 
 
-def test_who_is_triggered_while_it_aligns_begins_anew() -> None:
+def test_trigger_during_alignment_restarts_it() -> None:
     subject = with_aligned(frozenset({1}))
     subject.take(0, checkpoint(1))
     subject.take(0, b"ahead")
@@ -249,14 +249,14 @@ def test_who_is_triggered_while_it_aligns_begins_anew() -> None:
     assert subject.complete == {2: {b"ahead", b"in flight"}}
 
 
-def test_a_source_s_checkpoint_is_complete_when_it_is_triggered_and_only_the_first_time() -> None:
+def test_triggered_source_completes_checkpoint_once() -> None:
     subject = Subject()
     for _ in range(2):
         subject.do(subject.machine.trigger(checkpoint(1), frozenset(), 0))
     assert subject.complete == {1: set()}
 
 
-def test_who_is_triggered_while_its_senders_are_ending_waits_for_their_ends() -> None:
+def test_trigger_while_senders_end_waits_for_their_ends() -> None:
     subject = Subject()
     subject.take(0, END)
     subject.do(subject.machine.trigger(checkpoint(1), subject.unended, 0))
@@ -268,7 +268,7 @@ def test_who_is_triggered_while_its_senders_are_ending_waits_for_their_ends() ->
     assert subject.complete == {1: {b"last words"}}
 
 
-def test_a_newer_barrier_declines_what_its_sender_will_not_give_any_more() -> None:
+def test_newer_barrier_declines_checkpoint_that_sender_has_skipped() -> None:
     for aligned in (False, True):
         subject = Subject()
         subject.take(0, checkpoint(1, aligned=aligned))
@@ -282,7 +282,7 @@ def test_a_newer_barrier_declines_what_its_sender_will_not_give_any_more() -> No
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-def test_a_barrier_that_is_read_after_a_newer_checkpoint_was_triggered_declines_its_own(
+def test_barrier_after_trigger_of_newer_checkpoint_declines_its_own(
     aligned: bool,
 ) -> None:
     subject = Subject()
@@ -295,7 +295,7 @@ def test_a_barrier_that_is_read_after_a_newer_checkpoint_was_triggered_declines_
     assert 1 not in subject.complete
 
 
-def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
+def test_barriers_do_not_start_aborted_checkpoint() -> None:
     subject = Subject()
     subject.do(subject.machine.abort(1))
     for sender in range(SENDERS):
@@ -304,7 +304,7 @@ def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
     assert not subject.machine.is_aligning
 
 
-def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> None:
+def test_barriers_of_checkpoints_known_to_be_over_change_nothing() -> None:
     subject = Subject(BarrierHandler(before=4))
     subject.take(0, checkpoint(4))
     assert not subject.machine.active
@@ -312,7 +312,7 @@ def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> N
     assert subject.machine.pending == (5,)
 
 
-def test_who_gives_up_waiting_lets_go_what_was_held_back() -> None:
+def test_end_of_alignment_releases_held_records() -> None:
     subject = Subject()
     subject.do(subject.machine.give_up_aligning("nothing is aligned"))
     subject.take(0, checkpoint(1, aligned=True))
@@ -323,7 +323,7 @@ def test_who_gives_up_waiting_lets_go_what_was_held_back() -> None:
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-def test_too_much_in_memory_declines_the_checkpoint_and_everything_goes_on(aligned: bool) -> None:
+def test_memory_limit_declines_checkpoint_and_releases_records(aligned: bool) -> None:
     subject = Subject(BarrierHandler(limit=8))
     subject.take(0, checkpoint(1, aligned=aligned))
     ahead = 0 if aligned else 1
@@ -334,7 +334,7 @@ def test_too_much_in_memory_declines_the_checkpoint_and_everything_goes_on(align
     assert not subject.machine.active
 
 
-def test_several_checkpoints_are_pending_at_once() -> None:
+def test_several_checkpoints_can_be_pending() -> None:
     subject = Subject()
     for number in (1, 2, 3):
         subject.take(0, checkpoint(number))

@@ -1,4 +1,4 @@
-"""A batch is the same records, whatever it was made of and whatever it has been asked for."""
+"""A batch has the same records in every form, in any order of access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pairs = st.lists(st.tuples(st.text(max_size=3), st.integers(0, 9)), max_size=12)
 
 @st.composite
 def forms(draw: st.DrawFn) -> tuple[Batch, list[int], list[tuple[str, int]]]:
-    """A batch of rows, of columns, or of columns whose rows have been asked for; and what it holds."""
+    """Draws a batch of rows, of columns, or of columns with cached rows; and its content."""
     values = draw(pairs)
     timestamps = draw(st.lists(st.integers(0, 99), min_size=len(values), max_size=len(values)))
     form = draw(st.sampled_from(["rows", "timestamps as an array", "columns", "both"]))
@@ -30,7 +30,7 @@ def forms(draw: st.DrawFn) -> tuple[Batch, list[int], list[tuple[str, int]]]:
 
 
 @given(forms(), st.data())
-def test_any_records_of_it_by_place(
+def test_any_records_are_selected_by_position(
     form: tuple[Batch, list[int], list[tuple[str, int]]], data: st.DataObject
 ) -> None:
     batch, timestamps, values = form
@@ -42,7 +42,7 @@ def test_any_records_of_it_by_place(
 
 
 @given(st.lists(forms(), max_size=4))
-def test_together_they_are_all_records_in_order(
+def test_concatenation_has_all_records_in_order(
     parts: list[tuple[Batch, list[int], list[tuple[str, int]]]],
 ) -> None:
     whole = concatenate([batch for batch, _, _ in parts])
@@ -52,6 +52,6 @@ def test_together_they_are_all_records_in_order(
 
 
 @given(forms())
-def test_other_records_keep_the_timestamps(form: tuple[Batch, list[int], list[tuple[str, int]]]) -> None:
+def test_replaced_records_keep_timestamps(form: tuple[Batch, list[int], list[tuple[str, int]]]) -> None:
     batch, timestamps, values = form
     assert batch.with_values(list(range(len(values)))) == Batch(timestamps, list(range(len(values))))

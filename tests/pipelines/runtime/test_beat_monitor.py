@@ -1,4 +1,4 @@
-"""Who is silent for the timeout is given up, once; what stood still itself gives up nobody for that."""
+"""A peer that is silent for the timeout is reported once; a stall of the own process reports nobody."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def look(
     monitor: BeatMonitor[str], clock: Clock, seconds: float, beating: str = ""
 ) -> list[tuple[float, str]]:
-    """Looks when it is due; `beating` are heard each time. When who was given up."""
-    found = []
+    """Checks whenever a check is due; `beating` peers send each time. Returns when which peer was reported."""
+    results = []
     end = clock.now + seconds
     while (due := monitor.due_s()) is not None and clock.now + due <= end:
         clock.now += due
-        for each in beating:
-            monitor.on_beat(each)
-        found += [(clock.now, each) for each in monitor.find_silent()]
-    return found
+        for item in beating:
+            monitor.on_beat(item)
+        results += [(clock.now, element) for element in monitor.find_silent()]
+    return results
 
 
-def test_the_silent_one_is_given_up_once_and_within_the_timeout(clock: Clock) -> None:
+def test_silent_peer_is_reported_once_within_timeout(clock: Clock) -> None:
     monitor: BeatMonitor[str] = BeatMonitor(50.0)
     assert monitor.due_s() is None
-    for each in "ab":
-        monitor.watch(each)
+    for item in "ab":
+        monitor.watch(item)
     ((at, given_up),) = look(monitor, clock, 200.0, "a")
     assert given_up == "b"
     assert 35.0 <= at <= 50.0 - monitor.interval_s + 0.01
@@ -49,7 +49,7 @@ def test_the_silent_one_is_given_up_once_and_within_the_timeout(clock: Clock) ->
     assert monitor.due_s() is None
 
 
-def test_time_for_which_nobody_looked_hardly_counts(clock: Clock) -> None:
+def test_time_without_checks_hardly_counts(clock: Clock) -> None:
     monitor: BeatMonitor[str] = BeatMonitor(50.0)
     monitor.watch("a")
     clock.now += 1000.0

@@ -1,4 +1,4 @@
-"""A buffer comes back as it was sent, whole or in parts; bytes that are none are refused."""
+"""A buffer is decoded as it was encoded, whole or in parts; other bytes are rejected."""
 
 from __future__ import annotations
 
@@ -52,26 +52,32 @@ def batch_of(pairs: list[tuple[int, tuple[str, int]]]) -> Batch:
 
 
 @given(headers, records)
-def test_header_and_records_come_back(header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]]) -> None:
+def test_header_and_records_survive_round_trip(
+    header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]]
+) -> None:
     data = CODEC.encode(header, batch_of(pairs))
     assert decode_header(data) == header
     assert CODEC.decode(data) == (header, batch_of(pairs))
 
 
 @given(headers, records, st.integers(500, 3000))
-def test_parts_hold_the_same_records_under_consecutive_numbers(
+def test_parts_have_the_same_records_with_consecutive_numbers(
     header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]], limit: int
 ) -> None:
     parts = [CODEC.decode(data) for data in CODEC.encode_within(limit, header, batch_of(pairs))]
     assert concatenate([batch for _, batch in parts]) == batch_of(pairs)
-    assert [each.sequence for each, _ in parts] == [header.sequence + i for i in range(len(parts))]
-    for each, _ in parts[:-1]:
-        assert (each.watermark, each.ends, each.idle) == (NO_WATERMARK, False, False)
+    assert [header.sequence for header, _ in parts] == [header.sequence + i for i in range(len(parts))]
+    for buffer_header, _ in parts[:-1]:
+        assert (buffer_header.watermark, buffer_header.ends, buffer_header.idle) == (
+            NO_WATERMARK,
+            False,
+            False,
+        )
     assert msgspec.structs.replace(parts[-1][0], sequence=header.sequence) == header
 
 
 @given(records)
-def test_a_payload_is_a_buffer_without_its_header(pairs: list[tuple[int, tuple[str, int]]]) -> None:
+def test_payload_is_buffer_without_header(pairs: list[tuple[int, tuple[str, int]]]) -> None:
     payload = CODEC.payload(batch_of(pairs))
     assert CODEC.encode(BufferHeader(1, 2, 3), batch_of(pairs)) == bytes(BufferHeader(1, 2, 3)) + payload
     read = CODEC.read_payload(payload)
@@ -80,13 +86,13 @@ def test_a_payload_is_a_buffer_without_its_header(pairs: list[tuple[int, tuple[s
 
 
 @given(records, st.integers(500, 3000))
-def test_no_part_is_larger_than_the_limit(pairs: list[tuple[int, tuple[str, int]]], limit: int) -> None:
+def test_no_part_is_larger_than_limit(pairs: list[tuple[int, tuple[str, int]]], limit: int) -> None:
     parts = CODEC.encode_within(limit, BufferHeader(0, 0, 0, 0), batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
 
 
 @given(records, st.lists(st.integers(0, 2000), min_size=1, max_size=3), st.integers(100, 700))
-def test_records_larger_than_the_limit_are_cut_into_fragments(
+def test_record_larger_than_limit_is_cut_into_fragments(
     pairs: list[tuple[int, tuple[str, int]]], sizes: list[int], limit: int
 ) -> None:
     pairs = [*pairs, *((1, ("x" * size, size)) for size in sizes)]
@@ -94,19 +100,19 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
     parts = CODEC.encode_within(limit, header, batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
     headers = list(map(decode_header, parts))
-    assert [each.sequence for each in headers] == list(range(10, 10 + len(parts)))
-    assert {(each.sender, each.attempt, each.generation) for each in headers} == {(3, 1, 2)}
-    assert {each.watermark for each in headers[:-1]} <= {NO_WATERMARK}
-    assert [is_opaque(part) for part in parts] == [each.fragment for each in headers]
+    assert [header.sequence for header in headers] == list(range(10, 10 + len(parts)))
+    assert {(header.sender, header.attempt, header.generation) for header in headers} == {(3, 1, 2)}
+    assert {header.watermark for header in headers[:-1]} <= {NO_WATERMARK}
+    assert [is_opaque(part) for part in parts] == [header.fragment for header in headers]
     given_back, fragments = [], list[bytes]()
-    for each, part in zip(headers, parts, strict=True):
-        if not each.fragment:
+    for buffer_header, part in zip(headers, parts, strict=True):
+        if not buffer_header.fragment:
             assert not fragments
             given_back += list(CODEC.decode(part)[1].values)
             continue
         fragments.append(part[HEADER_BYTES:])
-        if each.last_fragment:
-            whole, batch = CODEC.decode(join_fragments(each, fragments))
+        if buffer_header.last_fragment:
+            whole, batch = CODEC.decode(join_fragments(buffer_header, fragments))
             assert not whole.fragment
             assert len(batch) == 1
             given_back += list(batch.values)
@@ -116,16 +122,16 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
     assert headers[-1].watermark == 7
 
 
-def test_a_record_that_no_channel_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_record_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 1_000)
     with pytest.raises(
-        RecordTooLarge, match=r"a record has 1,0\d\d bytes, and a channel carries at most 1,000"
+        RecordTooLarge, match=r"a record has 1,0\d\d bytes, but a channel carries at most 1,000"
     ):
         CODEC.encode_within(400, BufferHeader(0, 0, 0, 0), batch_of([(1, ("x" * 1000, 1))]))
 
 
 @given(st.binary(max_size=100))
-def test_bytes_that_are_no_buffer_are_refused(data: bytes) -> None:
+def test_invalid_bytes_are_rejected(data: bytes) -> None:
     try:
         CODEC.decode(data)
     except BufferError:
@@ -133,7 +139,7 @@ def test_bytes_that_are_no_buffer_are_refused(data: bytes) -> None:
     assert data[:1] == b"\x02", "only what has the format's number may be read"
 
 
-def test_a_buffer_cut_short_is_refused() -> None:
+def test_truncated_buffer_is_rejected() -> None:
     data = CODEC.encode(BufferHeader(0, 0, 0, 0), batch_of([(1, ("a", 1))]))
     with pytest.raises(BufferError):
         CODEC.decode(data[:-40])
@@ -156,7 +162,7 @@ checkpoints = st.builds(
 
 
 @given(headers, checkpoints)
-def test_a_barrier_comes_back_with_its_checkpoint_and_holds_no_records(
+def test_barrier_survives_round_trip_and_has_no_records(
     header: BufferHeader, checkpoint: CheckpointTrigger
 ) -> None:
     header = msgspec.structs.replace(header, barrier=True)
@@ -168,12 +174,12 @@ def test_a_barrier_comes_back_with_its_checkpoint_and_holds_no_records(
 
 
 @given(headers, records)
-def test_a_buffer_of_records_is_no_barrier(
+def test_buffer_of_records_is_no_barrier(
     header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]]
 ) -> None:
     assert not is_barrier(CODEC.encode(header, batch_of(pairs)))
 
 
-def test_a_torn_barrier_is_refused() -> None:
+def test_truncated_barrier_is_rejected() -> None:
     with pytest.raises(BufferError, match="barrier"):
         read_barrier(bytes(BufferHeader(0, 0, 0, barrier=True)) + b"\xc1")

@@ -1,4 +1,4 @@
-"""The tree of a vertex's operators: who gets what, in which order, and how it ends."""
+"""The tree of a vertex's operators: routing, order, and end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tailrace.schemas.types import OperatorConfig
 Story = list[tuple[str, str]]
 
 
-class Told(Operator):
-    """Passes everything on, says what it was told, and emits a last record when it is finished."""
+class ForwardingOperator(Operator):
+    """Forwards everything, records its calls, and emits a last record when it is finished."""
 
     def __init__(self, name: str, story: Story) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Told(Operator):
 
 
 class Recorded:
-    """A channel."""
+    """A channel that records."""
 
     def __init__(self, name: str, story: Story) -> None:
         self.name = name
@@ -79,7 +79,8 @@ def config(name: str, upstream: str | None, tag: str | None = None) -> OperatorC
 
 
 def tree(story: Story, before: str | None = None) -> OperatorChain:
-    r"""head -> (left -> last), right from its side output; a channel each from head, last, and right's side output."""
+    """Returns head -> (left -> last), right from its side output; a channel each from head, last, and right's side
+    output."""
     configs = [
         config("head", before),
         config("left", "head"),
@@ -89,7 +90,7 @@ def tree(story: Story, before: str | None = None) -> OperatorChain:
     channels = [("head", None), ("last", None), ("right", "side"), ("left", "nobody emits this")]
     return OperatorChain(
         configs,
-        [Told(each.name, story) for each in configs],
+        [ForwardingOperator(config.name, story) for config in configs],
         [(of, tag, Recorded(f"channel of {of}", story)) for of, tag in channels],
         before,
     )
@@ -100,7 +101,7 @@ def records(story: Story) -> Story:
 
 
 @pytest.mark.parametrize("before", [None, "a source"])
-def test_records_go_wherever_their_output_leads(before: str | None) -> None:
+def test_records_follow_outputs(before: str | None) -> None:
     story: Story = []
     tree(story, before).process(Batch([1], ["x"]))
     assert records(story) == [
@@ -114,38 +115,38 @@ def test_records_go_wherever_their_output_leads(before: str | None) -> None:
     ]
 
 
-def test_only_the_head_has_a_second_input() -> None:
+def test_only_head_has_second_input() -> None:
     story: Story = []
     tree(story).process(Batch([1], ["x"]), 1)
     assert [what for _, what in story if " of 1" in what] == ["['x'] of 1"]
 
 
-def test_watermarks_and_idleness_go_to_every_output() -> None:
-    for said in ("watermark 7", "idle True"):
+def test_watermarks_and_idleness_reach_every_output() -> None:
+    for output in ("watermark 7", "idle True"):
         story: Story = []
         chain = tree(story)
-        chain.advance_watermark(7) if said == "watermark 7" else chain.set_idle(True)
-        assert sorted(name for name, what in story if what == said) == sorted(
+        chain.advance_watermark(7) if output == "watermark 7" else chain.set_idle(True)
+        assert sorted(name for name, what in story if what == output) == sorted(
             ["head", "left", "last", "right"]
             + [f"channel of {name}" for name in ("head", "left", "last", "right")]
         )
 
 
-def test_the_clock_is_told_in_the_trees_order_where_something_is_due() -> None:
+def test_clock_advances_operators_with_due_timers_in_order_of_tree() -> None:
     story: Story = []
-    told = tree(story)
-    assert told.next_clock == 9
-    told.advance_clock(8)
+    chain = tree(story)
+    assert chain.next_clock == 9
+    chain.advance_clock(8)
     assert story == []
-    told.advance_clock(9)
+    chain.advance_clock(9)
     assert story == [(name, "clock 9") for name in ("head", "last", "right")]
 
 
-def test_nobody_learns_of_the_end_before_all_that_comes_from_those_before_it() -> None:
+def test_operator_finishes_after_all_output_of_its_predecessors() -> None:
     story: Story = []
     tree(story, "a source").finish()
     for name in ("head", "left", "last", "right"):
-        own = [what for each, what in story if each == name]
+        own = [what for item, what in story if item == name]
         ends = ["end of the clock", "end of event time", "finish"]
         assert own[-3:] == ends
         assert not set(ends) & set(own[:-3])
@@ -157,13 +158,13 @@ def test_nobody_learns_of_the_end_before_all_that_comes_from_those_before_it() -
     ]
 
 
-def test_all_are_closed_even_if_one_cannot_be() -> None:
+def test_all_operators_are_closed_even_if_one_fails() -> None:
     story: Story = []
     with pytest.raises(OSError, match="head cannot close"):
         tree(story).close()
     assert story == [(name, "close") for name in ("head", "left", "last", "right")]
 
 
-def test_an_operator_that_follows_nobody_is_refused() -> None:
+def test_operator_without_predecessor_is_rejected() -> None:
     with pytest.raises(ValueError, match="'x' follows somebody else"):
-        OperatorChain([config("x", "somebody else")], [Told("x", [])], [])
+        OperatorChain([config("x", "somebody else")], [ForwardingOperator("x", [])], [])

@@ -1,10 +1,10 @@
-"""Checkpoints at any moments change nothing, and a job that begins with any of them goes on from exactly there.
+"""Checkpoints at any time change nothing, and a job that restores one continues exactly from there.
 
-What sinks had given when each subtask took its part in a checkpoint, and what the job gives that is restored from it,
-are together what an undisturbed run gives: each result once. That holds for any interleaving, any kind of checkpoint,
-any crashes while it is taken, any other parallelism afterwards, and for checkpoints of what was itself restored.
+The output of sinks before each subtask's part of a checkpoint, and the output of the job that restores it, together are
+the output of an undisturbed run: each result once. This holds for any interleaving, any kind of checkpoint, any crashes
+during it, any other parallelism afterwards, and for checkpoints of restored jobs.
 
-`EXAMPLES` says how many runs are tried of each program.
+`EXAMPLES` says how many runs of each program are tried.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, Taken, storage
+from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
 from ..memory_cluster import MemoryCluster, Outcome, run
 from .test_any_interleaving import PROGRAMS, Pair, graph_of
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "3"))
 SEEDS = st.integers(0, 1 << 32)
 PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), min_size=3, max_size=40)
 PLANS = st.sampled_from(
@@ -41,9 +41,9 @@ PLANS = st.sampled_from(
 Told = Counter[tuple[str | None, str]]
 
 
-def told(given: Iterable[Mapping[str, Any]]) -> Told:
-    """What was printed, by identifier."""
-    return Counter((each["identifier"], each["text"]) for each in given)
+def printed(given: Iterable[Mapping[str, Any]]) -> Told:
+    """Returns the printed records by identifier."""
+    return Counter((row["identifier"], row["text"]) for row in given)
 
 
 def program(name: str, pairs: list[Pair], parallelism: int, chaining: bool = True) -> JobGraph:
@@ -52,13 +52,13 @@ def program(name: str, pairs: list[Pair], parallelism: int, chaining: bool = Tru
 
 def undisturbed(name: str, pairs: list[Pair]) -> tuple[Outcome, Told]:
     outcome = run(program(name, pairs, 1))
-    return outcome, told(outcome.printed)
+    return outcome, printed(outcome.printed)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(PAIRS, st.integers(1, 3), st.booleans(), PLANS, SEEDS, st.integers(0, 4))
 @settings(max_examples=EXAMPLES)
-def test_checkpoints_change_nothing(
+def test_checkpoints_do_not_change_output(
     name: str, pairs: list[Pair], parallelism: int, chaining: bool, plan: Plan, seed: int, crashes: int
 ) -> None:
     in_order, results = undisturbed(name, pairs)
@@ -67,7 +67,7 @@ def test_checkpoints_change_nothing(
             program(name, pairs, parallelism, chaining), {}, seed, directory=directory, plan=plan
         )
         outcome = job.run(crashes)
-    assert told(outcome.printed) == results
+    assert printed(outcome.printed) == results
     assert outcome.accumulators == in_order.accumulators
 
 
@@ -76,7 +76,7 @@ def test_checkpoints_change_nothing(
     PAIRS, st.integers(1, 4), st.integers(1, 4), st.booleans(), st.booleans(), PLANS, SEEDS, st.integers(0, 3)
 )
 @settings(max_examples=EXAMPLES)
-def test_a_job_goes_on_from_any_checkpoint_at_any_parallelism(
+def test_job_continues_from_any_checkpoint_at_any_parallelism(
     name: str,
     pairs: list[Pair],
     parallelism: int,
@@ -94,28 +94,34 @@ def test_a_job_goes_on_from_any_checkpoint_at_any_parallelism(
         )
         job.run(crashes)
         again = program(name, pairs, other, other_chaining)
-        for taken in fitting(job.taken, again, seed):
+        for checkpoint in fitting(job.taken, again, seed):
             restored = MemoryCluster(
-                again, {}, seed + 1, job_id="again", directory=f"{directory}/again", plan=plan, restored=taken
+                again,
+                {},
+                seed + 1,
+                job_id="again",
+                directory=f"{directory}/again",
+                plan=plan,
+                restored=checkpoint,
             )
             outcome = restored.run(crashes)
-            assert told(restored.given) == results
-            if not any(part.finished for part in taken.metadata.subtasks):
+            assert printed(restored.given) == results
+            if not any(part.finished for part in checkpoint.metadata.subtasks):
                 assert outcome.accumulators == in_order.accumulators
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(PAIRS, st.lists(st.integers(1, 4), min_size=3, max_size=4), PLANS, SEEDS, st.integers(0, 2))
 @settings(max_examples=EXAMPLES)
-def test_what_was_restored_is_restored_again(
+def test_restored_job_is_restored_again(
     name: str, pairs: list[Pair], parallelisms: list[int], plan: Plan, seed: int, crashes: int
 ) -> None:
     _, results = undisturbed(name, pairs)
     with storage(seed) as directory:
-        taken: list[Taken] = []
+        checkpoints: list[MemoryCheckpoint] = []
         for number, parallelism in enumerate(parallelisms):
             graph = program(name, pairs, parallelism)
-            fit = fitting(taken, graph, seed)
+            fit = fitting(checkpoints, graph, seed)
             if number and not fit:
                 continue
             job = MemoryCluster(
@@ -128,29 +134,29 @@ def test_what_was_restored_is_restored_again(
                 restored=fit[0] if fit else None,
             )
             job.run(crashes)
-            assert told(job.given) == results
-            taken = job.taken
+            assert printed(job.given) == results
+            checkpoints = job.taken
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(PAIRS, st.integers(1, 4), PLANS, SEEDS, st.integers(0, 3), st.integers(1, 3))
 @settings(max_examples=EXAMPLES)
-def test_a_job_that_goes_back_to_a_checkpoint_gives_what_it_would_have_given(
+def test_rolled_back_job_gives_same_output(
     name: str, pairs: list[Pair], parallelism: int, plan: Plan, seed: int, crashes: int, rollbacks: int
 ) -> None:
     in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
         job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
         outcome = job.run(crashes, rollbacks=rollbacks)
-    assert told(job.given) == results
-    if not any(part.finished for each in job.taken for part in each.metadata.subtasks):
+    assert printed(job.given) == results
+    if not any(part.finished for checkpoint in job.taken for part in checkpoint.metadata.subtasks):
         assert outcome.accumulators == in_order.accumulators
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(PAIRS, st.integers(1, 4), st.integers(1, 4), SEEDS, st.integers(0, 3), st.integers(1, 60))
 @settings(max_examples=EXAMPLES)
-def test_what_a_stopped_job_has_given_the_next_one_does_not(
+def test_output_of_stopped_job_is_not_repeated_by_next_job(
     name: str, pairs: list[Pair], parallelism: int, other: int, seed: int, crashes: int, step: int
 ) -> None:
     _, results = undisturbed(name, pairs)
@@ -159,19 +165,19 @@ def test_what_a_stopped_job_has_given_the_next_one_does_not(
         job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
         job.run(crashes)
         if not job.taken or not job.taken[-1].stops:
-            assert told(job.given) == results  # it had ended before
+            assert printed(job.given) == results  # it had ended before
             return
         last = job.taken[-1]
-        assert told(job.given) == told(last.before)  # it gave nothing after the savepoint
+        assert printed(job.given) == printed(last.before)  # it gave nothing after the savepoint
         again = program(name, pairs, other)
-        for taken in fitting([last], again, seed):
-            restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=taken)
+        for checkpoint in fitting([last], again, seed):
+            restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=checkpoint)
             restored.run(crashes)
-            assert told(restored.given) == results
+            assert printed(restored.given) == results
 
 
-def fitting(taken: list[Taken], graph: JobGraph, seed: int) -> list[Taken]:
-    """Some of those that the graph can begin with."""
+def fitting(taken: list[MemoryCheckpoint], graph: JobGraph, seed: int) -> list[MemoryCheckpoint]:
+    """Returns some of the checkpoints that the graph can start from."""
     rng = random.Random(seed)
     chosen = rng.sample(taken, min(3, len(taken)))
-    return [each for each in chosen if not incompatibilities(each.metadata, graph)]
+    return [checkpoint for checkpoint in chosen if not incompatibilities(checkpoint.metadata, graph)]

@@ -1,4 +1,4 @@
-"""Files that are missing, torn or changed are found: the next older checkpoint is used, and never wrong state."""
+"""Missing, truncated or changed files are detected: the next older checkpoint is used, and never wrong state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tailrace.pipelines.checkpoint.layout import METADATA, base_of
 from tailrace.pipelines.checkpoint.metadata import files_of, read_metadata, verify
 from tailrace.pipelines.runtime.common.failures import TaskError
 
-from ..memory_checkpoints import Plan, Taken, storage
+from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
 from ..memory_cluster import MemoryCluster
-from .test_checkpoints_any_moment import program, told, undisturbed
+from .test_checkpoints_any_moment import printed, program, undisturbed
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
 NAMES = ["words", "event_time", "timers"]
 PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), min_size=8, max_size=40)
 SPOILED = st.sampled_from(
@@ -28,9 +28,7 @@ SPOILED = st.sampled_from(
 
 @given(st.sampled_from(NAMES), PAIRS, SPOILED, st.integers(0, 1 << 32))
 @settings(max_examples=EXAMPLES)
-def test_the_next_older_checkpoint_is_used(
-    name: str, pairs: list[tuple[str, int]], how: str, seed: int
-) -> None:
+def test_next_older_checkpoint_is_used(name: str, pairs: list[tuple[str, int]], how: str, seed: int) -> None:
     _, results = undisturbed(name, pairs)
     graph = program(name, pairs, 2)
     with storage(seed) as directory:
@@ -39,20 +37,20 @@ def test_the_next_older_checkpoint_is_used(
         if not job.taken or not spoil(job.taken[-1], how, random.Random(seed)):
             return
         assert not is_whole(job.taken[-1])
-        for taken in reversed(job.taken):
-            again = MemoryCluster(graph, {}, seed + 1, job_id="again", restored=taken)
+        for checkpoint in reversed(job.taken):
+            again = MemoryCluster(graph, {}, seed + 1, job_id="again", restored=checkpoint)
             try:
                 again.run()
             except (TaskError, CheckpointError):
-                assert not is_whole(taken)
+                assert not is_whole(checkpoint)
             else:
-                assert told(again.given) == results
-                if is_whole(taken):
+                assert printed(again.given) == results
+                if is_whole(checkpoint):
                     break
 
 
-def is_whole(taken: Taken) -> bool:
-    """As the JobMaster finds it."""
+def is_whole(taken: MemoryCheckpoint) -> bool:
+    """Returns whether the JobMaster finds the checkpoint intact."""
     try:
         metadata = read_metadata(taken.completed.uri)
     except CheckpointError:
@@ -60,13 +58,13 @@ def is_whole(taken: Taken) -> bool:
     return not verify(metadata, checksums=True)
 
 
-def spoil(taken: Taken, how: str, rng: random.Random) -> bool:
-    """One file of a checkpoint; False where it has none."""
+def spoil(taken: MemoryCheckpoint, how: str, rng: random.Random) -> bool:
+    """Damages one file of a checkpoint; returns False if it has none."""
     uri = taken.completed.uri
     if how.startswith("metadata"):
         store, path, offset, length = Storage.open(uri), METADATA, 0, None
     else:
-        files = [each for each in files_of(taken.metadata) if each.length]
+        files = [file for file in files_of(taken.metadata) if file.length]
         if not files:
             return False
         file = rng.choice(files)

@@ -1,4 +1,4 @@
-"""Jobs that end with a savepoint: what they have in files or windows, and what the next job adds, is all there is."""
+"""Jobs that stop with a savepoint: their files and windows together with those of the next job are complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..memory_cluster import MemoryCluster, give_uids
 from .test_any_interleaving import Pair, graph_of, processing_time
 from .test_connectors_in_jobs import counted, numbered, records_of
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
 PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), min_size=3, max_size=40)
 
 
@@ -35,7 +35,7 @@ def into_files(folder: Path, parallelism: int) -> JobGraph:
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 3), st.integers(1, 60))
 @settings(max_examples=EXAMPLES)
-def test_files_hold_each_record_once(
+def test_files_have_each_record_once(
     parallelism: int, other: int, seed: int, crashes: int, step: int
 ) -> None:
     with storage(seed) as directory, storage(1) as folder:
@@ -52,9 +52,7 @@ def test_files_hold_each_record_once(
 
 @given(PAIRS, st.integers(1, 3), st.integers(0, 1 << 32), st.integers(1, 60))
 @settings(max_examples=EXAMPLES)
-def test_windows_of_a_drained_job_have_fired(
-    pairs: list[Pair], parallelism: int, seed: int, step: int
-) -> None:
+def test_windows_of_drained_job_have_fired(pairs: list[Pair], parallelism: int, seed: int, step: int) -> None:
     graph = graph_of(processing_time, pairs, parallelism, uids=True)
     with storage(seed) as directory:
         plan = Plan(rate=0.05, stop_at=step, drains=True)
@@ -67,7 +65,7 @@ def test_windows_of_a_drained_job_have_fired(
             assert len(again.given) >= len(given), "what it has given is before the savepoint"
             given = again.given
     totals: Counter[str] = Counter()
-    for word, number in (each["record"] for each in given):
+    for word, number in (row["record"] for row in given):
         totals[word] += number
     expected: Counter[str] = Counter()
     for word, number in pairs:

@@ -1,4 +1,4 @@
-"""A checkpoint of a job whose classes have changed since: state, and records in flight, are read by name or refused."""
+"""A checkpoint of a job whose classes have changed: state and in-flight records are read by field name or rejected."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.runtime.common.failures import StateTypeError
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, Taken, storage
+from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
 from ..memory_cluster import MemoryCluster, give_uids
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "3"))
 Pair = tuple[str, int]
 ALL_AT_ONCE = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda _: 5)
 
@@ -60,7 +60,7 @@ def class_of(fields: list[Any]) -> type:
 
 @dataclass
 class Keeping(KeyedProcessFunction[str, Any, Pair]):
-    """Keeps records in state of each kind, and tells at the end what it has kept."""
+    """Keeps records in state of each kind, and emits them at the end."""
 
     cls: type
 
@@ -79,9 +79,9 @@ class Keeping(KeyedProcessFunction[str, Any, Pair]):
     def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[Pair]:
         total = self.sum.value()
         assert total is not None
-        assert total.number == sum(each.number for each in self.all)
-        assert {number: each.number for number, each in self.by_number.items()} == {
-            int(each.number): each.number for each in self.all
+        assert total.number == sum(item.number for item in self.all)
+        assert {number: element.number for number, element in self.by_number.items()} == {
+            int(value.number): value.number for value in self.all
         }
         return [(total.word, int(total.number))]
 
@@ -112,11 +112,11 @@ def graph(pairs: list[Pair], cls: type) -> JobGraph:
     return env.get_job_graph("orders")
 
 
-def told(given: Iterable[dict[str, Any]]) -> list[tuple[str, Pair]]:
-    return sorted((each["identifier"], tuple(each["record"])) for each in given)
+def printed(given: Iterable[dict[str, Any]]) -> list[tuple[str, Pair]]:
+    return sorted((row["identifier"], tuple(row["record"])) for row in given)
 
 
-def checkpoints(pairs: list[Pair], seed: int, directory: str, plan: Plan) -> list[Taken]:
+def checkpoints(pairs: list[Pair], seed: int, directory: str, plan: Plan) -> list[MemoryCheckpoint]:
     job = MemoryCluster(graph(pairs, class_of(VERSIONS["first"])), {}, seed, directory=directory, plan=plan)
     job.run()
     return list(job.taken)
@@ -127,33 +127,31 @@ PAIRS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=
 
 @given(PAIRS, st.sampled_from(sorted(VERSIONS)), st.integers(0, 1 << 32), st.integers(0, 2))
 @settings(max_examples=EXAMPLES)
-def test_a_job_goes_on_with_a_changed_class(pairs: list[Pair], version: str, seed: int, crashes: int) -> None:
-    sums = {word: sum(number for each, number in pairs if each == word) for word, _ in pairs}
+def test_job_continues_with_changed_class(pairs: list[Pair], version: str, seed: int, crashes: int) -> None:
+    sums = {word: sum(number for item, number in pairs if item == word) for word, _ in pairs}
     right = sorted((name, pair) for name in ("kept", "reduced") for pair in sums.items())
     with storage(seed) as directory:
-        for taken in checkpoints(pairs, seed, directory, Plan())[-2:]:
+        for checkpoint in checkpoints(pairs, seed, directory, Plan())[-2:]:
             again = MemoryCluster(
-                graph(pairs, class_of(VERSIONS[version])), {}, seed + 1, job_id="again", restored=taken
+                graph(pairs, class_of(VERSIONS[version])), {}, seed + 1, job_id="again", restored=checkpoint
             )
             again.run(crashes)
-            assert told(again.given) == right
+            assert printed(again.given) == right
 
 
 @pytest.mark.parametrize("version", sorted(REFUSED))
 @pytest.mark.parametrize(("savepoints", "what"), [(1.0, {"state"}), (0.0, {"state", "records"})])
-def test_a_class_that_cannot_be_read_is_refused_by_name(
-    version: str, savepoints: float, what: set[str]
-) -> None:
+def test_incompatible_class_is_rejected_by_name(version: str, savepoints: float, what: set[str]) -> None:
     pairs = [(word, number) for number in range(4) for word in "abc"]
     fields, why = REFUSED[version]
     with storage(1) as directory:
         refused: list[str] = []
-        for taken in checkpoints(pairs, 1, directory, Plan(savepoints=savepoints))[-4:]:
-            again = MemoryCluster(graph(pairs, class_of(fields)), {}, 2, job_id="again", restored=taken)
+        for checkpoint in checkpoints(pairs, 1, directory, Plan(savepoints=savepoints))[-4:]:
+            again = MemoryCluster(graph(pairs, class_of(fields)), {}, 2, job_id="again", restored=checkpoint)
             try:
                 again.run()
             except StateTypeError as error:
                 refused.append(str(error))
     assert refused
-    assert all(f"its field {why}" in each for each in refused)
-    assert what >= {each.split()[0] for each in refused}
+    assert all(f"its field {why}" in item for item in refused)
+    assert what >= {element.split()[0] for element in refused}

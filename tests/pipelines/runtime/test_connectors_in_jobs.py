@@ -1,4 +1,4 @@
-"""Programs from files to files, run whole: at any parallelism, and whatever crashes, each record is in one file."""
+"""Whole programs from files to files: at any parallelism and with any crashes, each record is in one file."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def counted(records: Iterator[Any] | list[Any]) -> Counter[str]:
 
 
 def records_of(directory: Path) -> list[Any]:
-    found: list[Any] = []
+    results: list[Any] = []
     for file in directory.iterdir():
         assert not file.name.startswith(".")
         if file.suffix == ".parquet":
-            found += pq.read_table(file).to_pylist()
+            results += pq.read_table(file).to_pylist()
         else:
-            found += map(json.loads, file.read_text().splitlines())
-    return found
+            results += map(json.loads, file.read_text().splitlines())
+    return results
 
 
 @seeds
-def test_lines_become_columns_become_files(tmp_path: Path, seed: int) -> None:
+def test_lines_are_parsed_into_columns_and_written_to_files(tmp_path: Path, seed: int) -> None:
     lines = list(web_server_log(300, seed))
     source = tmp_path / "logs"
     source.mkdir()
@@ -83,7 +83,7 @@ def test_lines_become_columns_become_files(tmp_path: Path, seed: int) -> None:
 
 
 @seeds
-def test_files_are_shuffled_into_files(tmp_path: Path, seed: int) -> None:
+def test_records_are_shuffled_between_files(tmp_path: Path, seed: int) -> None:
     rows = [{"client": f"c{i % 5}", "at": i * 100, "status": 200 + i % 3} for i in range(200)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "hits.parquet", row_group_size=30)
     env = StreamExecutionEnvironment()
@@ -106,7 +106,7 @@ def numbered(index: int) -> dict[str, int]:
 
 
 @seeds
-def test_what_is_generated_at_a_rate_is_written_once(tmp_path: Path, seed: int) -> None:
+def test_generated_records_at_rate_are_written_once(tmp_path: Path, seed: int) -> None:
     env = StreamExecutionEnvironment()
     env.set_parallelism(3)
     env.generate(numbered, count=100, rate_per_second=500).sink_to(
@@ -117,8 +117,8 @@ def test_what_is_generated_at_a_rate_is_written_once(tmp_path: Path, seed: int) 
 
 
 @seeds
-def test_files_hold_each_record_once_where_the_job_goes_back(tmp_path: Path, seed: int) -> None:
-    """Attempts of the older generation go on until they find out."""
+def test_files_have_each_record_once_after_rollback(tmp_path: Path, seed: int) -> None:
+    """Attempts of the older generation continue until they detect the rollback."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
     env.generate(numbered, count=150).rebalance().map(lambda record: record).sink_to(
@@ -133,13 +133,13 @@ def test_files_hold_each_record_once_where_the_job_goes_back(tmp_path: Path, see
 
 
 def test_foreach_gets_every_record(tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
+    path = tmp_path / "seen"
 
     def note(value: int) -> None:
-        with seen.open("a") as out:
+        with path.open("a") as out:
             out.write(f"{value}\n")
 
     env = StreamExecutionEnvironment()
     env.from_collection([1, 2, 3]).foreach(note)
     memory_cluster.run(env.get_job_graph())
-    assert seen.read_text() == "1\n2\n3\n"
+    assert path.read_text() == "1\n2\n3\n"

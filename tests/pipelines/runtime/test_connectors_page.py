@@ -1,4 +1,4 @@
-"""What docs/connectors.md shows is a program."""
+"""The examples of docs/connectors.md are a valid program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace import StreamExecutionEnvironment
 PAGE = Path(__file__).parents[3] / "docs" / "connectors.md"
 
 
-def test_the_pages_examples_are_one_program_that_translates(
+def test_examples_of_page_are_one_program_that_translates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

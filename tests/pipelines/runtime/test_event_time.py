@@ -1,4 +1,4 @@
-"""Behind which edges somebody goes by event time."""
+"""The edges that lead to operators in event time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def by_word(
     ("window", "timed"),
     [(TumblingEventTimeWindows.of(seconds=1), 2), (TumblingProcessingTimeWindows.of(seconds=1), 0)],
 )
-def test_event_time_matters_on_all_edges_before_what_goes_by_it(
+def test_event_time_matters_on_all_edges_before_operator_that_uses_it(
     window: TumblingEventTimeWindows | TumblingProcessingTimeWindows, timed: int
 ) -> None:
     env = StreamExecutionEnvironment()

@@ -1,7 +1,7 @@
-"""A function that raises at a record is told with the place of that record, behind shuffles too, in each attempt.
+"""The error of a failing function names the position of the record, also after shuffles, in each attempt.
 
-What a failure names is looked up: in the log of the channel the record is there, under its offset and number. The next
-attempt fails with the same words.
+The test looks up the named record in the log of the channel, at its offset and number. The next attempt fails with the
+same message.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def checked(value: Pair) -> Pair:
 
 
 def last_checked(a: Pair, b: Pair) -> Pair:
-    """Loses no number that is wrong, in whatever order it is reduced."""
+    """A reduce that keeps every invalid number, in any order."""
     return a if a[1] == BAD else checked(b)
 
 
 class Same(MapFunction[Pair, Pair], FlatMapFunction[Pair, Pair], FilterFunction[Pair]):
-    """Rich functions, so that the StreamTask calls them."""
+    """Rich functions, which run in the StreamTask."""
 
     def map(self, value: Pair) -> Pair:
         return checked(value)
@@ -85,14 +85,14 @@ class Same(MapFunction[Pair, Pair], FlatMapFunction[Pair, Pair], FilterFunction[
 
 
 class Unfit(MapFunction[Pair, object]):
-    """Gives what JSON has no words for."""
+    """Returns a value without a JSON form."""
 
     def map(self, value: Pair) -> object:
         return object() if value[1] == BAD else value[1]
 
 
-class Whole(ProcessFunction[Pair, Pair], MapFunction[Pair, Pair]):
-    """Everything as it is."""
+class Unchanged(ProcessFunction[Pair, Pair], MapFunction[Pair, Pair]):
+    """Returns everything unchanged."""
 
     def map(self, value: Pair) -> Pair:
         return value
@@ -111,7 +111,7 @@ class Twice(FlatMapFunction[Pair, Pair]):
         return [value] * (value[1] % 3)
 
 
-class Each(ProcessFunction[Pair, Pair]):
+class Check(ProcessFunction[Pair, Pair]):
     def process_element(self, value: Pair, context: Any) -> Iterable[Pair]:
         yield checked(value)
 
@@ -192,9 +192,9 @@ PROGRAMS: dict[str, Program] = {
     "filter": lambda s, _: s.filter(Same()),
     "map behind a filter": lambda s, _: s.filter(Odd()).map(Same(), PAIR),
     "map behind a flat_map": lambda s, _: s.flat_map(Twice(), PAIR).map(Same(), PAIR),
-    "map behind a process": lambda s, _: s.process(Whole(), PAIR).map(Same(), PAIR),
+    "map behind a process": lambda s, _: s.process(Unchanged(), PAIR).map(Same(), PAIR),
     "map behind a reduce": lambda s, _: s.key_by(0).reduce(lambda a, b: b).map(Same(), PAIR),
-    "process": lambda s, _: s.process(Each(), PAIR),
+    "process": lambda s, _: s.process(Check(), PAIR),
     "foreach": lambda s, _: s.filter(Odd()).foreach(checked),
     "timestamps": lambda s, _: s.filter(Odd()).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair: checked(pair)[1])
@@ -204,7 +204,7 @@ PROGRAMS: dict[str, Program] = {
     "key of a partition": lambda s, _: (
         s.filter(Odd())
         .partition_custom(lambda key, count: 0, lambda pair: checked(pair)[1])
-        .map(Whole(), PAIR)
+        .map(Unchanged(), PAIR)
     ),
     "co_map": lambda s, t: s.connect(t).map(Mapped(), output_type=PAIR),
     "co_flat_map": lambda s, t: t.connect(s).flat_map(FlatMapped(), output_type=PAIR),
@@ -236,7 +236,7 @@ def cluster_of(
     seed: int | None = None,
     topics: dict[str, list[list[Message]]] | None = None,
 ) -> MemoryCluster:
-    """Of a program, in memory."""
+    """Returns a memory cluster of a program."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     stream = build(env)
@@ -246,7 +246,7 @@ def cluster_of(
 
 
 def failures(cluster: MemoryCluster, attempts: int = 2) -> list[str]:
-    """The first lines of what each of so many attempts in a row fails with."""
+    """Returns the first lines of the errors of so many attempts in a row."""
     lines = []
     for _ in range(attempts):
         with pytest.raises(RecordError) as raised:
@@ -256,9 +256,9 @@ def failures(cluster: MemoryCluster, attempts: int = 2) -> list[str]:
 
 
 def at(cluster: MemoryCluster, topic: str, partition: int, offset: int) -> list[Any]:
-    """The records of the buffer that lies there."""
+    """Returns the records of the buffer at the position."""
     edge = next(
-        each for each in cluster.graph.edges if channel_topic(CLUSTER, JOB, each.data_set_id) == topic
+        edge for edge in cluster.graph.edges if channel_topic(CLUSTER, JOB, edge.data_set_id) == topic
     )
     _, batch = BufferCodec(edge_type(cluster.graph, edge)).decode(
         cluster.kafka.log(topic, partition)[offset].value
@@ -275,7 +275,7 @@ def at(cluster: MemoryCluster, topic: str, partition: int, offset: int) -> list[
     st.integers(0, 1 << 32),
 )
 @settings(max_examples=6)
-def test_a_failure_names_the_record_in_its_channel(
+def test_failure_names_record_in_its_channel(
     name: str, before: list[Pair], behind: list[Pair], key: str, parallelism: int, seed: int
 ) -> None:
     pairs = [("a", 0), ("b", 0), ("c", 0), *before, (key, BAD), *behind]
@@ -290,16 +290,16 @@ def test_a_failure_names_the_record_in_its_channel(
 
     cluster = cluster_of(build, parallelism, seed)
     lines = failures(cluster)
-    found = [PLACE.search(line) for line in lines]
-    assert all(found), lines
-    for topic, partition, offset, number, count, named in (each.groups() for each in found if each):
+    matches = [PLACE.search(line) for line in lines]
+    assert all(matches), lines
+    for topic, partition, offset, number, count, named in (match.groups() for match in matches if match):
         records = at(cluster, topic, int(partition), int(offset))
         assert len(records) == int(count or 1)
         assert (key, BAD) in records
         if name not in INEXACT:
             assert count is None or records[int(number) - 1] == (key, BAD)
             assert named == (key if name in KEYED else None)
-    if len({each.group(2) for each in found if each}) == 1:  # of a broadcast, each subtask has a copy
+    if len({match.group(2) for match in matches if match}) == 1:  # of a broadcast, each subtask has a copy
         assert describe_repetition(lines).startswith("fails again at the same position, topic ")
 
 
@@ -321,7 +321,7 @@ class Fired(ProcessWindowFunction[Pair, Pair, str]):
 
 
 class Half(AggregateFunction[Pair, int, int]):
-    """Fails when its result is asked for."""
+    """Fails when its result is requested."""
 
     def create_accumulator(self) -> int:
         return 0
@@ -358,7 +358,7 @@ TEN = TumblingEventTimeWindows.of(milliseconds=10)
     ],
 )
 @pytest.mark.parametrize("seed", [None, 1, 2])
-def test_a_failure_names_the_timer_or_window(program: Any, place: str, seed: int | None) -> None:
+def test_failure_names_timer_or_window(program: Any, place: str, seed: int | None) -> None:
     pairs = [("a", 1), ("a", 11), ("b", BAD), ("c", 18), ("a", 50)]
 
     def build(env: StreamExecutionEnvironment) -> Any:
@@ -370,7 +370,7 @@ def test_a_failure_names_the_timer_or_window(program: Any, place: str, seed: int
 
 
 def lines_of(numbers: Iterable[int], directory: Path) -> Path:
-    """A text file with a number in each line."""
+    """Returns a text file with a number in each line."""
     path = directory / "numbers.txt"
     path.write_text("".join(f"{number}\n" for number in numbers))
     return path
@@ -380,7 +380,7 @@ def lines_of(numbers: Iterable[int], directory: Path) -> Path:
 @pytest.mark.parametrize(
     "source", ["collection", "generator", "failing generator", "file", "parts of a file"]
 )
-def test_a_failure_names_the_record_of_a_source(
+def test_failure_names_record_of_source(
     source: str, seed: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = [*range(100, 140), BAD, *range(200, 220)]
@@ -397,7 +397,7 @@ def test_a_failure_names_the_record_of_a_source(
                 )
             case _:
                 stream = env.read_text_file(str(lines_of(numbers, tmp_path))).map(int, int)
-        return stream.map(lambda number: checked(("", number))[1], int).process(Whole(), int)
+        return stream.map(lambda number: checked(("", number))[1], int).process(Unchanged(), int)
 
     expected = {
         "collection": "index 40 of the collection",
@@ -414,8 +414,8 @@ def test_a_failure_names_the_record_of_a_source(
 
 @given(st.lists(st.integers(0, 99).filter(BAD.__ne__), max_size=9), st.integers(0, 1 << 32), st.booleans())
 @settings(max_examples=10)
-def test_a_failure_names_the_message_of_a_topic(numbers: list[int], seed: int, alone: bool) -> None:
-    log = [Message(b"%d" % each) for each in [*numbers, BAD, *numbers]]
+def test_failure_names_message_of_topic(numbers: list[int], seed: int, alone: bool) -> None:
+    log = [Message(b"%d" % number) for number in [*numbers, BAD, *numbers]]
     source = KafkaSource("numbers", Formats.json(), StartingOffsets.earliest(), bounded=True, output_type=int)
 
     def build(env: StreamExecutionEnvironment) -> Any:
@@ -426,15 +426,15 @@ def test_a_failure_names_the_message_of_a_topic(numbers: list[int], seed: int, a
 
     lines = failures(cluster_of(build, 1, seed, {"numbers": [log]}))
     for line in lines:
-        found = re.search(r", at topic numbers \[0\] offsets? (\d+)(?: to (\d+))?$", line)
-        assert found, line
-        first, last = int(found[1]), int(found[2] or found[1])
+        match = re.search(r", at topic numbers \[0\] offsets? (\d+)(?: to (\d+))?$", line)
+        assert match, line
+        first, last = int(match[1]), int(match[2] or match[1])
         assert first <= len(numbers) <= last
         assert first == last or not alone
 
 
 class Numbers(ProcessFunction[int, int]):
-    """Fails at one."""
+    """A source of numbers that fails at one."""
 
     def process_element(self, value: int, context: Any) -> Iterable[int]:
         yield checked(("", value))[1]

@@ -1,4 +1,4 @@
-"""The reason of a failure: bounded, and fit to be written whatever was raised."""
+"""The reason of a failure is bounded, and can be encoded whatever was raised."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 
 from tailrace.pipelines.runtime.common.failures import (
     MAX_FAILURE_LENGTH,
+    RuntimeProcessDied,
     TaskError,
     UserCodeError,
     describe_failure,
+    describe_status,
     truncate,
 )
 
@@ -26,13 +28,13 @@ class Unspeakable(Exception):
 
 
 @pytest.mark.parametrize("kind", [ValueError, TaskError])
-def test_a_huge_message_is_cut_and_says_so(kind: type[Exception]) -> None:
+def test_huge_message_is_cut_and_marked(kind: type[Exception]) -> None:
     reason = describe_failure(raised(kind("x" * 3_000_000)))
     assert len(reason) <= MAX_FAILURE_LENGTH
     assert "[cut: " in reason
 
 
-def test_a_huge_message_leaves_room_for_the_line_and_the_traceback() -> None:
+def test_huge_message_leaves_room_for_line_and_traceback() -> None:
     error = UserCodeError("Map", None)
     error.__cause__ = raised(ValueError("x" * 3_000_000))
     first, second, *_ = describe_failure(error).splitlines()
@@ -41,11 +43,28 @@ def test_a_huge_message_leaves_room_for_the_line_and_the_traceback() -> None:
     assert second.startswith("Traceback")
 
 
-def test_what_can_be_said_in_full_is() -> None:
+def test_message_within_limit_is_complete() -> None:
     assert truncate("a" * MAX_FAILURE_LENGTH) == "a" * MAX_FAILURE_LENGTH
     assert describe_failure(TaskError("Kafka is not there")) == "Kafka is not there"
 
 
-def test_a_message_that_cannot_be_encoded_or_made_is_reported_all_the_same() -> None:
+def test_message_that_cannot_be_encoded_or_created_is_reported() -> None:
     assert describe_failure(TaskError("file \udcff")) == "file ?"
-    assert describe_failure(raised(Unspeakable())).startswith("Unspeakable: its message could not be made\n")
+    assert describe_failure(raised(Unspeakable())).startswith(
+        "Unspeakable: its message could not be created\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (None, "has died"),
+        (0, "ended with status 0"),
+        (52, "ended with status 52"),
+        (-9, "was killed by SIGKILL"),
+        (-250, "was killed by signal 250"),
+    ],
+)
+def test_exit_of_process_is_described(status: int | None, words: str) -> None:
+    assert describe_status(status) == words
+    assert f"x (process 7) {words}: " in str(RuntimeProcessDied("x", 7, status))

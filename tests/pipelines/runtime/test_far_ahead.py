@@ -1,4 +1,4 @@
-"""Records whose time lies in the future reach Kafka, which refuses such messages."""
+"""Records with a time in the future reach Kafka, which rejects such messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(*times: int) -> Outcome:
 
 
 @pytest.mark.parametrize("time", [BEGIN_MS + DAY_MS, 1 << 62])
-def test_what_is_far_ahead_is_written_with_the_time_of_writing(time: int) -> None:
+def test_message_too_far_ahead_has_time_of_writing(time: int) -> None:
     outcome = written(time)
     assert outcome.records == [["a", time]]
     (message,) = outcome.messages("names")
@@ -32,5 +32,5 @@ def test_what_is_far_ahead_is_written_with_the_time_of_writing(time: int) -> Non
 
 
 @pytest.mark.parametrize("time", [1, BEGIN_MS - DAY_MS, BEGIN_MS, BEGIN_MS + AHEAD_MS])
-def test_any_other_message_has_the_time_of_its_record(time: int) -> None:
+def test_other_message_has_time_of_its_record(time: int) -> None:
     assert written(time).messages("names") == [Message(b"a", None, time)]

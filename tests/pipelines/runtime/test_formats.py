@@ -1,7 +1,8 @@
-"""Formats of Kafka values: what was written is read back, and what cannot be read is found and named."""
+"""Formats of Kafka values: values survive the round trip, and undecodable ones are detected and named."""
 
 from __future__ import annotations
 
+import enum
 import json
 import uuid
 from collections.abc import Sequence
@@ -68,13 +69,13 @@ def read(
 ) -> tuple[Batch, list[tuple[int, str]]]:
     timestamps = pa.array(range(len(values)), pa.int64())
     batch, bad = read_valid(create_reader(of, record_type), timestamps, pa.array(values, pa.binary()))
-    return batch, [(each.index, each.why) for each in bad]
+    return batch, [(value.index, value.why) for value in bad]
 
 
 @pytest.mark.parametrize("of", FORMATS, ids=lambda of: f"{of.kind}-{of.framed}")
 @pytest.mark.parametrize("hint", VALUES, ids=str)
 @given(data=st.data())
-def test_declared_records_come_back_as_they_were(of: ValueFormat, hint: Any, data: st.DataObject) -> None:
+def test_declared_records_survive_round_trip(of: ValueFormat, hint: Any, data: st.DataObject) -> None:
     records = data.draw(st.lists(VALUES[hint], max_size=5))
     record_type = RecordType.of(hint)
     values = create_writer(of, record_type, "topic").write(batch_of(records))
@@ -83,8 +84,36 @@ def test_declared_records_come_back_as_they_were(of: ValueFormat, hint: Any, dat
     assert batch == batch_of(records)
 
 
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@dataclass
+class Painted:
+    colour: Colour
+    more: list[Colour]
+    level: Level
+
+
+@pytest.mark.parametrize("kind", [FormatKind.JSON, FormatKind.AVRO])
+def test_enum_members_are_written_as_their_values(kind: FormatKind) -> None:
+    colour = {"type": "enum", "name": "Colour", "symbols": ["red"]}
+    fields = {"colour": colour, "more": {"type": "array", "items": "Colour"}, "level": "int"}
+    schema = {"type": "record", "name": "P", "fields": [{"name": k, "type": v} for k, v in fields.items()]}
+    of = ValueFormat(kind, schema=json.dumps(schema) if kind is FormatKind.AVRO else None)
+    records = [Painted(Colour.RED, [Colour.RED], Level.HIGH)]
+    values = create_writer(of, RecordType.of(Painted), "topic").write(batch_of(records))
+    plain = {"colour": "red", "more": ["red"], "level": 3}
+    assert read(of, PICKLED, values)[0].values == [plain]
+    assert read(of, RecordType.of(Painted), values)[0].values == records
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
+def test_text_is_utf8_and_columnar(lines: list[str]) -> None:
     of, text = ValueFormat(FormatKind.TEXT), RecordType.of(str)
     batch, _ = read(of, text, [line.encode() for line in lines])
     assert batch.is_columnar or len(lines) < 2
@@ -92,7 +121,7 @@ def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
     assert create_writer(of, text, "topic").write(batch) == [line.encode() for line in lines]
 
 
-def test_raw_values_are_bytes_and_nothing_else() -> None:
+def test_raw_values_are_bytes() -> None:
     of, raw = ValueFormat(FormatKind.RAW), RecordType.of(bytes)
     batch, _ = read(of, raw, [b"\xff", b""])
     assert batch.values == [b"\xff", b""]
@@ -104,7 +133,7 @@ def test_raw_values_are_bytes_and_nothing_else() -> None:
 @given(
     st.lists(st.sampled_from([b'{"x": 1}', b'{"x":\n2}', b"{", b"", b'{"x": 1} {"x": 2}', b"\xff", b"1\n2"]))
 )
-def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list[bytes]) -> None:
+def test_bad_values_are_detected_at_any_position_and_others_read(values: list[bytes]) -> None:
     good = {b'{"x": 1}': {"x": 1}, b'{"x":\n2}': {"x": 2}}
     batch, bad = read(ValueFormat(FormatKind.JSON), PICKLED, values)
     assert batch.values == [good[value] for value in values if value in good]
@@ -131,13 +160,13 @@ def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list
         (ValueFormat(FormatKind.AVRO, registry="mock://other"), Point, b"{}", "not with 00 and a schema id"),
     ],
 )
-def test_why_a_value_is_bad_is_told(of: ValueFormat, hint: Any, value: bytes, why: str) -> None:
-    _, ((index, told),) = read(of, RecordType.of(hint), [value])
+def test_error_of_bad_value_has_reason(of: ValueFormat, hint: Any, value: bytes, why: str) -> None:
+    _, ((index, report),) = read(of, RecordType.of(hint), [value])
     assert index == 0
-    assert why in told
+    assert why in report
 
 
-def test_values_of_an_older_schema_are_resolved_by_way_of_the_registry() -> None:
+def test_values_of_older_schema_are_resolved_by_registry() -> None:
     url = f"mock://{uuid.uuid4()}"
     older = {"type": "record", "name": "Trip", "fields": [{"name": "name", "type": "string"}]}
     of = ValueFormat(FormatKind.AVRO, schema=json.dumps(older), registry=url)
@@ -148,13 +177,13 @@ def test_values_of_an_older_schema_are_resolved_by_way_of_the_registry() -> None
     assert read(ValueFormat(FormatKind.AVRO, registry=url), PICKLED, values)[0].values == [{"name": "north"}]
 
 
-def test_a_registry_that_does_not_answer_makes_no_value_bad() -> None:
+def test_unavailable_registry_makes_no_value_bad() -> None:
     nobody = ValueFormat(FormatKind.AVRO, registry="http://127.0.0.1:1")
-    with pytest.raises(TaskError, match="can't be asked"):
+    with pytest.raises(TaskError, match="cannot be reached"):
         read(nobody, PICKLED, [b"\x00\x00\x00\x00\x01\x02"])
 
 
-def test_what_a_registry_has_said_is_remembered_for_other_processes(tmp_path: Path) -> None:
+def test_answer_of_registry_is_cached_for_other_processes(tmp_path: Path) -> None:
     class Silent(SchemaRegistry):
         def _ask(self, schema_id: int) -> list[str]:
             raise AssertionError("it was asked again")
@@ -167,7 +196,7 @@ def test_what_a_registry_has_said_is_remembered_for_other_processes(tmp_path: Pa
     assert Silent("http://127.0.0.1:1", tmp_path).schema(5).form == "string"
 
 
-def test_a_schema_follows_from_the_record_type() -> None:
+def test_schema_follows_from_record_type() -> None:
     assert derive_schema(RecordType.of(Trip)).form == {
         "type": "record",
         "name": "Trip",
@@ -190,7 +219,7 @@ def test_a_schema_follows_from_the_record_type() -> None:
 
 
 @given(st.lists(TRIPS, min_size=1, max_size=3))
-def test_avro_values_are_what_fastavro_reads(trips: list[Trip]) -> None:
+def test_avro_values_equal_those_of_fastavro(trips: list[Trip]) -> None:
     of = ValueFormat(FormatKind.AVRO)
     record_type = RecordType.of(Trip)
     values = create_writer(of, record_type, "topic").write(batch_of(trips))
@@ -204,18 +233,18 @@ def test_avro_values_are_what_fastavro_reads(trips: list[Trip]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: create_writer(ValueFormat(FormatKind.AVRO), PICKLED, "t"), "no Avro schema follows from"),
         (lambda: create_reader(ValueFormat(FormatKind.AVRO), PICKLED), "cannot be read without a schema"),
         (
             lambda: create_reader(ValueFormat(FormatKind.AVRO, schema="{"), PICKLED),
-            "the Avro schema '{' cannot be used",
+            "the Avro schema '{' is invalid",
         ),
         (lambda: create_reader(ValueFormat(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs the address"),
     ],
 )  # fmt: skip
-def test_formats_that_cannot_work_say_what_to_do(make: Any, said: str) -> None:
+def test_invalid_format_says_what_to_do(make: Any, message: str) -> None:
     with pytest.raises(TaskError) as raised:
         make()
-    assert said in str(raised.value)
+    assert message in str(raised.value)

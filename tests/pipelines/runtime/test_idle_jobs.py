@@ -1,4 +1,4 @@
-"""What a job sends while no record comes in: nothing, whatever waits for a time in it, and that fires all the same."""
+"""An idle job sends nothing, whatever waits for a time in it, and its timers fire nevertheless."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ STEPS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(le
 
 
 class Plain(KeyedProcessFunction[str, str, str]):
-    """Without timers."""
+    """A function without timers."""
 
     def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str]:
         return [value]
 
 
 class Delayed(KeyedProcessFunction[str, str, str]):
-    """Each record passes when a timer in processing time lets it; one more timer is far away."""
+    """Holds each record until a timer in processing time fires; one more timer is far away."""
 
     def open(self, context: RuntimeContext) -> None:
         self.waiting = context.get_list_state(ListStateDescriptor[str]("waiting", str))
@@ -86,7 +86,7 @@ class DelayedOfTwo(Delayed, KeyedCoProcessFunction[str, str, str, str]):
 
 
 class InEventTime(Delayed):
-    """The same with timers in event time, most of which wait for ever."""
+    """The same with timers in event time, most of which never fire."""
 
     def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str]:
         context.timer_service.register_event_time_timer(context.timestamp + 1_000)
@@ -149,7 +149,7 @@ def timed(stream: DataStream[str], idle_after_ms: int | None = None) -> DataStre
 
 
 def job(kind: str, parallelism: int) -> JobGraph:
-    """The operator behind two shuffles and in front of one, over topics without an end."""
+    """Returns a job with the operator behind two shuffles and before one, over unbounded topics."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     env.configure("execution.checkpointing.interval", "1 s")
@@ -168,7 +168,7 @@ def same(value: str) -> str:
 
 VALUES = [letter * count for letter in "abcdef" for count in (1, 2, 3)]
 TOPICS = {
-    "one": [[Message(each.encode()) for each in VALUES[part::4]] for part in range(4)],
+    "one": [[Message(item.encode()) for item in VALUES[part::4]] for part in range(4)],
     "other": [[Message(f"{part}".encode())] for part in range(4)],
 }
 
@@ -178,11 +178,11 @@ def messages(kafka: MemoryKafka) -> int:
 
 
 def printed(kafka: MemoryKafka) -> list[str]:
-    return [json.loads(each.value)["record"] for each in kafka.log(output_topic(CLUSTER, JOB), 0)]
+    return [json.loads(message.value)["record"] for message in kafka.log(output_topic(CLUSTER, JOB), 0)]
 
 
 def idle_messages(kind: str, parallelism: int, idle: int) -> int:
-    """How many messages a job sends in so many steps once it is settled."""
+    """Returns how many messages a job sends in so many steps after it is idle."""
     cluster = MemoryCluster(job(kind, parallelism), TOPICS, None)
     counts: dict[int, int] = {}
 
@@ -195,29 +195,29 @@ def idle_messages(kind: str, parallelism: int, idle: int) -> int:
     return counts[SETTLED + idle] - counts[SETTLED]
 
 
-@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" not in each])
-def test_an_idle_job_sends_nothing(kind: str) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "event time" not in kind])
+def test_idle_job_sends_nothing(kind: str) -> None:
     assert idle_messages(kind, 4, 1_000) == 0
 
 
-@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" in each])
-def test_an_idle_job_repeats_event_time_to_a_few_receivers_in_turn(kind: str) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "event time" in kind])
+def test_idle_job_repeats_event_time_to_a_few_receivers_in_turn(kind: str) -> None:
     rounds, parallelism = 2, 10
     edges = len(event_time_edges(job(kind, parallelism)))
     sent = idle_messages(kind, parallelism, rounds * EVENT_TIME_REPEATED)
     assert 0 < sent <= edges * rounds * parallelism * REPEATED_AT_ONCE
 
 
-BY_THE_CLOCK = [each for each in KINDS if each.endswith((", with timers", "sessions", "tumbling windows"))]
+BY_THE_CLOCK = [kind for kind in KINDS if kind.endswith((", with timers", "sessions", "tumbling windows"))]
 
 
 @pytest.mark.parametrize("kind", BY_THE_CLOCK)
-def test_what_waits_for_processing_time_fires_in_time(kind: str) -> None:
+def test_processing_time_timer_fires_in_time(kind: str) -> None:
     cluster = MemoryCluster(job(kind, 4), TOPICS, None)
     everything = sorted(VALUES)
 
     def until(kafka: MemoryKafka) -> bool:
-        given = sorted(each for line in printed(kafka) for each in line.split(",") if each.isalpha())
+        given = sorted(item for line in printed(kafka) for item in line.split(",") if item.isalpha())
         assert given == everything or cluster.steps < 2 * DELAY_MS + 10, "a millisecond is a step"
         return given == everything
 
@@ -226,7 +226,7 @@ def test_what_waits_for_processing_time_fires_in_time(kind: str) -> None:
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
 @settings(max_examples=15)
-def test_timers_that_were_registered_before_a_crash_or_a_savepoint_fire_behind_it_once(
+def test_timers_before_crash_or_savepoint_fire_once_after_it(
     parallelism: int, other: int, seed: int, crashes: int
 ) -> None:
     kind = "keyed, with timers"
@@ -235,11 +235,11 @@ def test_timers_that_were_registered_before_a_crash_or_a_savepoint_fire_behind_i
         before.run(
             crashes, crash_rate=0.02, until=lambda _: len(before.given) >= len(VALUES) or before.steps > 4_000
         )
-        assert Counter(each["record"] for each in before.given) == Counter(VALUES)
-        for taken in before.taken[:: max(1, len(before.taken) // 2)]:
+        assert Counter(row["record"] for row in before.given) == Counter(VALUES)
+        for checkpoint in before.taken[:: max(1, len(before.taken) // 2)]:
             graph = job(kind, other)
-            if incompatibilities(taken.metadata, graph):
+            if incompatibilities(checkpoint.metadata, graph):
                 continue
-            after = MemoryCluster(graph, TOPICS, seed + 1, job_id="again", restored=taken)
+            after = MemoryCluster(graph, TOPICS, seed + 1, job_id="again", restored=checkpoint)
             after.run(crashes, crash_rate=0.02, until=lambda _, after=after: len(after.given) >= len(VALUES))
-            assert Counter(each["record"] for each in after.given) == Counter(VALUES)
+            assert Counter(entry["record"] for entry in after.given) == Counter(VALUES)

@@ -1,4 +1,4 @@
-"""The input gate against what a list of buffers says plainly."""
+"""The input gate compared with the definition over a list of buffers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SENDERS = 3
 
 @st.composite
 def channels(draw: st.DrawFn) -> list[BufferHeader]:
-    """What three senders wrote on one channel: times rise, some are idle now and then, some end, some just tick."""
+    """Draws what three senders write on one channel: times rise, some are idle now and then, some end, some only
+    tick."""
     channel = []
     last = [BufferHeader(sender, 0, -1) for sender in range(SENDERS)]
     for sender, step, what in draw(
@@ -33,7 +34,7 @@ def channels(draw: st.DrawFn) -> list[BufferHeader]:
         before = last[sender]
         if before.ends:
             continue
-        said = BufferHeader(
+        header = BufferHeader(
             sender,
             0,
             before.sequence + 1,
@@ -42,8 +43,8 @@ def channels(draw: st.DrawFn) -> list[BufferHeader]:
             idle=what == "idle",
             tick=what == "tick",
         )
-        channel.append(said)
-        last[sender] = msgspec.structs.replace(said, sequence=said.sequence - said.tick)
+        channel.append(header)
+        last[sender] = msgspec.structs.replace(header, sequence=header.sequence - header.tick)
     return channel
 
 
@@ -58,7 +59,7 @@ def fresh(ended: frozenset[int] = frozenset()) -> InputGate:
 
 
 @given(channels())
-def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(
+def test_time_is_minimum_of_active_senders_or_maximum_of_idle_ones(
     channel: list[BufferHeader],
 ) -> None:
     gate = fresh()
@@ -68,10 +69,10 @@ def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(
         assert gate.admits(0, offset, header)
         gate.conclude(0, header)
         latest[header.sender] = header
-        present = [each for each in latest.values() if not each.ends]
-        active = [each for each in present if not each.idle]
-        idle = [each.watermark for each in present]
-        reached = min(each.watermark for each in active) if active else max(idle, default=NO_WATERMARK)
+        present = [header for header in latest.values() if not header.ends]
+        active = [header for header in present if not header.idle]
+        idle = [buffer_header.watermark for buffer_header in present]
+        reached = min(item.watermark for item in active) if active else max(idle, default=NO_WATERMARK)
         watermark = max(watermark, reached)
         if not present:
             watermark = MAX_WATERMARK
@@ -81,7 +82,7 @@ def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(
 
 
 @given(channels(), st.integers(0, 30))
-def test_a_successor_knows_who_has_ended(channel: list[BufferHeader], crash_after: int) -> None:
+def test_successor_knows_ended_senders(channel: list[BufferHeader], crash_after: int) -> None:
     whole, first = fresh(), fresh()
     pass_through(whole, channel)
     pass_through(first, channel[:crash_after])
@@ -93,7 +94,7 @@ def test_a_successor_knows_who_has_ended(channel: list[BufferHeader], crash_afte
 
 @given(channels(), st.data())
 @settings(max_examples=300)
-def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[BufferHeader], data: st.DataObject) -> None:
+def test_ticks_may_be_lost_or_arrive_at_any_time(channel: list[BufferHeader], data: st.DataObject) -> None:
     """Also before what they follow: then they are of an older process of the attempt."""
     without = [header for header in channel if not header.tick]
     late = list(without)
@@ -109,7 +110,7 @@ def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[BufferHeader], da
     assert ticked.ended == plain.ended
 
 
-def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
+def test_outdated_tick_is_ignored() -> None:
     gate = InputGate([[1]], [frozenset()])
     pass_through(gate, [BufferHeader(1, 1, 0, 5), BufferHeader(1, 1, 1, 6)])
     for stale in (BufferHeader(1, 1, 1, 9, tick=True, idle=True), BufferHeader(1, 0, 2, 9, tick=True)):
@@ -118,7 +119,7 @@ def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
     assert gate.admits(0, 9, BufferHeader(1, 1, 2, 9)), "a tick takes no number"
 
 
-def test_what_a_successor_hears_first_may_be_a_tick_that_is_late() -> None:
+def test_first_tick_for_successor_may_be_late() -> None:
     gate = fresh()
     pass_through(
         gate, [BufferHeader(1, 0, 3, 5, tick=True), BufferHeader(1, 0, 7, 6), BufferHeader(1, 0, 8, 7)]
@@ -126,14 +127,14 @@ def test_what_a_successor_hears_first_may_be_a_tick_that_is_late() -> None:
     assert not gate.admits(0, 3, BufferHeader(1, 0, 8, 9, tick=True))
 
 
-def test_a_gap_in_a_senders_numbers_is_an_error() -> None:
+def test_gap_in_numbers_of_sender_is_error() -> None:
     gate = fresh()
     gate.admits(0, 0, BufferHeader(1, 0, 0))
     with pytest.raises(TaskError, match="number 2 of sender 1"):
         gate.admits(0, 1, BufferHeader(1, 0, 2))
 
 
-def test_a_tick_of_an_older_process_of_the_same_attempt_counts_for_nothing() -> None:
+def test_tick_of_older_process_of_same_attempt_is_ignored() -> None:
     gate = fresh()
     pass_through(gate, [BufferHeader(1, 0, number) for number in range(10)])
     pass_through(gate, [BufferHeader(1, 0, number, 5) for number in range(2)])
@@ -143,13 +144,13 @@ def test_a_tick_of_an_older_process_of_the_same_attempt_counts_for_nothing() -> 
         gate.admits(0, 14, BufferHeader(1, 0, 4))
 
 
-def test_a_new_attempt_of_a_sender_counts_from_anew() -> None:
+def test_new_attempt_of_sender_restarts_numbers() -> None:
     gate = fresh()
     assert gate.admits(0, 0, BufferHeader(1, 0, 7))
     assert gate.admits(0, 1, BufferHeader(1, 1, 0))
 
 
-def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
+def test_attempt_continued_in_other_process_restarts_numbers() -> None:
     gate = fresh()
     gate.admits(0, 0, BufferHeader(1, 0, 7))
     gate.admits(0, 1, BufferHeader(1, 0, 0))
@@ -157,12 +158,12 @@ def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
         gate.admits(0, 2, BufferHeader(1, 0, 2))
 
 
-def test_who_does_not_send_here_is_refused() -> None:
+def test_unknown_sender_is_rejected() -> None:
     with pytest.raises(BufferError, match="9, which does not"):
         fresh().checked(0, BufferHeader(9, 0, 0))
 
 
-def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
+def test_subtask_with_few_senders_waits_for_no_others() -> None:
     gate = InputGate([[2], [0]], [frozenset(), frozenset()])
     for i, sender in enumerate((2, 0)):
         assert gate.admits(i, 0, BufferHeader(sender, 0, 0, 5 + i))
@@ -170,7 +171,7 @@ def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
     assert gate.watermark == 5
 
 
-def test_an_older_generation_of_the_job_counts_for_nothing_and_a_newer_one_ends_the_attempt() -> None:
+def test_older_generation_is_ignored_and_newer_one_ends_attempt() -> None:
     gate = InputGate([range(1)], [frozenset()], generation=2)
     for older in (
         BufferHeader(0, 3, 7, 9, generation=1),
@@ -186,15 +187,15 @@ def test_an_older_generation_of_the_job_counts_for_nothing_and_a_newer_one_ends_
         gate.admits(0, 2, BufferHeader(0, 0, 0, generation=3))
 
 
-def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
+def test_time_stands_still_after_end_by_savepoint() -> None:
     gate = InputGate([range(2)], [frozenset()])
-    for said in (
+    for header in (
         BufferHeader(0, 0, 0, 5),
         BufferHeader(1, 0, 0, 9),
         BufferHeader(0, 0, 1, ends=True, stops=True),
     ):
-        assert gate.admits(0, 0, said)
-        gate.conclude(0, said)
+        assert gate.admits(0, 0, header)
+        gate.conclude(0, header)
     assert gate.watermark == 5, "what the stopped sender held back is not due by that"
     assert gate.active_senders == {(0, 1)}
     last = BufferHeader(1, 0, 1, ends=True, stops=True)
@@ -204,14 +205,14 @@ def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
     assert gate.stopped
 
 
-def test_a_lost_buffer_is_lost_progress() -> None:
+def test_lost_buffer_is_lost_progress() -> None:
     gate = InputGate([range(1)], [frozenset()])
     assert gate.admits(0, 0, BufferHeader(0, 0, 0))
     with pytest.raises(ProgressLostError):
         gate.admits(0, 1, BufferHeader(0, 0, 2))
 
 
-def test_who_begins_a_generation_hears_each_sender_from_its_first_buffer_on() -> None:
+def test_first_attempt_of_generation_needs_each_sender_from_first_buffer() -> None:
     gate = InputGate([range(2)], [frozenset()], generation=1, begins=True)
     assert not gate.admits(0, 6, BufferHeader(0, 0, 5))
     assert gate.admits(0, 7, BufferHeader(0, 0, 0, generation=1))

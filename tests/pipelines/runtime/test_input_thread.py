@@ -1,4 +1,4 @@
-"""A cancelled process ends after its grace, but not in the middle of a transaction."""
+"""A cancelled process ends after its grace period, but not during a commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
 
 @pytest.fixture
 def sockets() -> tuple[socket.socket, socket.socket, socket.socket]:
-    """Of the runtime, the process, and Spark's workers."""
+    """Yields the sockets of the runtime, the process, and Spark's workers."""
     ours, theirs = socket.socketpair()
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
@@ -34,7 +34,7 @@ def sockets() -> tuple[socket.socket, socket.socket, socket.socket]:
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["the transaction ends", "the transaction hangs"])
-def test_a_process_that_is_cancelled_while_it_commits(
+def test_process_cancelled_during_commit_ends_after_it(
     sockets: tuple[socket.socket, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     exits: list[int] = []
@@ -54,7 +54,7 @@ def test_a_process_that_is_cancelled_while_it_commits(
     wait_until(lambda: exits == [1])
 
 
-def test_a_process_that_is_cancelled_in_user_code_ends_at_once(
+def test_process_cancelled_in_user_code_ends_at_once(
     sockets: tuple[socket.socket, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exits: list[int] = []

@@ -1,4 +1,4 @@
-"""Where a Kafka source begins is settled once, by every subtask, also by one that finds nothing to read."""
+"""The start offsets of a Kafka source are resolved once by every subtask, also by one without partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tailrace.pipelines.runtime.stream_task.state.progress_entry import Progress
 
 
 class Broker:
-    """What a consumer is told, and what one subtask has committed."""
+    """The answers to a consumer, and the commits of one subtask."""
 
     def __init__(self, highs: Sequence[int]) -> None:
         self.highs = list(highs)
@@ -36,8 +36,8 @@ class Broker:
         self.entry: ProgressEntry | None = None
 
     def list_topics(self, topic: str, timeout: float) -> Any:
-        found = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
-        return SimpleNamespace(topics={topic: found})
+        result = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
+        return SimpleNamespace(topics={topic: result})
 
     def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
         return self.low, self.highs[of.partition]
@@ -50,7 +50,7 @@ class Broker:
         on_data_loss: str = "fail",
         resumption: ResumedPositions | None = None,
     ) -> KafkaSourceOffsets:
-        """Of a source that begins at the latest records, with two subtasks."""
+        """Returns an attempt of a source that starts at the latest records, with two subtasks."""
         source = KafkaSourceParameters(
             ("t",),
             ValueFormat.from_parameters({"kind": "text"}),
@@ -78,7 +78,7 @@ class Broker:
 @pytest.mark.parametrize(
     ("subtask", "first", "later"), [(0, {(0, 0): 5}, {(0, 0): 5, (0, 2): 0}), (1, {}, {(0, 1): 0, (0, 3): 0})]
 )
-def test_partitions_that_are_added_are_read_from_their_first_record(
+def test_added_partitions_are_read_from_first_record(
     subtask: int, first: dict[tuple[int, int], int], later: dict[tuple[int, int], int]
 ) -> None:
     broker = Broker([5])
@@ -88,7 +88,7 @@ def test_partitions_that_are_added_are_read_from_their_first_record(
 
 
 @pytest.mark.parametrize("subtask", [0, 1])
-def test_a_bounded_source_takes_in_no_partitions_that_are_added(subtask: int) -> None:
+def test_bounded_source_ignores_added_partitions(subtask: int) -> None:
     broker = Broker([5])
     first = broker.attempt(subtask, bounded=True)
     broker.highs = [9, 7, 7, 7]
@@ -98,7 +98,7 @@ def test_a_bounded_source_takes_in_no_partitions_that_are_added(subtask: int) ->
 
 
 @pytest.mark.parametrize("subtask", [0, 1])
-def test_what_was_resolved_is_committed_once_also_where_it_is_nothing(subtask: int) -> None:
+def test_resolved_offsets_are_committed_once_even_if_empty(subtask: int) -> None:
     broker = Broker([5])
     assert broker.attempt(subtask).resolved
     assert not broker.attempt(subtask).resolved
@@ -106,22 +106,22 @@ def test_what_was_resolved_is_committed_once_also_where_it_is_nothing(subtask: i
 
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize(("low", "high"), [(20, 30), (0, 3)])
-def test_a_position_that_its_partition_does_not_hold_any_more(restored: bool, low: int, high: int) -> None:
+def test_position_that_partition_has_deleted_is_handled(restored: bool, low: int, high: int) -> None:
     resumption = ResumedPositions({"t": {0: 5}}) if restored else None
-    for policy, found in (("fail", None), ("earliest", low), ("latest", high)):
+    for policy, result in (("fail", None), ("earliest", low), ("latest", high)):
         broker = Broker([5])
         broker.attempt(0)
         broker.low, broker.highs = low, [high]
-        if found is None:
+        if result is None:
             with pytest.raises(TaskError, match=f"t-0 .* offset 5, and holds {low} to {high}.*on_data_loss"):
                 broker.attempt(0, resumption=resumption)
             continue
         reading = broker.attempt(0, on_data_loss=policy, resumption=resumption)
-        assert reading.positions == {(0, 0): found}
-        assert restored or broker.attempt(0).positions == {(0, 0): found}, "it was committed at once"
+        assert reading.positions == {(0, 0): result}
+        assert restored or broker.attempt(0).positions == {(0, 0): result}, "it was committed at once"
 
 
-def test_a_bounded_partition_that_was_read_to_its_end_needs_nothing_any_more() -> None:
+def test_bounded_partition_read_to_end_needs_nothing() -> None:
     broker = Broker([5])
     first = broker.attempt(0, bounded=True)
     broker.low, broker.highs = 20, [30]

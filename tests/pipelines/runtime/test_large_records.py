@@ -1,4 +1,4 @@
-"""Records that are larger than a message of a channel arrive whole and once, whatever happens while they are under way.
+"""Records larger than a message of a channel arrive whole and once, whatever happens while they are in flight.
 
 The limit of a buffer is a few hundred bytes here, so that records of all sizes around it and its multiples are cut into
 fragments. Subtasks die, checkpoints are cut and jobs are restored at another parallelism between any two fragments.
@@ -26,7 +26,7 @@ from tailrace.schemas.types import JobGraph
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster, give_uids, run
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 LIMIT = 200
 
 
@@ -38,7 +38,7 @@ def small_buffers() -> Iterator[None]:
 
 
 def graph_of(sizes: list[int], parallelism: int, *, chaining: bool) -> JobGraph:
-    """Large records on edges of every kind, with and without a stateless prefix behind them."""
+    """Returns large records on edges of every kind, with and without a stateless prefix after them."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     if not chaining:
@@ -54,12 +54,12 @@ def graph_of(sizes: list[int], parallelism: int, *, chaining: bool) -> JobGraph:
 
 
 def meaning_of(sizes: list[int]) -> Counter[int]:
-    """How long the records of `sizes` are."""
+    """Returns the lengths of the records of `sizes`."""
     return Counter(len(f"{i}:") + size + 1 for i, size in enumerate(sizes) for _ in range(2))
 
 
 def sizes_of(job: MemoryCluster) -> Counter[int]:
-    return Counter(each["record"] for each in job.given if each["identifier"] == "sizes")
+    return Counter(row["record"] for row in job.given if row["identifier"] == "sizes")
 
 
 SIZES = st.lists(
@@ -83,18 +83,18 @@ def test_records_of_any_size_arrive_once(
         job.run(crashes, rollbacks=rng.randint(0, 2))
         assert sizes_of(job) == meaning_of(sizes)
         again = graph_of(sizes, other, chaining=chaining)
-        for taken in rng.sample(job.taken, min(3, len(job.taken))):
-            if not incompatibilities(taken.metadata, again):
-                restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=taken)
+        for checkpoint in rng.sample(job.taken, min(3, len(job.taken))):
+            if not incompatibilities(checkpoint.metadata, again):
+                restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=checkpoint)
                 restored.run(crashes)
                 assert sizes_of(restored) == meaning_of(sizes)
 
 
-def test_a_record_that_is_too_large_names_the_operator_and_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_record_names_operator_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 10_000)
     env = StreamExecutionEnvironment()
     env.from_collection(["x" * 10_001], str).map(str.upper, str).name("Grow").rebalance().print()
     with pytest.raises(
-        TaskError, match=r"operator 'Grow': a record has 10,0\d\d bytes, and a channel carries"
+        TaskError, match=r"operator 'Grow': a record has 10,0\d\d bytes, but a channel carries"
     ):
         run(env.get_job_graph("large"))

@@ -1,4 +1,4 @@
-"""Event time goes on in a job without an end, whatever ticks are lost and whoever is restarted."""
+"""Event time advances in an unbounded job, with any lost ticks and restarts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(la
 
 
 def busy_and_silent(parallelism: int, hops: int) -> JobGraph:
-    """Windows over a stream that goes on and one that brings a record and is silent from then on."""
+    """Returns windows over an active stream and one that emits a record and is silent afterwards."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     strategy = STEPS.with_idleness(milliseconds=200)
@@ -47,13 +47,13 @@ def busy_and_silent(parallelism: int, hops: int) -> JobGraph:
 
 
 def fired(kafka: MemoryKafka) -> int:
-    """How many windows."""
+    """Returns how many windows have fired."""
     return len(kafka.log(output_topic(CLUSTER, JOB), 0))
 
 
 @given(st.integers(1, 2), st.integers(0, 1), st.integers(0, 1 << 32), st.integers(0, 4))
 @settings(max_examples=25)
-def test_windows_fire_though_ticks_get_lost_and_subtasks_are_restarted(
+def test_windows_fire_despite_lost_ticks_and_restarts(
     parallelism: int, hops: int, seed: int, crashes: int
 ) -> None:
     cluster = MemoryCluster(busy_and_silent(parallelism, hops), {}, seed)
@@ -61,7 +61,8 @@ def test_windows_fire_though_ticks_get_lost_and_subtasks_are_restarted(
 
 
 def few_partitions(parallelism: int, place: str) -> JobGraph:
-    """Windows over an endless topic with more subtasks than partitions. `place`: where the strategy is."""
+    """Returns windows over an unbounded topic with more subtasks than partitions. `place`: the place of the
+    strategy."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     env.configure("execution.checkpointing.interval", "1 s")
@@ -89,12 +90,14 @@ def few_partitions(parallelism: int, place: str) -> JobGraph:
     st.integers(0, 3),
 )
 @settings(max_examples=8)
-def test_windows_fire_though_subtasks_have_no_partition(
+def test_windows_fire_with_subtasks_without_partition(
     parallelism: int, other: int, place: str, seed: int, crashes: int
 ) -> None:
     def logs(count: int) -> dict[str, list[list[Message]]]:
         return {
-            "numbers": [[Message(str(each).encode()) for each in range(part, count, 2)] for part in range(2)]
+            "numbers": [
+                [Message(str(index).encode()) for index in range(part, count, 2)] for part in range(2)
+            ]
         }
 
     if place == "another vertex":
@@ -107,25 +110,25 @@ def test_windows_fire_though_subtasks_have_no_partition(
         )
         job.run(crashes, crash_rate=0.01, until=lambda kafka: fired(kafka) >= 19)
         graph = few_partitions(other, place)
-        for taken in job.taken[-1:]:
-            if incompatibilities(taken.metadata, graph) or place == "another vertex":
+        for checkpoint in job.taken[-1:]:
+            if incompatibilities(checkpoint.metadata, graph) or place == "another vertex":
                 continue
             # Event time begins again with the next records.
-            again = MemoryCluster(graph, logs(300), seed + 1, job_id="again", restored=taken)
+            again = MemoryCluster(graph, logs(300), seed + 1, job_id="again", restored=checkpoint)
             again.run(crashes, crash_rate=0.01, until=lambda _, job=again: len(job.given) >= 29)
-            assert sorted(each["record"] for each in again.given) == sorted(
+            assert sorted(row["record"] for row in again.given) == sorted(
                 [number % 3, 10] for number in range(29)
             )
 
 
 class WakeUp(KeyedProcessFunction[str, str, str]):
-    """Registers a timer of event time."""
+    """Registers a timer in event time."""
 
     def process_element(self, value: str, context: KeyedContext[str]) -> None:
         context.timer_service.register_event_time_timer(1_000)
 
 
-def test_a_timer_that_a_stream_without_watermarks_holds_back_is_refused() -> None:
+def test_timer_held_back_by_stream_without_watermarks_is_rejected() -> None:
     env = StreamExecutionEnvironment()
     earliest = StartingOffsets.earliest()
     strategy = WatermarkStrategy.for_monotonous_timestamps()

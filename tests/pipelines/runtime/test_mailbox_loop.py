@@ -1,4 +1,4 @@
-"""A subtask at work, with its mailbox and its real time, on a Kafka that is lists."""
+"""A subtask at work, with its mailbox and real time, on a Kafka of lists."""
 
 from __future__ import annotations
 
@@ -49,11 +49,9 @@ from tailrace.schemas.types import JobGraph
 
 from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Waiting(MemoryTransaction):
-    """Wakes whoever waits for a commit or a tick."""
+    """Notifies threads that wait for a commit or a tick."""
 
     changed = threading.Condition()
 
@@ -111,7 +109,7 @@ class Task:
         assert self.end is None, self.end
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """For what comes without a commit."""
+        """Waits for what comes without a commit."""
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             assert self.end is None, self.end
@@ -133,14 +131,14 @@ class Task:
         return changelog_topic(CLUSTER, JOB, self._vertex)
 
     def headers(self) -> list[BufferHeader]:
-        """Of what it has sent."""
+        """Returns the headers of the messages that it has sent."""
         topic = channel_topic(CLUSTER, JOB, self._output)
         return [decode_header(message.value) for message in self.kafka.log(topic, 0)]
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[[Task], Task]]:
-    """Starts tasks, and stops what is left of them."""
+    """Starts tasks, and stops the remaining ones at the end."""
     tasks: list[Task] = []
 
     def begin(task: Task) -> Task:
@@ -168,7 +166,7 @@ def printing() -> JobGraph:
     return env.get_job_graph("printing")
 
 
-def test_records_are_committed_without_being_asked_for_and_the_end_is_the_senders(
+def test_records_are_committed_periodically_and_task_ends_with_its_senders(
     start: Callable[[Task], Task],
 ) -> None:
     task = start(Task(printing(), 1))
@@ -182,7 +180,7 @@ def test_records_are_committed_without_being_asked_for_and_the_end_is_the_sender
     assert (last.records_in, last.records_out) == (3, 0)
 
 
-def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
+def test_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
     env = environment()
     env.from_collection([str(i) for i in range(25_000)], str).print()
     task = start(Task(env.get_job_graph("numbers"), 0))
@@ -206,7 +204,7 @@ def timed() -> JobGraph:
 
 
 class Reminders(KeyedProcessFunction[str, str, str]):
-    """Three timers for each record, one after the other."""
+    """Three timers per record, one after the other."""
 
     def process_element(self, value: str, context: KeyedContext[str]) -> None:
         timers = context.timer_service
@@ -219,19 +217,21 @@ class Reminders(KeyedProcessFunction[str, str, str]):
 
 
 @pytest.mark.parametrize(("graph", "given"), [(windowed(), 2), (timed(), 6)], ids=["window", "timers"])
-def test_windows_and_timers_go_by_the_wall_clock_while_nothing_comes_in(
+def test_windows_and_timers_follow_wall_clock_without_input(
     start: Callable[[Task], Task], graph: JobGraph, given: int
 ) -> None:
     last = len(graph.vertices) - 1
     task = start(Task(graph, last, watermark_interval_ms=1_000_000))
     task.hand_over(buffer(0, ["a", "b"]))
     task.wait(lambda: task.printed() == given)
-    told = [json.loads(each.value)["record"] for each in task.kafka.log(output_topic(CLUSTER, JOB), 0)]
-    assert not any(str(each).endswith("False") for each in told), "no timer fires before its time"
+    reports = [
+        json.loads(message.value)["record"] for message in task.kafka.log(output_topic(CLUSTER, JOB), 0)
+    ]
+    assert not any(str(report).endswith("False") for report in reports), "no timer fires before its time"
 
 
 @pytest.mark.parametrize("at_its_end", [False, True])
-def test_files_that_a_predecessor_has_closed_are_shown_also_when_nothing_comes_in(
+def test_files_closed_by_predecessor_are_published_without_input(
     start: Callable[[Task], Task], tmp_path: Path, at_its_end: bool
 ) -> None:
     """With a commit, which proves that the attempt is the last."""
@@ -251,7 +251,7 @@ def test_files_that_a_predecessor_has_closed_are_shown_also_when_nothing_comes_i
     assert [message.key for message in task.kafka.log(task.changelog(), 0)][:1] == [sink.encode()]
 
 
-def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Callable[[Task], Task]) -> None:
+def test_input_of_older_query_is_ignored_after_switch(start: Callable[[Task], Task]) -> None:
     env = environment()
     env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
     source = KafkaInput(("lines",), {(0, 3): 6})
@@ -267,12 +267,12 @@ def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Calla
     )
     task.ended()
     assert (task.end, task.printed()) == (None, 6)
-    assert [each for each in task.notices if isinstance(each, QuerySwitched)] == [
+    assert [notice for notice in task.notices if isinstance(notice, QuerySwitched)] == [
         QuerySwitched(2, {0: {3: 2}})
     ]
 
 
-def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Callable[[Task], Task]) -> None:
+def test_query_takes_over_when_it_has_caught_up(start: Callable[[Task], Task]) -> None:
     env = environment()
     env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
     task = start(Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), {(0, 3): 6})))
@@ -292,7 +292,7 @@ def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Calla
     assert (task.end, task.printed()) == (None, 6)
 
 
-def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task]) -> None:
+def test_failure_counts_only_with_its_records(start: Callable[[Task], Task]) -> None:
     task = start(Task(printing(), 1))
     task.hand_over(
         buffer(0, ["a"]), ForwardedMessage(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"])
@@ -304,7 +304,7 @@ def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task
     assert str(task.end) == "ValueError: it is bad"
 
 
-def test_much_is_committed_before_the_interval_is_over(
+def test_large_output_is_committed_before_interval_ends(
     start: Callable[[Task], Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 3)
@@ -316,8 +316,8 @@ def test_much_is_committed_before_the_interval_is_over(
     task.wait(lambda: len(task.headers()) == 4)
 
 
-class Told(MapFunction[str, str]):
-    """Measures itself."""
+class CountingFunction(MapFunction[str, str]):
+    """A function that counts in an accumulator."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.metrics.counter("seen")
@@ -330,9 +330,9 @@ class Told(MapFunction[str, str]):
         return value
 
 
-def test_what_functions_count_is_told_once_it_is_committed(start: Callable[[Task], Task]) -> None:
+def test_accumulators_are_reported_after_commit(start: Callable[[Task], Task]) -> None:
     env = environment()
-    env.from_collection(["a", "b"], str).map(Told(), str).name("told").print()
+    env.from_collection(["a", "b"], str).map(CountingFunction(), str).name("told").print()
     task = start(Task(env.get_job_graph("told"), 0))
     task.ended()
     last = task.notices[-1]
@@ -342,7 +342,7 @@ def test_what_functions_count_is_told_once_it_is_committed(start: Callable[[Task
     assert last.as_accumulators()["numRecordsIn"] == 2
 
 
-def test_a_task_that_is_cancelled_ends_at_once(start: Callable[[Task], Task]) -> None:
+def test_cancelled_task_ends_at_once(start: Callable[[Task], Task]) -> None:
     task = start(Task(printing(), 1))
     task.stop()
     assert isinstance(task.end, TaskCanceled)

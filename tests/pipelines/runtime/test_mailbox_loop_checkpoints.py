@@ -1,4 +1,4 @@
-"""Checkpoints in a task at work: when it commits, and when it says what."""
+"""Checkpoints in a task at work: its commits and reports."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
 
 from .test_mailbox_loop import Task
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def start() -> Iterator[Callable[[Task], Task]]:
-    """Starts tasks, and stops what is left of them."""
+    """Starts tasks, and stops the remaining ones at the end."""
     tasks: list[Task] = []
 
     def begin(task: Task) -> Task:
@@ -50,7 +48,7 @@ def start() -> Iterator[Callable[[Task], Task]]:
 
 
 def two_senders(*, broadcast: bool = False) -> JobGraph:
-    """A printing vertex that two subtasks send to."""
+    """Returns a printing vertex with two senders."""
     env = StreamExecutionEnvironment().set_parallelism(1)
     source = env.from_collection(["unused"], str)
     mapped = source.map(str.upper, output_type=str).set_parallelism(2)
@@ -72,7 +70,7 @@ def checkpoint(
 
 
 class Channel:
-    """What the senders write, as one channel."""
+    """The messages of the senders, as one channel."""
 
     def __init__(self) -> None:
         self._offset = 0
@@ -107,82 +105,80 @@ def declined(task: Task) -> list[CheckpointDeclined]:
 
 
 def wait_for_part(task: Task) -> CheckpointAcknowledged:
-    """Acknowledgements come from another thread, behind a commit."""
+    """Waits for an acknowledgement, which comes from another thread after a commit."""
     task.wait_until(lambda: bool(acknowledged(task)))
     return acknowledged(task)[0]
 
 
-def test_what_a_slower_sender_sent_before_its_barrier_is_printed_and_in_flight(
+def test_records_before_barrier_of_slower_sender_are_printed_and_in_flight(
     start: Callable[[Task], Task], tmp_path: Path
 ) -> None:
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path)
     task.hand_over(
-        channel.records(0, "before"), channel.barrier(0, taken), channel.records(1, "slow", "slower")
+        channel.records(0, "before"), channel.barrier(0, trigger), channel.records(1, "slow", "slower")
     )
     task.wait(lambda: task.printed() == 3)
     assert not acknowledged(task), "a barrier is still to come"
-    task.hand_over(channel.barrier(1, taken))
+    task.hand_over(channel.barrier(1, trigger))
     part = wait_for_part(task)
     (flying,) = part.state.in_flight
-    storage = Storage.open(base_of(taken.options.directory))
+    storage = Storage.open(base_of(trigger.options.directory))
     codec = BufferCodec(Types.STRING())
-    buffers = [each for file in flying.files for each in read_in_flight(storage, file) if each[0] is not None]
-    found = [
+    buffers = [pair for file in flying.files for pair in read_in_flight(storage, file) if pair[0] is not None]
+    results = [
         (sender, value) for sender, data in buffers for value in codec.read_payload(data, HEADER_BYTES).values
     ]
-    assert found == [(1, "slow"), (1, "slower")]
+    assert results == [(1, "slow"), (1, "slower")]
     assert (flying.input, flying.partition) == (0, 0)
     assert part.metrics.bytes_in_flight == sum(file.length for file in flying.files)
-    assert posixpath.dirname(storage.absolute(flying.files[0].path)) == taken.options.directory
+    assert posixpath.dirname(storage.absolute(flying.files[0].path)) == trigger.options.directory
 
 
-def test_nothing_is_committed_while_a_savepoint_waits_for_barriers(
-    start: Callable[[Task], Task], tmp_path: Path
-) -> None:
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
+def test_nothing_is_committed_while_savepoint_aligns(start: Callable[[Task], Task], tmp_path: Path) -> None:
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(
+        channel.barrier(0, trigger), channel.records(0, "held back"), channel.records(1, "goes on")
+    )
     task.wait_until(lambda: not task.mailbox.is_full and task.subtask.records_in == 1)
     assert task.printed() == 0
-    task.hand_over(channel.barrier(1, taken))
+    task.hand_over(channel.barrier(1, trigger))
     task.wait(lambda: task.printed() == 2)
     assert not wait_for_part(task).state.in_flight
 
 
-def test_an_aborted_savepoint_lets_go_what_it_held_back(
-    start: Callable[[Task], Task], tmp_path: Path
-) -> None:
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+def test_aborted_savepoint_releases_held_output(start: Callable[[Task], Task], tmp_path: Path) -> None:
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, trigger), channel.records(0, "held back"))
     task.hand_over(AbortCheckpoint(1))
     task.wait(lambda: task.printed() == 1)
-    task.hand_over(channel.barrier(1, taken), channel.records(1, "more"))
+    task.hand_over(channel.barrier(1, trigger), channel.records(1, "more"))
     task.wait(lambda: task.printed() == 2)
     assert not acknowledged(task)
 
 
-def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
+def test_savepoint_waits_for_slow_sender_until_timeout(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "ALIGNS_S", 0.0)
     monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, trigger), channel.records(0, "held back"))
     task.hand_over(*(channel.records(1, "behind") for _ in range(9)))
     task.wait_until(lambda: task.subtask.records_in == 9)
     assert task.printed() == 0
-    task.hand_over(channel.barrier(1, taken))
+    task.hand_over(channel.barrier(1, trigger))
     wait_for_part(task)
     task.wait(lambda: task.printed() == 10)
     assert not declined(task)
 
 
-def test_a_savepoint_is_declined_where_too_much_output_waits_and_everything_is_committed(
+def test_savepoint_with_too_much_held_output_is_declined_and_output_committed(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "MAX_UNCOMMITTED_BYTES", 100)
     monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, trigger), channel.records(0, "held back"))
     task.hand_over(*(channel.records(1, "a record of some bytes") for _ in range(9)))
     task.wait(lambda: task.printed() == 10)
     (refusal,) = declined(task)
@@ -190,21 +186,23 @@ def test_a_savepoint_is_declined_where_too_much_output_waits_and_everything_is_c
     assert not acknowledged(task)
 
 
-def test_a_checkpoint_that_aligns_for_too_long_is_declined_and_everything_is_committed(
+def test_checkpoint_that_aligns_too_long_is_declined_and_output_committed(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "ALIGNS_S", 0.05)
-    task, channel, taken = start(printing_task(broadcast=True)), Channel(), checkpoint(tmp_path)
-    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
+    task, channel, trigger = start(printing_task(broadcast=True)), Channel(), checkpoint(tmp_path)
+    task.hand_over(
+        channel.barrier(0, trigger), channel.records(0, "held back"), channel.records(1, "goes on")
+    )
     task.wait(lambda: task.printed() == 2)
     task.wait_until(lambda: bool(declined(task)))
     assert not acknowledged(task)
 
 
-def test_a_task_that_ends_acknowledges_first(start: Callable[[Task], Task], tmp_path: Path) -> None:
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
+def test_ending_task_acknowledges_first(start: Callable[[Task], Task], tmp_path: Path) -> None:
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path)
     task.hand_over(
-        channel.barrier(0, taken),
+        channel.barrier(0, trigger),
         channel.records(1, "last", ends=True),
         channel.records(0, "words", ends=True),
     )
@@ -214,18 +212,18 @@ def test_a_task_that_ends_acknowledges_first(start: Callable[[Task], Task], tmp_
     assert task.printed() == 2
 
 
-def test_what_cannot_be_written_is_declined_and_the_task_goes_on(
+def test_failed_write_declines_checkpoint_and_task_continues(
     start: Callable[[Task], Task], tmp_path: Path
 ) -> None:
     (tmp_path / "chk-1").write_text("a file, where a directory has to be")
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
-    task.hand_over(channel.barrier(0, taken), channel.records(1, "flies"), channel.barrier(1, taken))
-    task.wait_until(lambda: any(isinstance(each, CheckpointDeclined) for each in task.notices))
+    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path)
+    task.hand_over(channel.barrier(0, trigger), channel.records(1, "flies"), channel.barrier(1, trigger))
+    task.wait_until(lambda: any(isinstance(notice, CheckpointDeclined) for notice in task.notices))
     task.hand_over(channel.records(0, "on"))
     task.wait(lambda: task.printed() == 2)
 
 
-def test_a_triggered_source_commits_the_barrier_at_once(
+def test_triggered_source_commits_barrier_at_once(
     start: Callable[[Task], Task], tmp_path: Path, reading: Task
 ) -> None:
     task = start(reading)
@@ -237,7 +235,7 @@ def test_a_triggered_source_commits_the_barrier_at_once(
     task.wait(lambda: sum(header.barrier for header in task.headers()) == 2)
 
 
-def test_a_source_that_is_stopped_waits_for_the_savepoint_and_then_ends(
+def test_stopped_source_waits_for_savepoint_and_then_ends(
     start: Callable[[Task], Task], tmp_path: Path, reading: Task
 ) -> None:
     task = start(reading)
@@ -250,7 +248,7 @@ def test_a_source_that_is_stopped_waits_for_the_savepoint_and_then_ends(
     task.ended()
     assert task.end is None
     behind = [header for header in task.headers() if not header.tick][len(before) :]
-    assert [(each.ends, each.stops) for each in behind] == [(True, True)]
+    assert [(header.ends, header.stops) for header in behind] == [(True, True)]
 
 
 class Counting(MapFunction[int, int]):
@@ -263,7 +261,7 @@ class Counting(MapFunction[int, int]):
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_a_task_that_is_stopped_tells_with_its_part_what_it_has_counted(
+def test_stopped_task_reports_accumulators_with_its_part(
     start: Callable[[Task], Task], tmp_path: Path, stops: bool
 ) -> None:
     env = StreamExecutionEnvironment().set_parallelism(1)
@@ -271,11 +269,11 @@ def test_a_task_that_is_stopped_tells_with_its_part_what_it_has_counted(
     task = start(Task(env.get_job_graph("counting"), 0))
     task.wait_until(lambda: task.subtask.records_in > 3)
     task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, aligned=stops, stops=stops)))
-    told = wait_for_part(task).state.accumulators
-    assert told == ({"seen": task.subtask.records_in} if stops else {})
+    report = wait_for_part(task).state.accumulators
+    assert report == ({"seen": task.subtask.records_in} if stops else {})
 
 
-def test_a_source_goes_on_when_the_savepoint_that_was_to_stop_it_is_aborted(
+def test_source_continues_when_stopping_savepoint_is_aborted(
     start: Callable[[Task], Task], tmp_path: Path, reading: Task
 ) -> None:
     task = start(reading)
@@ -288,13 +286,13 @@ def test_a_source_goes_on_when_the_savepoint_that_was_to_stop_it_is_aborted(
 
 @pytest.fixture
 def reading() -> Task:
-    """A source that never ends, and keeps its position."""
+    """Returns a source that never ends, and stores its position."""
     env = StreamExecutionEnvironment().set_parallelism(1)
     env.generate(lambda n: n, rate_per_second=200, output_type=int).rebalance().print()
     return Task(env.get_job_graph("reading"), 0)
 
 
-def test_the_marker_lies_where_the_part_says(
+def test_marker_in_changelog_is_at_position_of_part(
     start: Callable[[Task], Task], tmp_path: Path, reading: Task
 ) -> None:
     task = start(reading)

@@ -1,5 +1,5 @@
-"""Where a partition ends is found out also while it gets another leader, or was made a moment ago; a topic that is gone
-is lost progress."""
+"""The end offset of a partition is found also during a leader change or after the creation of the topic; a missing
+topic is lost progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.pipelines.runtime.common.offset_bounds import bounds, require_offs
 
 
 class Broker:
-    """Says what it is given to say, then the bounds of its one partition."""
+    """Returns the given answers, then the bounds of its one partition."""
 
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
@@ -33,29 +33,29 @@ class Broker:
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     ],
 )
-def test_another_leader_or_a_new_topic_is_waited_for(error: int) -> None:
+def test_leader_change_and_new_topic_are_waited_for(error: int) -> None:
     broker = Broker(error, error)
     assert bounds(cast(Consumer, broker), "t", 0) == (3, 9)
     assert not broker.errors
 
 
-def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_missing_for_long_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.common.offset_bounds._APPEARS_S", 0.2)
     broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1_000)
-    with pytest.raises(ProgressLostError, match="t-0 is gone: the job has to go back"):
+    with pytest.raises(ProgressLostError, match="t-0 does not exist any more: the job must roll back"):
         bounds(cast(Consumer, broker), "t", 0)
     assert len(broker.errors) < 999, "it was looked for again"
 
 
-def test_a_kafka_that_is_silent_is_not_asked_again() -> None:
+def test_silent_kafka_is_not_asked_again() -> None:
     broker = Broker(KafkaError._TRANSPORT, KafkaError._TRANSPORT)
-    with pytest.raises(TaskError, match=r"could not be looked at: .*; is Kafka up\?"):
+    with pytest.raises(TaskError, match=r"could not be read: .*; is Kafka up\?"):
         bounds(cast(Consumer, broker), "t", 0)
     assert len(broker.errors) == 1
 
 
 @pytest.mark.parametrize("offset", [2, 10])
-def test_an_offset_that_is_not_held_is_lost_progress(offset: int) -> None:
+def test_offset_outside_bounds_is_lost_progress(offset: int) -> None:
     with pytest.raises(
         ProgressLostError, match=rf"t-0 holds the offsets 3 to 9, and is to be read on from {offset}"
     ):

@@ -1,8 +1,9 @@
-"""No transaction is open while a user function runs: for every operator kind, and at every moment.
+"""No transaction is open while a user function runs: for every operator kind, at any time.
 
-Every job in memory is watched (memory_attempt.py): no operator, source or channel is called while the transaction
-of its subtask is open. So the random programs, and the checkpoints at any moment, hold the law too. Here is one program
-with every kind, whose sinks come before its other functions, and the proof that the watch sees what it is to see.
+The memory cluster checks this in every job (memory_attempt.py): no operator, source or channel is called while the
+transaction of its subtask is open. So the random programs, and the checkpoints at any time, check this law too. Here is
+one program with every kind, whose sinks come before its other functions, and the proof that the check detects a
+violation.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ RULES = MapStateDescriptor("rules", str, str)
 TOPICS = {"in": [[Message(value.encode()) for value in VALUES]]}
 
 
-class Each(ProcessFunction[str, str]):
+class Single(ProcessFunction[str, str]):
     def process_element(self, value: str, context: Any) -> list[str]:
         return [value]
 
@@ -115,7 +116,7 @@ def unchanged(value: str) -> str:
 
 
 def every_kind(directory: Path, parallelism: int) -> JobGraph:
-    """Every stream goes into sinks first, and then on to functions."""
+    """Returns a program in which every stream goes into sinks first, and then to functions."""
     (directory / "lines.txt").write_text("\n".join(VALUES))
     env = StreamExecutionEnvironment().set_parallelism(parallelism)
     env.configure("execution.mini-batch", "true")
@@ -127,7 +128,7 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
         stream.sink_to(KafkaSink("copies", Formats.text(), key=unchanged))
         stream.print()
         stream.map(unchanged, str).flat_map(lambda value: [value], str).filter(bool).process(
-            Each(), str
+            Single(), str
         ).print()
     in_batches = strings.map_batches(lambda batch: batch, output_type=str)
     in_batches.print()
@@ -157,10 +158,10 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     return env.get_job_graph("every kind")
 
 
-def test_a_program_with_every_kind_of_operator(tmp_path: Path) -> None:
+def test_program_with_every_kind_of_operator_keeps_transaction_closed(tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         graph = every_kind(tmp_path, 1 + seed % 2)
-        kinds = {OperatorKind(each.kind) for vertex in graph.vertices for each in vertex.operators}
+        kinds = {OperatorKind(operator.kind) for vertex in graph.vertices for operator in vertex.operators}
         assert kinds == set(OperatorKind) - ELSEWHERE
         plan = Plan(rate=0.05, savepoints=0.5)
         with storage(seed) as directory:
@@ -169,8 +170,8 @@ def test_a_program_with_every_kind_of_operator(tmp_path: Path) -> None:
             assert job.taken
 
 
-def test_the_watch_sees_a_message_that_is_sent_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if sinks sent at once, instead of at the commit."""
+def test_check_detects_message_sent_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A violation: sinks send at once, instead of at the commit."""
     env = StreamExecutionEnvironment().set_parallelism(1)
     strings = env.from_collection(VALUES, str)
     strings.print()
@@ -191,7 +192,7 @@ def test_the_watch_sees_a_message_that_is_sent_too_early(monkeypatch: pytest.Mon
         attempt.step(cluster.rng)
 
 
-def test_what_a_sink_has_queued_is_committed_when_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_queue_of_sink_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages of sinks wait in memory: their number and their bytes are bounded."""
     monkeypatch.setattr(subtask_output, "QUEUE_LIMIT_BYTES", 1_000)
     env = StreamExecutionEnvironment().set_parallelism(1)

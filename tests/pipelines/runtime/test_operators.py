@@ -1,4 +1,4 @@
-"""Stateless operators, their functions, and the JSON that print writes."""
+"""Stateless operators, their functions, and the JSON of print."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(kind: str, *functions: Any, **parameters: Any) -> OperatorConfig:
     )  # fmt: skip
 
 
-def test_results_keep_the_timestamp_of_their_record() -> None:
+def test_results_keep_timestamp_of_their_record() -> None:
     line = build_prefix(
         [
             config("flat_map", lambda line: line.split()),
@@ -60,17 +60,17 @@ def as_none(values: list[int]) -> list[int] | None:
     st.lists(st.lists(st.integers(0, 9), max_size=3)),
     st.sampled_from([as_list, as_tuple, as_generator, as_none]),
 )
-def test_flat_map_takes_whatever_can_be_iterated(
+def test_flat_map_accepts_any_iterable(
     values: list[list[int]], function: Callable[[list[int]], Iterable[int] | None]
 ) -> None:
     line = build_prefix([config("flat_map", function)])
-    given = line.process(Batch(list(range(len(values))), values))
-    assert given == Batch(
-        [i for i, each in enumerate(values) for _ in each], [v for each in values for v in each]
+    batch = line.process(Batch(list(range(len(values))), values))
+    assert batch == Batch(
+        [i for i, item in enumerate(values) for _ in item], [v for group in values for v in group]
     )
 
 
-def test_after_an_error_nothing_of_the_batch_is_left() -> None:
+def test_error_drops_whole_batch() -> None:
     def failing(value: int) -> int:
         if value == 2:
             raise ValueError("two")
@@ -82,7 +82,7 @@ def test_after_an_error_nothing_of_the_batch_is_left() -> None:
     assert line.process(Batch([3], [3])) == Batch([3], [3])
 
 
-def test_a_function_that_calls_exit_fails_with_its_operator() -> None:
+def test_function_that_calls_exit_fails_with_its_operator() -> None:
     with pytest.raises(UserCodeError) as raised:
         build_prefix([config("map", lambda _: sys.exit(3))]).process(Batch([1], [1]))
     assert describe_failure(raised.value).startswith("SystemExit: 3 at ")
@@ -105,7 +105,7 @@ class Rich(MapFunction[int, str]):
 
 
 class RichCallable:
-    """An object with __call__, derived from nothing."""
+    """An object with __call__, without a base class."""
 
     def __init__(self) -> None:
         self.factor = 0
@@ -118,28 +118,28 @@ class RichCallable:
 
 
 class Twice(FlatMapFunction[int, int]):
-    """Without open and close of its own."""
+    """A function without open and close."""
 
     def flat_map(self, value: int) -> Iterable[int]:
         return [value, value]
 
 
 def run(operator_config: OperatorConfig, context: TaskContext, batch: Batch) -> list[Any]:
-    found: list[Any] = []
+    results: list[Any] = []
 
     class Collecting:
         def emit(self, batch: Batch) -> None:
-            found.extend(batch.values)
+            results.extend(batch.values)
 
     operator = build_operator(OperatorSetup(operator_config, context, "", "", lambda *a, **k: None))
     operator.output = Collecting()  # type: ignore[assignment]
     operator.open()
     operator.process(batch)
     operator.close()
-    return found
+    return results
 
 
-def test_a_rich_function_is_opened_before_and_closed_after_its_records() -> None:
+def test_rich_function_is_opened_before_and_closed_after_its_records() -> None:
     Rich.calls.clear()
     context = TaskContext(subtask_index=1, parallelism=3)
     assert run(config("map", Rich()), context, Batch([1], [7])) == ["7"]
@@ -148,13 +148,13 @@ def test_a_rich_function_is_opened_before_and_closed_after_its_records() -> None
     assert run(config("flat_map", Twice()), TaskContext(), Batch([1], [7])) == [7, 7]
 
 
-def test_a_class_is_a_function_that_makes_objects() -> None:
+def test_class_is_function_that_creates_objects() -> None:
     assert run(config("map", str), TaskContext(), Batch([1], [7])) == ["7"]
 
 
-def test_state_is_only_there_where_a_keyed_operator_puts_it() -> None:
+def test_state_is_available_in_keyed_operators_only() -> None:
     context = TaskContext(operator_name="my map")
-    with pytest.raises(TypeError, match="'my map' asks for the state 'count'"):
+    with pytest.raises(TypeError, match="'my map' requests the state 'count'"):
         context.get_state(ValueStateDescriptor("count", int))
 
 
@@ -168,7 +168,7 @@ def test_metrics_are_by_operator_and_accumulators_by_subtask() -> None:
     assert first.accumulator("all").value == 2
 
 
-def test_code_that_cannot_be_loaded_is_the_operators_error() -> None:
+def test_code_that_cannot_be_loaded_is_error_of_operator() -> None:
     broken = OperatorConfig(operator_id="m", name="m", kind="map", parameters="{}", code=b"no pickle")
     with pytest.raises(UserCodeError):
         build_prefix([broken])
@@ -186,14 +186,14 @@ Point = namedtuple("Point", "x y")
         (1 + 2j, "(1+2j)", None),
     ],
 )
-def test_print_writes_text_and_what_json_can_hold(value: Any, text: str, record: Any) -> None:
-    said: list[tuple[str, int, dict[str, Any]]] = []
+def test_print_writes_text_and_json_values(value: Any, text: str, record: Any) -> None:
+    events: list[tuple[str, int, dict[str, Any]]] = []
 
     def send(topic: str, value: bytes, *, partition: int) -> None:
-        said.append((topic, partition, json.loads(value)))
+        events.append((topic, partition, json.loads(value)))
 
     context = TaskContext(subtask_index=2)
     setup = OperatorSetup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
     build_operator(setup).process(Batch([99], [value]))
     message = {"subtask": 3, "identifier": "counts", "timestamp": 99, "text": text, "record": record}
-    assert said == [("c.job.j.output", 0, message)]
+    assert events == [("c.job.j.output", 0, message)]

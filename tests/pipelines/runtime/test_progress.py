@@ -1,4 +1,4 @@
-"""Positions and progress: what has been taken counts once, and is known to the successor; progress only grows."""
+"""Positions and progress: each record counts once, the successor knows the progress, and progress only grows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tailrace.pipelines.runtime.stream_task.state.progress_entry import (
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))))
-def test_no_offset_is_taken_twice_whatever_is_handed_over_again(ranges: list[tuple[int, int]]) -> None:
+def test_no_offset_is_taken_twice_with_any_repeated_input(ranges: list[tuple[int, int]]) -> None:
     positions, taken = InputPositions({}), list[int]()
     for first, length in ranges:
         try:
@@ -48,7 +48,7 @@ def test_no_offset_is_taken_twice_whatever_is_handed_over_again(ranges: list[tup
     assert taken == sorted(set(taken))
 
 
-def test_positions_have_moved_until_they_are_committed() -> None:
+def test_positions_are_changed_until_committed() -> None:
     positions = InputPositions({(0, 0): 5, (1, 3): 7})
     assert not positions.moved
     positions.advance(1, 3, 9)
@@ -69,22 +69,22 @@ ENTRIES = st.builds(
 
 
 @given(ENTRIES)
-def test_an_entry_is_read_as_it_was_written(entry: ProgressEntry) -> None:
+def test_progress_entry_survives_round_trip(entry: ProgressEntry) -> None:
     assert decode_progress(encode_progress(entry)) == entry
 
 
 @given(SENDERS)
-def test_ended_senders_survive_in_an_entry(senders: frozenset[int]) -> None:
+def test_progress_entry_keeps_ended_senders(senders: frozenset[int]) -> None:
     assert InputProgress("t", ended=to_bitmap(senders)).ended_senders == senders
 
 
 @given(st.binary(max_size=40))
-def test_what_is_no_entry_is_refused(data: bytes) -> None:
+def test_invalid_entry_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match="progress entry"):
         decode_progress(data)
 
 
-def test_an_entry_of_another_version_is_refused_and_one_with_more_fields_is_read() -> None:
+def test_entry_of_other_version_is_rejected_and_entry_with_more_fields_is_read() -> None:
     entry = ProgressEntry(1, None, 3)
     with pytest.raises(ValueError, match=f"has version {VERSION + 1}"):
         decode_progress(msgspec.msgpack.encode((VERSION + 1, entry)))
@@ -96,7 +96,7 @@ TOPICS = st.lists(st.sampled_from("abcd"), unique=True, min_size=1, max_size=4)
 
 
 @given(st.data(), TOPICS, st.integers(0, 2), st.integers(0, 2))
-def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_another_order(
+def test_successor_continues_from_entry_also_with_other_order_of_inputs(
     data: st.DataObject, topics: list[str], then: int, now: int
 ) -> None:
     places = st.tuples(st.integers(0, len(topics) - 1), st.integers(0, 5))
@@ -114,33 +114,35 @@ def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_an
         ends or {}
     )
     again = data.draw(st.permutations(topics))
-    found = SubtaskProgress.from_entry(entry, again, now)
-    assert found.positions == {(again.index(topics[i]), p): offset for (i, p), offset in positions.items()}
-    assert found.changelog_from == (7 if then == now else 0)
+    progress = SubtaskProgress.from_entry(entry, again, now)
+    assert progress.positions == {(again.index(topics[i]), p): offset for (i, p), offset in positions.items()}
+    assert progress.changelog_from == (7 if then == now else 0)
     for i, topic in enumerate(again):
         before = {sender for at, sender in ended if topics[at] == topic}
-        assert found.ended[i] == (before if then == now else frozenset()), "who ended before may speak again"
+        assert progress.ended[i] == (before if then == now else frozenset()), (
+            "who ended before may speak again"
+        )
 
 
 def _input(entry: ProgressEntry, topic: str) -> InputProgress:
-    found = entry.find_input(topic)
-    assert found is not None
-    return found
+    progress = entry.find_input(topic)
+    assert progress is not None
+    return progress
 
 
-def test_without_an_entry_everything_begins() -> None:
+def test_subtask_without_entry_starts_from_beginning() -> None:
     assert SubtaskProgress.from_entry(None, ["a", "b"]) == SubtaskProgress({}, (frozenset(), frozenset()))
 
 
 @given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))
-def test_progress_is_lost_where_a_topic_is_known_to_be_another_than_in_this_generation(
+def test_progress_is_lost_if_topic_was_recreated_in_this_generation(
     then: tuple[str | None, str | None], now: tuple[str | None, str | None], same: bool, before: int, own: int
 ) -> None:
     now = then if same else now
     inputs = InputProgress("channel", then[0], {0: 5}), InputProgress("lines", None, {0: 5}, {0: 7})
     entry = ProgressEntry(before, then[1], 0, inputs)
     ids = {name: known for name, known in zip(("channel", "changelog"), now, strict=True) if known}
-    anew = [None not in (known, found) and known != found for known, found in zip(then, now, strict=True)]
+    anew = [None not in (known, result) and known != result for known, result in zip(then, now, strict=True)]
     assert recreated_topics(entry, ids) == ({"channel"} if anew[0] else set())
     if any(anew) and before == own:
         with pytest.raises(ProgressLostError, match=r"the topic cha[a-z]* was deleted, and is there again"):
@@ -166,7 +168,7 @@ TAILS = st.builds(
     st.integers(0, 2),
     IDS,
 )
-def test_a_group_that_knows_of_more_than_the_changelog_holds_is_believed_and_one_that_knows_less_is_not(
+def test_consumer_group_ahead_of_changelog_is_used_and_one_behind_is_not(
     tail: ChangelogTail, copy: CommittedGroupOffset | None, generation: int, known: str | None
 ) -> None:
     concerns = copy is not None and copy.generation == generation
@@ -179,7 +181,7 @@ def test_a_group_that_knows_of_more_than_the_changelog_holds_is_believed_and_one
 
 
 @given(TAILS, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_progress(
+def test_changelog_that_ends_before_checkpoint_of_its_generation_is_lost_progress(
     tail: ChangelogTail, generation: int, offset: int, position: int, read: int
 ) -> None:
     if tail.entry is not None:
@@ -191,7 +193,7 @@ def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_pro
         short = tail.entry is None or tail.entry.generation < generation or tail.offset < offset
         assert short or position < read
         wanted = ("log [1]", str(offset)) if short else ("lines-3", f"offset {position} ", f"to {read}:")
-        assert all(each in str(error) for each in wanted), "topic, partition, and both positions"
+        assert all(item in str(error) for item in wanted), "topic, partition, and both positions"
     else:
         assert tail.entry is not None
         assert tail.entry.generation >= generation
@@ -200,7 +202,7 @@ def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_pro
 
 
 @given(TAILS, st.integers(0, 2))
-def test_progress_of_a_newer_generation_ends_an_older_attempt(tail: ChangelogTail, generation: int) -> None:
+def test_progress_of_newer_generation_ends_older_attempt(tail: ChangelogTail, generation: int) -> None:
     if tail.entry is not None and tail.entry.generation > generation:
         with pytest.raises(TaskError, match="superseded"):
             require_not_superseded(tail, "log", 0, generation)

@@ -1,4 +1,4 @@
-"""Who waits for a query to have stopped hears of it then, and not before."""
+"""A caller that waits for the stop of a query is notified when it has stopped, and not before."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tailrace.pipelines.runtime.spark.query_runner import QueryRun, QueryRunner
 
-pytestmark = pytest.mark.timeout(60)
 
-
-def test_what_waits_for_a_query_that_is_being_stopped_comes_after_it(tmp_path: Path) -> None:
+def test_waiting_action_runs_after_stop_of_query(tmp_path: Path) -> None:
     posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     queries = QueryRunner("localhost:1", tmp_path, posted.put)
     stopped, order = threading.Event(), list[str]()
@@ -33,7 +29,7 @@ def test_what_waits_for_a_query_that_is_being_stopped_comes_after_it(tmp_path: P
     assert order == ["stopped", "reported"]
 
 
-def test_where_no_query_is_being_stopped_nothing_waits(tmp_path: Path) -> None:
+def test_action_runs_at_once_without_stopping_query(tmp_path: Path) -> None:
     order: list[str] = []
     queries = QueryRunner("localhost:1", tmp_path, lambda _: order.append("posted"))
     for run in (None, QueryRun(1)):

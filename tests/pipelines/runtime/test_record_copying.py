@@ -1,4 +1,4 @@
-"""What a function changes in place nobody else sees: however operators are chained and records batched."""
+"""Changes that a function makes to a record are invisible to others, with any chaining and batching."""
 
 from __future__ import annotations
 
@@ -77,20 +77,20 @@ class Both(ProcessFunction[Count, Count]):
 def texts(
     build: Callable[[StreamExecutionEnvironment], None], seed: int | None, *, chained: bool = True
 ) -> dict[str | None, list[str]]:
-    """Identifier -> what was printed, without order."""
+    """Returns the printed texts per identifier, without order."""
     env = StreamExecutionEnvironment()
     if not chained:
         env.disable_operator_chaining()
     build(env)
-    found: dict[str | None, list[str]] = {}
-    for said in run(env.get_job_graph("copies"), seed=seed, crashes=0 if seed is None else 3).printed:
-        found.setdefault(said["identifier"], []).append(said["text"])
-    return {identifier: sorted(each) for identifier, each in found.items()}
+    result: dict[str | None, list[str]] = {}
+    for output in run(env.get_job_graph("copies"), seed=seed, crashes=0 if seed is None else 3).printed:
+        result.setdefault(output["identifier"], []).append(output["text"])
+    return {identifier: sorted(group) for identifier, group in result.items()}
 
 
 @seeds
 @pytest.mark.parametrize("chained", [True, False])
-def test_consumers_of_one_output_do_not_see_each_others_changes(seed: int | None, chained: bool) -> None:
+def test_consumers_of_one_output_do_not_see_changes_of_each_other(seed: int | None, chained: bool) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         counts = env.from_collection([Count("a", n) for n in (1, 2, 3)], Count)
         counts.map(tenfold, Count).map(lambda c: c.number, int).print("tenfold")
@@ -111,7 +111,7 @@ def test_consumers_of_one_output_do_not_see_each_others_changes(seed: int | None
 
 @seeds
 @pytest.mark.parametrize("chained", [True, False])
-def test_a_running_reduce_that_changes_what_it_has(seed: int | None, chained: bool) -> None:
+def test_running_reduce_may_change_its_accumulator(seed: int | None, chained: bool) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         counts = env.from_collection([Count("a", 1)] * 4, Count)
         reduced = counts.key_by(lambda c: c.key).reduce(add)
@@ -126,7 +126,9 @@ def windowed(counts: DataStream[Count], windows: Any, lateness: int) -> None:
     window = window.allowed_lateness(milliseconds=lateness)
     reduced = window.reduce(add)
     reduced.map(tenfold, Count).map(lambda c: c.number, int).print("reduced")
-    window.process(lambda key, context, counts: [tenfold(each).number for each in counts], int).print("each")
+    window.process(lambda key, context, counts: [tenfold(count).number for count in counts], int).print(
+        "each"
+    )
 
 
 @seeds
@@ -162,14 +164,14 @@ def test_windows_do_not_share_records(
         (PICKLED, False),
     ],
 )
-def test_which_types_can_be_changed(of: object, immutable: bool) -> None:
+def test_mutable_types_are_detected(of: object, immutable: bool) -> None:
     record_type = RecordType.of(of)
     assert record_type.immutable is immutable
     assert RecordType.from_json(record_type.to_json()).immutable is immutable
     assert (create_copier(record_type) is None) is immutable
 
 
-def test_values_that_nobody_can_change_are_not_copied() -> None:
+def test_immutable_values_are_not_copied() -> None:
     for value in ("text", 1, None, ("a", 1.0)):
         assert copy_record(value) is value
     numbers = ([1], 2)
@@ -177,7 +179,7 @@ def test_values_that_nobody_can_change_are_not_copied() -> None:
     assert copy_record(numbers)[0] is not numbers[0]
 
 
-def test_consumers_of_columns_make_rows_of_their_own() -> None:
+def test_consumers_of_columns_create_their_own_rows() -> None:
     record_type = RecordType.of(Count)
     rows = Batch([1], [Count("a", 1)])
     columns = Batch.from_columns(rows.timestamp_column(), rows.columns(record_type), record_type)

@@ -1,4 +1,4 @@
-"""Messages on their way to a StreamTask: however they are cut into batches, what arrives is the same."""
+"""The input of a StreamTask is the same for every division of the messages into batches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COUNT = RecordType.of(tuple[str, int])
 
 
 class Frame(ForwardedMessage, frozen=True):
-    """What a StreamTask is handed, and what it says."""
+    """A frame for a StreamTask, and its answer."""
 
     @property
     def skipped(self) -> SkippedRecords:
@@ -61,7 +61,7 @@ class Frame(ForwardedMessage, frozen=True):
         )
 
     def records(self, of: RecordType) -> list[tuple[int, Any]]:
-        """Timestamps and records."""
+        """Returns timestamps and records."""
         data = self.content[SKIPPED.size :] if self.kind == SKIPPED_COUNTS else self.content
         batch = BufferCodec(of).read_payload(data)
         return list(zip(batch.timestamps, batch.values, strict=True))
@@ -69,7 +69,7 @@ class Frame(ForwardedMessage, frozen=True):
 
 @contextlib.contextmanager
 def stream_task() -> Iterator[tuple[str, list[Frame]]]:
-    """Where a StreamTask listens for one worker, and the frames that have come once the block has ended."""
+    """Listens as a StreamTask for one worker; the frames are available after the block."""
     frames: list[Frame] = []
     with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
         path = str(Path(directory) / "task")
@@ -82,8 +82,8 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
                 reader = FrameReader(connection)
                 while not reader.ended:
                     frames.extend(
-                        Frame(*FORWARDED.unpack_from(each), each[FORWARDED.size :])  # type: ignore[call-arg]
-                        for each in reader.receive()
+                        Frame(*FORWARDED.unpack_from(value), value[FORWARDED.size :])  # type: ignore[call-arg]
+                        for value in reader.receive()
                     )
 
         reading = threading.Thread(target=read)
@@ -93,7 +93,7 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
 
 
 def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.RecordBatch]) -> None:
-    """A worker's life."""
+    """Runs a worker."""
     connections = SubtaskConnections(QUERY)
     worker = plan.worker(connections)
     worker.open()
@@ -105,7 +105,7 @@ def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.Reco
 
 
 def rows(messages: list[tuple[int, bytes | None]], topic: str | None = None) -> pa.RecordBatch:
-    """As Spark gives them: (offset, value); the timestamp is a thousand times the offset, in milliseconds."""
+    """Returns Spark rows (offset, value); the timestamp is a thousand times the offset, in milliseconds."""
     offsets = [offset for offset, _ in messages]
     columns = {
         "partition": pa.array([PARTITION] * len(messages), pa.int32()),
@@ -148,7 +148,7 @@ anything = st.one_of(values, st.sampled_from([b"{", b""]), st.none())
 
 @st.composite
 def logs(draw: st.DrawFn, value: st.SearchStrategy[bytes | None]) -> list[tuple[int, bytes | None]]:
-    """Offsets rise, with gaps where control records and compacted messages were."""
+    """Draws rising offsets, with gaps of control records and compacted messages."""
     contents = draw(st.lists(value, min_size=1, max_size=12))
     gaps = draw(st.lists(st.integers(1, 3), min_size=len(contents), max_size=len(contents)))
     offsets = [sum(gaps[: i + 1]) for i in range(len(contents))]
@@ -163,7 +163,7 @@ def cut(log: list[Any], data: st.DataObject) -> list[list[Any]]:
 
 
 @given(logs(anything), st.data(), st.none() | st.integers(0, 40))
-def test_what_arrives_does_not_depend_on_how_it_was_cut(
+def test_forwarded_messages_are_independent_of_batches(
     log: list[tuple[int, bytes | None]], data: st.DataObject, end: int | None
 ) -> None:
     frames = hand_over([rows(part) for part in cut(log, data)], end=end, skips=True)
@@ -180,7 +180,7 @@ def test_what_arrives_does_not_depend_on_how_it_was_cut(
 
 
 @given(logs(values))
-def test_the_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, bytes | None]]) -> None:
+def test_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, bytes | None]]) -> None:
     batches = [rows([row]) for message in log for row in (message, (-1, None))]
     frames = hand_over(batches)
     assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
@@ -188,7 +188,7 @@ def test_the_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, b
     ]
 
 
-def test_a_bad_message_names_its_place_and_stops_what_was_with_it() -> None:
+def test_bad_message_names_its_position_and_stops_its_batch() -> None:
     frames = hand_over([rows([(5, b"1")]), rows([(6, b"2"), (8, b"{")])])
     assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
         (RECORDS, 5, 6),
@@ -201,7 +201,7 @@ def test_a_bad_message_names_its_place_and_stops_what_was_with_it() -> None:
     )
 
 
-def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
+def test_tombstone_that_is_bad_record_names_its_position() -> None:
     (frame,) = hand_over([rows([(6, b"2"), (8, None), (9, None)])])
     assert (frame.kind, frame.first, frame.following) == (FAILURE, 6, 10)
     assert frame.content.decode().startswith(
@@ -210,7 +210,7 @@ def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
 
 
 def fails_at(bad: int) -> StatelessPrefix:
-    """Drops what 3 divides, repeats what is left, and fails at one number."""
+    """Drops multiples of 3, repeats the rest, and fails at one number."""
 
     def fail(value: int) -> int:
         if value == bad:
@@ -238,22 +238,20 @@ def fails_at(bad: int) -> StatelessPrefix:
 
 
 @given(logs(st.integers(1, 99).filter(lambda n: n % 3).map(lambda n: b"%d" % n)), st.data())
-def test_a_function_that_raises_is_told_with_the_place_of_the_record(
+def test_error_of_function_names_position_of_record(
     log: list[tuple[int, bytes | None]], data: st.DataObject
 ) -> None:
     offset, value = data.draw(st.sampled_from(log))
     mixed = [(offset - 1, b"{"), *log, (log[-1][0] + 1, b"99")] if offset == log[0][0] else log
     frames = hand_over([rows(mixed)], prefix=fails_at(int(value or b"")), skips=True)
-    first = next(offset for offset, each in log if each == value)
+    first = next(offset for offset, item in log if item == value)
     (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
     assert reason.startswith("ValueError: no such number at ")
     assert reason.endswith(f"in operator 'map', at topic numbers [3] offset {first}")
 
 
 @given(st.lists(st.integers(1, 99).filter(lambda n: n % 3), min_size=1, max_size=9), st.data())
-def test_a_function_that_raises_is_told_with_the_place_of_the_record_in_its_buffer(
-    numbers: list[int], data: st.DataObject
-) -> None:
+def test_error_of_function_names_record_within_buffer(numbers: list[int], data: st.DataObject) -> None:
     bad = data.draw(st.sampled_from(numbers))
     buffer = BufferCodec(INT).encode(BufferHeader(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
     columns = {"topic": ["edge"], "partition": [PARTITION], "offset": [17], "value": [buffer]}
@@ -266,7 +264,7 @@ def test_a_function_that_raises_is_told_with_the_place_of_the_record_in_its_buff
     assert reason.endswith(f"in operator 'map', at topic edge [3] offset 17{within}")
 
 
-def test_rows_of_several_partitions_are_told_apart() -> None:
+def test_rows_of_several_partitions_are_separated() -> None:
     mixed = pa.concat_batches([rows([(1, b"1")], TOPIC), rows([(2, b"2")], TOPIC)])
     columns = mixed.to_pydict() | {"partition": [PARTITION, 4]}
     batch = pa.RecordBatch.from_pydict(columns, schema=mixed.schema)
@@ -305,9 +303,7 @@ PRE_AGGREGATE = StatelessPrefix(
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.data())
-def test_aggregates_gather_over_batches_where_a_backlog_is_worked_off(
-    words: list[str], data: st.DataObject
-) -> None:
+def test_aggregates_span_batches_during_backlog(words: list[str], data: st.DataObject) -> None:
     log = [(offset, json.dumps([word, 1]).encode()) for offset, word in enumerate(words)]
     frames = hand_over(
         [rows(part) for part in cut(log, data)], prefix=PRE_AGGREGATE, record_type=COUNT, gathers=True
@@ -320,7 +316,7 @@ def test_aggregates_gather_over_batches_where_a_backlog_is_worked_off(
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(1, 4))
-def test_partitions_are_divided_over_subtasks_and_more_of_them_move_none(
+def test_partitions_are_divided_over_subtasks_and_added_ones_move_none(
     parallelism: int, counts: list[int], more: int
 ) -> None:
     source = KafkaSourceParameters(tuple(f"t{i}" for i in range(len(counts))), ValueFormat(FormatKind.TEXT))

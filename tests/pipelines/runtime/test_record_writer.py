@@ -1,4 +1,4 @@
-"""Every record reaches one channel, or each of them; equal keys the same one; everyone is told the time."""
+"""Every record reaches one channel, or all; equal keys reach the same one; every channel gets the event time."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ forms = st.sampled_from(["rows", "columns"])
 
 def edge(partitioner: Partitioner, key_field: str | None = None, functions: Any = None) -> JobEdge:
     defaults: dict[Partitioner, tuple[Any, ...]] = {
-        Partitioner.HASH: (lambda each: each[0],),
-        Partitioner.CUSTOM: (lambda key, count: key % count, lambda each: each[1]),
+        Partitioner.HASH: (lambda item: item[0],),
+        Partitioner.CUSTOM: (lambda key, count: key % count, lambda element: element[1]),
     }
     chosen = functions or defaults.get(partitioner)
     return JobEdge(
@@ -73,48 +73,48 @@ def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Ba
 
 
 def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[BufferHeader, Batch]]]:
-    found = defaultdict(list)
+    result = defaultdict(list)
     for batch in given:
         if len(batch):
             target.write(batch)
         for outgoing in target.flush():
-            found[outgoing.partition].append(CODEC.decode(outgoing.data))
-    return found
+            result[outgoing.partition].append(CODEC.decode(outgoing.data))
+    return result
 
 
 def values_by_partition(found: dict[int, list[tuple[BufferHeader, Batch]]]) -> dict[int, list[Any]]:
-    return {partition: [v for _, batch in each for v in batch.values] for partition, each in found.items()}
+    return {partition: [v for _, batch in group for v in batch.values] for partition, group in found.items()}
 
 
 @given(batches, st.integers(1, 5), forms, st.sampled_from(["f0", None]))
-def test_hash_sends_each_record_where_its_key_belongs_by_row_and_by_column(
+def test_hash_sends_each_record_to_owner_of_key_by_row_and_by_column(
     given: list[list[tuple[str, int]]], partitions: int, form: str, key_field: str | None
 ) -> None:
     target = writer(edge(Partitioner.HASH, key_field), partitions)
-    found = values_by_partition(written(target, [batch_of(values, form) for values in given]))
+    result = values_by_partition(written(target, [batch_of(values, form) for values in given]))
     sent = [value for values in given for value in values]
     for partition in range(partitions):
         mine = [value for value in sent if subtask_of(value[0], 128, partitions) == partition]
-        assert found.get(partition, []) == mine, "in order"
+        assert result.get(partition, []) == mine, "in order"
 
 
 @given(batches, st.integers(1, 5), forms, st.sampled_from(ALL_TO_ALL))
-def test_each_record_goes_to_one_partition_and_keeps_its_place_there(
+def test_each_record_goes_to_one_partition_in_order(
     given: list[list[tuple[str, int]]], partitions: int, form: str, partitioner: Partitioner
 ) -> None:
-    numbered = [[(word, i * 1000 + j) for j, (word, _) in enumerate(each)] for i, each in enumerate(given)]
+    numbered = [[(word, i * 1000 + j) for j, (word, _) in enumerate(group)] for i, group in enumerate(given)]
     target = writer(edge(partitioner), partitions)
-    found = values_by_partition(written(target, [batch_of(values, form) for values in numbered]))
-    assert Counter(v for each in found.values() for v in each) == Counter(v for b in numbered for v in b)
-    for values in found.values():
+    result = values_by_partition(written(target, [batch_of(values, form) for values in numbered]))
+    assert Counter(v for item in result.values() for v in item) == Counter(v for b in numbered for v in b)
+    for values in result.values():
         assert values == sorted(values, key=lambda value: value[1])
 
 
 @given(batches, st.integers(1, 5), forms)
 def test_rebalance_is_even(given: list[list[tuple[str, int]]], partitions: int, form: str) -> None:
     target = writer(edge(Partitioner.REBALANCE), partitions, subtask=0)
-    found = values_by_partition(written(target, [batch_of(values, form) for values in given]))
-    sizes = [len(found.get(partition, [])) for partition in range(partitions)]
+    result = values_by_partition(written(target, [batch_of(values, form) for values in given]))
+    sizes = [len(result.get(partition, [])) for partition in range(partitions)]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -127,40 +127,40 @@ def test_pointwise_edges_reach_some_partitions_and_together_all(
     if partitioner is Partitioner.FORWARD:
         partitions = senders
     joined = edge(partitioner)
-    told: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for subtask in range(senders):
         target = writer(joined, partitions, senders=senders, subtask=subtask)
-        reached = set(values_by_partition(written(target, [batch_of(each, "rows") for each in given])))
-        told.update(each.partition for each in target.flush(tell_all=True))
+        reached = set(values_by_partition(written(target, [batch_of(group, "rows") for group in given])))
+        counts.update(buffer.partition for buffer in target.flush(tell_all=True))
         result = IntermediateResult(joined, senders, partitions, range(senders))
         assert reached <= {p for p in range(partitions) if subtask in result.producers_for(p)}
-    assert told == {p: len(result.producers_for(p)) for p in range(partitions)}
+    assert counts == {p: len(result.producers_for(p)) for p in range(partitions)}
 
 
 @given(batches, st.integers(1, 5))
 def test_broadcast_sends_all_to_all_in_order(given: list[list[tuple[str, int]]], partitions: int) -> None:
-    found = values_by_partition(
-        written(writer(edge(Partitioner.BROADCAST), partitions), [batch_of(each, "rows") for each in given])
+    result = values_by_partition(
+        written(writer(edge(Partitioner.BROADCAST), partitions), [batch_of(group, "rows") for group in given])
     )
     for partition in range(partitions):
-        assert found.get(partition, []) == [v for each in given for v in each]
+        assert result.get(partition, []) == [v for item in given for v in item]
 
 
-def test_global_sends_all_to_the_first_and_tells_all() -> None:
+def test_global_sends_all_records_to_first_and_time_to_all() -> None:
     target = writer(edge(Partitioner.GLOBAL), 3)
     target.write(batch_of([("a", 1), ("b", 2)], "rows"))
-    assert [len(CODEC.decode(each.data)[1]) for each in target.flush(tell_all=True)] == [2, 0, 0]
+    assert [len(CODEC.decode(buffer.data)[1]) for buffer in target.flush(tell_all=True)] == [2, 0, 0]
 
 
 @pytest.mark.parametrize("place", [-1, 3, "first"])
-def test_a_partitioner_must_give_a_partition(place: Any) -> None:
-    target = writer(edge(Partitioner.CUSTOM, functions=(lambda key, count: place, lambda each: each)), 3)
+def test_partitioner_must_return_partition(place: Any) -> None:
+    target = writer(edge(Partitioner.CUSTOM, functions=(lambda key, count: place, lambda item: item)), 3)
     with pytest.raises(UserCodeError):
         target.write(batch_of([("a", 1)], "rows"))
 
 
 @pytest.mark.parametrize("of", [Types.TUPLE([Types.OPTIONAL(str), int]), Types.PICKLED_BYTE_ARRAY()])
-def test_keys_that_are_no_plain_column_are_selected(of: RecordType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computed_keys_are_selected(of: RecordType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioners, "_FEW", 1)
     target = writer(edge(Partitioner.HASH, "f0"), 4, of=of)
     values = [(None, 1), ("a", 2), ("b", 3)] if of != PAIR else []
@@ -172,21 +172,21 @@ def test_keys_that_are_no_plain_column_are_selected(of: RecordType, monkeypatch:
 
 
 @given(batches, st.integers(1, 5))
-def test_numbers_on_a_channel_have_no_gap(given: list[list[tuple[str, int]]], partitions: int) -> None:
+def test_numbers_on_channel_have_no_gap(given: list[list[tuple[str, int]]], partitions: int) -> None:
     target = writer(edge(Partitioner.HASH), partitions)
-    for each in written(target, [batch_of(values, "rows") for values in given]).values():
-        assert [header.sequence for header, _ in each] == list(range(len(each)))
-        assert {(header.sender, header.attempt) for header, _ in each} == {(0, 4)}
+    for group in written(target, [batch_of(values, "rows") for values in given]).values():
+        assert [header.sequence for header, _ in group] == list(range(len(group)))
+        assert {(header.sender, header.attempt) for header, _ in group} == {(0, 4)}
 
 
-def test_every_channel_is_told_the_time_and_the_end() -> None:
+def test_every_channel_gets_time_and_end() -> None:
     target = writer(edge(Partitioner.HASH), 3)
     target.advance_watermark(77)
     target.set_idle(True)
-    told = [CODEC.decode(each.data) for each in target.flush(tell_all=True)]
-    assert [(h.watermark, h.idle, h.ends, len(batch)) for h, batch in told] == [(77, True, False, 0)] * 3
+    reports = [CODEC.decode(buffer.data) for buffer in target.flush(tell_all=True)]
+    assert [(h.watermark, h.idle, h.ends, len(batch)) for h, batch in reports] == [(77, True, False, 0)] * 3
     assert not target.is_behind
-    ended = [CODEC.decode(each.data)[0] for each in target.flush(ends=True, tell_all=True)]
+    ended = [CODEC.decode(buffer.data)[0] for buffer in target.flush(ends=True, tell_all=True)]
     assert all(header.ends and header.watermark == MAX_WATERMARK for header in ended)
 
 
@@ -194,11 +194,11 @@ def test_each_channel_has_its_own_event_time() -> None:
     early, late = writer(edge(Partitioner.HASH), 1), writer(edge(Partitioner.HASH), 1)
     early.advance_watermark(5)
     late.advance_watermark(9)
-    headers = [CODEC.decode(each.data)[0] for each in RecordWriter([early, late]).flush(tell_all=True)]
+    headers = [CODEC.decode(buffer.data)[0] for buffer in RecordWriter([early, late]).flush(tell_all=True)]
     assert [header.watermark for header in headers] == [5, 9]
 
 
-def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
+def test_time_is_sent_by_ticks_after_first_message() -> None:
     target = writer(edge(Partitioner.HASH), 2)
     ticked: list[BufferHeader] = []
     sent: list[BufferHeader] = []
@@ -215,39 +215,39 @@ def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
     assert [(header.tick, header.sequence, header.watermark) for header in ticked] == [(True, 1, 6)] * 2
     records.announce_time(into(ticked), into(sent))
     assert (len(ticked), len(sent)) == (2, 2), "nothing new"
-    assert [CODEC.decode(each.data)[0].sequence for each in target.flush(tell_all=True)] == [1, 1]
+    assert [CODEC.decode(buffer.data)[0].sequence for buffer in target.flush(tell_all=True)] == [1, 1]
 
 
-def test_time_is_repeated_to_a_few_partitions_in_turn_until_all_have_heard_it() -> None:
+def test_time_is_repeated_to_a_few_partitions_in_turn() -> None:
     target = writer(edge(Partitioner.HASH), 10)
     target.advance_watermark(5)
-    records, told = RecordWriter([target]), list[int]()
+    records, reports = RecordWriter([target]), list[int]()
     list(target.flush(tell_all=True))
 
     def tick(topic: str, partition: int, data: bytes) -> None:
         assert decode_header(data).tick
-        told.append(partition)
+        reports.append(partition)
 
     def send(topic: str, partition: int, data: bytes) -> None:
         raise AssertionError("it takes no transaction")
 
     records.announce_time(tick, send)
-    assert told == []
+    assert reports == []
     for _ in range(5):
         records.announce_time(tick, send, again=True)
-    assert sorted(told) == sorted([*range(10)] * 2)
+    assert sorted(reports) == sorted([*range(10)] * 2)
     target.advance_watermark(6)
-    told.clear()
+    reports.clear()
     records.announce_time(tick, send, again=True)
-    assert told == [*range(10)], "news is told to all"
+    assert reports == [*range(10)], "news is told to all"
 
 
-def test_nothing_is_sent_when_nothing_happened() -> None:
+def test_nothing_is_sent_without_change() -> None:
     assert list(writer(edge(Partitioner.HASH), 3).flush()) == []
 
 
 @given(st.lists(pair, max_size=20), st.integers(1, 4), st.sampled_from(ALL_TO_ALL))
-def test_a_barrier_reaches_every_partition_behind_the_records(
+def test_barrier_reaches_every_partition_after_records(
     records: list[tuple[str, int]], partitions: int, partitioner: Partitioner
 ) -> None:
     options = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="d", shared="s")
@@ -256,8 +256,8 @@ def test_a_barrier_reaches_every_partition_behind_the_records(
     if records:
         channel.write(Batch([0] * len(records), list(records)))
     sent: dict[int, list[bytes]] = defaultdict(list)
-    for each in (*channel.flush(), *channel.barrier(checkpoint), *channel.flush(tell_all=True)):
-        sent[each.partition].append(each.data)
+    for buffer in (*channel.flush(), *channel.barrier(checkpoint), *channel.flush(tell_all=True)):
+        sent[buffer.partition].append(buffer.data)
     assert sent.keys() == set(range(partitions))
     for buffers in sent.values():
         assert [CODEC.decode(data)[0].sequence for data in buffers] == list(range(len(buffers)))

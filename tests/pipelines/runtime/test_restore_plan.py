@@ -1,4 +1,4 @@
-"""What an attempt begins with, at the edges: what is not known is never taken for nothing."""
+"""What an attempt restores in edge cases: unknown state is never taken for empty state."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def begin(
     inline: bytes | None = None,
     generation: int = 1,
 ) -> RestorePlan:
-    """Of subtask 1 in generation 2, behind a checkpoint of that generation."""
+    """Starts subtask 1 in generation 2, after a checkpoint of that generation."""
     uri = str(directory / "chk-3")
     checkpoint = CompletedCheckpoint(
         checkpoint_id=3, snapshot_type=SnapshotType.CHECKPOINT, uri=uri, generation=generation, size=0
     )
-    head = next(each for each in GRAPH.vertices if each.vertex_id == vertex_id).operators[0].operator_id
+    head = next(vertex for vertex in GRAPH.vertices if vertex.vertex_id == vertex_id).operators[0].operator_id
     operators = {} if inline is None else {head: OperatorState(inline=inline)}
     state = SubtaskState(operators=operators, changelog_offset=9)
     parts = tuple(SubtaskSnapshot(vertex_id, i, state) for i in range(2))
@@ -70,7 +70,7 @@ def begin(
     )
 
 
-def test_a_source_that_had_nothing_to_read_has_positions_and_none_in_them(tmp_path: Path) -> None:
+def test_source_without_partitions_has_empty_positions(tmp_path: Path) -> None:
     head = GRAPH.vertices[0].operators[0].operator_id
     vertex_id = GRAPH.vertices[0].vertex_id
     assert begin(tmp_path / "a", vertex_id, inline=b"{}").kafka_positions(head) == {}
@@ -82,7 +82,7 @@ def tail(generation: int, offset: int, position: int = 7) -> ChangelogTail:
     return ChangelogTail(ProgressEntry(generation, None, 5, inputs), offset, offset + 2)
 
 
-def test_a_generation_goes_on_from_where_it_began_in_the_changelog(tmp_path: Path) -> None:
+def test_generation_continues_from_its_start_in_changelog(tmp_path: Path) -> None:
     vertex_id = GRAPH.vertices[1].vertex_id
     known = begin(tmp_path / "a", vertex_id, tail(2, 8))
     assert (known.begins, known.changelog_from) == (False, 5)
@@ -93,16 +93,18 @@ def test_a_generation_goes_on_from_where_it_began_in_the_changelog(tmp_path: Pat
         begin(tmp_path / "c", vertex_id, tail(3, 8))
 
 
-def test_only_a_generation_that_begins_passes_over_a_damaged_changelog(tmp_path: Path) -> None:
+def test_only_new_generation_skips_damaged_changelog(tmp_path: Path) -> None:
     vertex_id = GRAPH.vertices[1].vertex_id
-    damaged = [replace(each, damage="damaged") for each in (tail(1, 8), NOTHING, tail(2, 8))]
+    damaged = [
+        replace(changelog_tail, damage="damaged") for changelog_tail in (tail(1, 8), NOTHING, tail(2, 8))
+    ]
     assert begin(tmp_path / "a", vertex_id, damaged[0]).begins
     assert begin(tmp_path / "b", vertex_id, damaged[1]).begins
     with pytest.raises(ProgressLostError, match="damaged"):
         begin(tmp_path / "c", vertex_id, damaged[2])
 
 
-def test_a_checkpoint_of_the_generation_lies_before_the_last_progress_entry(tmp_path: Path) -> None:
+def test_checkpoint_of_generation_is_before_last_progress_entry(tmp_path: Path) -> None:
     vertex_id, read = GRAPH.vertices[0].vertex_id, b'{"lines": {"1": 6}}'
     known = begin(tmp_path / "a", vertex_id, tail(2, 10, position=6), read, generation=2)
     assert (known.begins, known.changelog_from) == (False, 9)
@@ -122,12 +124,14 @@ def with_maps(*uids: str) -> JobGraph:
     return env.get_job_graph("maps")
 
 
-def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> None:
+def test_records_that_passed_other_operators_are_rejected(tmp_path: Path) -> None:
     uri, before = str(tmp_path / "chk-1"), with_maps("one", "two")
     head = before.vertices[1]
     deployment = VertexDeployment("c", "j", before, head.vertex_id, (SubtaskDeployment("", 0, 0),))
     prefix = split_vertex(head, deployment.outputs).prefix
-    assert [each.operator_id for each in prefix] == [each.operator_id for each in head.operators[:2]]
+    assert [config.operator_id for config in prefix] == [
+        operator.operator_id for operator in head.operators[:2]
+    ]
     codec = BufferCodec(edge_type(before, deployment.inputs[0]))
     key = in_flight_key(head.operators[0].operator_id, 0, 0, prefix[-1].operator_id)
     with Sections(Storage.open(str(tmp_path)), f"{uri}/flying") as file:
@@ -147,8 +151,8 @@ def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> 
         graph = with_maps(*uids)
         vertex_id = graph.vertices[1].vertex_id
         again = VertexDeployment("c", "again", graph, vertex_id, (SubtaskDeployment("", 0, 0),))
-        begun = plan_restore(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
-        records = in_flight(begun, again, 0, [codec])
+        plan = plan_restore(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
+        records = in_flight(plan, again, 0, [codec])
         if fits:
             assert [value for _, batch in records for value in batch.values] == [3, 4]
         else:

@@ -1,4 +1,4 @@
-"""A few records come back as many do; what Arrow would convert or refuse is left to it."""
+"""A small batch is converted as a large one is; values that Arrow converts or rejects are left to Arrow."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Word:
 
 @dataclass(kw_only=True)
 class ByKeyword:
-    """Made by its fields' names."""
+    """A class that is constructed by keyword."""
 
     anything: Any
     x: int | None = None
 
 
 class Point(NamedTuple):
-    """A tuple with names."""
+    """A named tuple."""
 
     x: float
     at: tuple[str, bytes]
@@ -62,7 +62,7 @@ records = st.sampled_from(list(VALUES)).flatmap(
 
 
 @given(records)
-def test_what_is_of_its_type_comes_back(of: tuple[Any, list[tuple[int, Any]]]) -> None:
+def test_values_of_declared_type_survive_round_trip(of: tuple[Any, list[tuple[int, Any]]]) -> None:
     hint, pairs = of
     timestamps, values = [t for t, _ in pairs], [v for _, v in pairs]
     data = SmallBatchCodec(RecordType.of(hint)).encode(timestamps, values)
@@ -73,7 +73,7 @@ def test_what_is_of_its_type_comes_back(of: tuple[Any, list[tuple[int, Any]]]) -
 
 
 class Colour(StrEnum):
-    """A text, and more."""
+    """A subclass of str."""
 
     RED = "red"
 
@@ -94,13 +94,13 @@ class Colour(StrEnum):
         (tuple[str, Word], ("a", Word("a", 1, []))),
     ],
 )
-def test_what_is_not_quite_of_its_type_is_left_to_arrow(hint: object, value: object) -> None:
+def test_values_of_similar_type_are_left_to_arrow(hint: object, value: object) -> None:
     assert SmallBatchCodec(RecordType.of(hint)).encode([0], [value]) is None
 
 
 @pytest.mark.parametrize(
     ("hint", "value"), [(tuple[int, int], [1, 2]), (tuple[int, int], (1,)), (Word, ("a", 1, []))]
 )
-def test_a_record_of_another_shape_is_refused(hint: object, value: object) -> None:
+def test_record_of_other_shape_is_rejected(hint: object, value: object) -> None:
     with pytest.raises(RecordTypeError):
         SmallBatchCodec(RecordType.of(hint)).encode([0], [value])

@@ -1,4 +1,4 @@
-"""The process of a StreamTask, without a TaskExecutor: whatever ends it is told, on stderr and to the TaskExecutor."""
+"""The process of a StreamTask, without a TaskExecutor: each error is reported, on stderr and to the TaskExecutor."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def opening() -> OpenTask:
 @pytest.mark.parametrize(
     ("name", "commands"), [("input", []), ("last resort", [opening(), CancelTask()]), ("main", [opening()])]
 )
-def test_a_thread_that_fails_is_named_on_stderr_and_to_the_task_executor(
+def test_failed_thread_is_named_on_stderr_and_to_task_executor(
     name: str, commands: list[TaskCommand]
 ) -> None:
     ours, control = socket.socketpair()
@@ -79,9 +79,9 @@ def test_a_thread_that_fails_is_named_on_stderr_and_to_the_task_executor(
                 ours.sendall(encode_frame(msgspec.msgpack.encode(command)))
             _, stderr = process.communicate(timeout=TIMEOUT_S)
         reader = FrameReader(ours)
-        (last,) = [msgspec.msgpack.decode(each, type=TaskNotice) for each in reader.receive()][-1:]
+        (last,) = [msgspec.msgpack.decode(value, type=TaskNotice) for value in reader.receive()][-1:]
     assert process.returncode == threads.EXIT_CODE
     assert isinstance(last, TaskFailed)
-    for said in (stderr, last.reason):
-        assert f"the thread {name!r}" in said
-        assert "Planted: by a test" in said
+    for output in (stderr, last.reason):
+        assert f"the thread {name!r}" in output
+        assert "Planted: by a test" in output

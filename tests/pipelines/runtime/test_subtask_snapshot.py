@@ -1,4 +1,4 @@
-"""The small parts: frames, the mailbox, pacing, settings, and how a vertex is divided."""
+"""Small parts: frames, the mailbox, pacing, settings, and the division of a vertex."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ places = st.lists(st.integers(0, 60), max_size=6)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=5), places)
-def test_frames_come_back_however_they_arrive(contents: list[bytes], at: list[int]) -> None:
+def test_frames_are_independent_of_chunks(contents: list[bytes], at: list[int]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         reader = FrameReader(theirs)
-        found: list[bytes] = []
+        results: list[bytes] = []
         for piece in cut(b"".join(map(encode_frame, contents)), at):
             if piece:
                 ours.sendall(piece)
-                found += reader.receive()
-        assert found == contents
+                results += reader.receive()
+        assert results == contents
         ours.close()
         assert reader.receive() == []
         assert reader.ended
@@ -62,7 +62,7 @@ def letter(size: int) -> list[tuple[Mail, int]]:
     return [(ForwardedMessage(0, 0, 0, 0, 0, 1, b""), size)]
 
 
-def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
+def test_full_mailbox_is_reported_and_drain_notifies() -> None:
     mailbox, drained = Mailbox(), threading.Event()
     mailbox.on_drained(drained.set)
     mailbox.put([*letter(CAPACITY_BYTES)])
@@ -72,7 +72,7 @@ def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
     assert drained.is_set()
 
 
-def test_a_cancel_overtakes_what_is_in_the_mailbox() -> None:
+def test_cancel_overtakes_mailbox() -> None:
     mailbox = Mailbox()
     mailbox.put([*letter(1)])
     mailbox.cancel()
@@ -84,7 +84,7 @@ times = st.lists(st.floats(0, 10), max_size=20)
 
 
 @given(times)
-def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
+def test_commits_take_bounded_share_of_time(costs: list[float]) -> None:
     pacing, now = CommitSchedule(0.03), 0.0
     for cost in costs:
         pacing.on_committed(now, now + cost)
@@ -98,14 +98,14 @@ def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
     assert steady.due(99.1, busy=False) == pytest.approx(99.2)
 
 
-def test_a_record_after_a_pause_is_committed_at_once() -> None:
+def test_record_after_pause_is_committed_at_once() -> None:
     pacing = CommitSchedule(0.03)
     assert pacing.due(0, busy=False) == 0
     pacing.on_committed(5, 5.01)
     assert pacing.due(6, busy=False) == 6
 
 
-def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
+def test_wake_up_ends_wait_once() -> None:
     mailbox = Mailbox()
     mailbox.wake()
     mailbox.wake()
@@ -113,7 +113,7 @@ def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
     assert mailbox.take(0) == []
 
 
-def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
+def test_settings_have_defaults_and_error_names_key() -> None:
     assert TaskSettings.from_configuration({}).mode is ExecutionMode.REAL_TIME
     assert (
         TaskSettings.from_configuration({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
@@ -163,7 +163,7 @@ def line(*names: str) -> list[OperatorConfig]:
         (line("kafka_source", "map"), ["kafka_source"], []),
     ],
 )
-def test_the_plain_stateless_line_from_the_head_runs_in_spark(
+def test_stateless_line_from_head_runs_in_spark(
     operators: list[OperatorConfig], edges: list[str | None], in_spark: list[str]
 ) -> None:
     vertex = JobVertex(
@@ -171,45 +171,45 @@ def test_the_plain_stateless_line_from_the_head_runs_in_spark(
         slot_sharing_group="default",
     )  # fmt: skip
     parts = split_vertex(vertex, [leaving(source) for source in edges])
-    assert [each.operator_id for each in parts.prefix] == in_spark
+    assert [config.operator_id for config in parts.prefix] == in_spark
     assert [*([parts.source] if parts.source else []), *parts.prefix, *parts.rest] == operators
     before = parts.before_rest
     assert [
-        each for each in parts.rest if each.upstream == (before.operator_id if before else None)
+        config for config in parts.rest if config.upstream == (before.operator_id if before else None)
     ] or not parts.rest
 
 
 class WaitingPart:
-    """Of a checkpoint, until storage answers."""
+    """A part of a checkpoint whose write takes until storage answers."""
 
     def __init__(self, number: int, answers: threading.Event) -> None:
         self.checkpoint_id = number
         self._answers = answers
-        self.begun = threading.Event()
+        self.started = threading.Event()
 
     def finish(self) -> tuple[SubtaskState, CheckpointMetrics]:
-        self.begun.set()
+        self.started.set()
         self._answers.wait()
         return SubtaskState(), CheckpointMetrics()
 
 
-def test_few_parts_of_checkpoints_wait_for_storage_and_others_are_declined() -> None:
-    """Each holds what was in flight; those that wait may be of checkpoints that are over."""
-    answers, told = threading.Event(), list[TaskNotice]()
-    io = CheckpointIO(told.append)
+def test_parts_of_checkpoints_beyond_limit_are_declined() -> None:
+    """Each holds in-flight data; waiting ones may be of checkpoints that are over."""
+    answers, notices = threading.Event(), list[TaskNotice]()
+    io = CheckpointIO(notices.append)
     parts = [WaitingPart(number, answers) for number in range(1, 11)]
     for part in parts:
         io.finish(part)  # type: ignore[arg-type]
-        assert parts[0].begun.wait(30)
-    declined = [each.checkpoint_id for each in told if isinstance(each, CheckpointDeclined)]
+        assert parts[0].started.wait(30)
+    declined = [notice.checkpoint_id for notice in notices if isinstance(notice, CheckpointDeclined)]
     assert declined == [6, 7, 8, 9, 10]
     answers.set()
     io.drain()
-    written = [each.checkpoint_id for each in told if isinstance(each, CheckpointAcknowledged)]
+    written = [notice.checkpoint_id for notice in notices if isinstance(notice, CheckpointAcknowledged)]
     assert written == [1, 2, 3, 4, 5]
-    io = CheckpointIO(told.append)
+    io = CheckpointIO(notices.append)
     io.finish(WaitingPart(11, answers))  # type: ignore[arg-type]
     io.drain()
-    last = told[-1]
+    last = notices[-1]
     assert isinstance(last, CheckpointAcknowledged)
     assert last.checkpoint_id == 11

@@ -1,4 +1,4 @@
-"""What user functions log: each line says of which task it is, and a job's file is whole while it is rotated."""
+"""The log lines of user functions name their task, and a job's file is complete across rotation."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def _root_as_before() -> object:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
-    for each in [each for each in root.handlers if each not in handlers]:
-        root.removeHandler(each)
-        each.close()
+    for item in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(item)
+        item.close()
     root.setLevel(level)
 
 
@@ -61,7 +61,7 @@ def logging_of(directory: Path, **options: str) -> TaskLogging:
     )
 
 
-def test_a_line_says_of_which_task_it_is_and_holds_no_secret(tmp_path: Path) -> None:
+def test_log_line_names_task_and_has_no_secret(tmp_path: Path) -> None:
     logs = logging_of(tmp_path)
     logs.begin()
     logging.getLogger("orders").info("opened")
@@ -77,7 +77,7 @@ def test_a_line_says_of_which_task_it_is_and_holds_no_secret(tmp_path: Path) -> 
     )
 
 
-def test_the_level_is_the_jobs_and_what_a_process_logged_for_before_is_over(tmp_path: Path) -> None:
+def test_log_level_is_that_of_job_and_earlier_task_is_forgotten(tmp_path: Path) -> None:
     logging_of(tmp_path / "a").begin()
     logging_of(tmp_path / "b", logging_level="ERROR").begin()
     logging.warning("no")
@@ -86,7 +86,7 @@ def test_the_level_is_the_jobs_and_what_a_process_logged_for_before_is_over(tmp_
     assert (tmp_path / "a" / "job-1f.log").read_text() == ""
 
 
-def test_a_line_that_cannot_be_written_is_lost(tmp_path: Path) -> None:
+def test_line_that_cannot_be_written_is_dropped(tmp_path: Path) -> None:
     logging_of(tmp_path / "a").begin()
     for file in (tmp_path / "a").iterdir():
         file.unlink()
@@ -94,18 +94,18 @@ def test_a_line_that_cannot_be_written_is_lost(tmp_path: Path) -> None:
     logging.error("nowhere")
 
 
-def test_processes_share_a_file_that_is_rotated(tmp_path: Path) -> None:
+def test_processes_share_rotated_file(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, str(path), str(i)]) for i in range(3)]
-    assert [each.wait() for each in writers] == [0, 0, 0]
-    files = [each for each in tmp_path.iterdir() if not each.name.endswith(".lock")]
-    lines = Counter(line.partition(":")[0] for each in files for line in each.read_text().splitlines())
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    files = [path for path in tmp_path.iterdir() if not path.name.endswith(".lock")]
+    lines = Counter(line.partition(":")[0] for file in files for line in file.read_text().splitlines())
     assert lines == Counter(f"line {number} of {i}" for number in range(200) for i in range(3))
-    assert max(each.stat().st_size for each in files) < 2_200
+    assert max(file.stat().st_size for file in files) < 2_200
     assert len(files) > 10
 
 
-def test_only_so_many_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_logging, "MAX_FILE_BYTES", 100)
     handler = task_logging.SharedFileHandler(tmp_path / "job.log")
     for number in range(40):
@@ -115,14 +115,14 @@ def test_only_so_many_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "39 " in (tmp_path / "job.log").read_text()
 
 
-def test_what_a_function_prints_is_lost_where_it_cannot_be_written() -> None:
+def test_printed_text_that_cannot_be_written_is_dropped() -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", PRINTS], stdout=full, check=False)
-    assert done.returncode == 0
+        result = subprocess.run([sys.executable, "-c", PRINTS], stdout=full, check=False)
+    assert result.returncode == 0
 
 
-def test_what_a_function_prints_is_written_line_by_line(tmp_path: Path) -> None:
-    """Also what comes after a time in which nothing could be written."""
+def test_printed_text_is_written_line_by_line(tmp_path: Path) -> None:
+    """Also after a time in which nothing could be written."""
     program = """
 import resource, signal
 from tailrace.pipelines.runtime.common import task_logging
@@ -137,6 +137,6 @@ print("after")
 """
     path = tmp_path / "log"
     with path.open("ab") as log:
-        done = subprocess.run([sys.executable, "-c", program], stdout=log, check=False)
-    assert done.returncode == 0
+        result = subprocess.run([sys.executable, "-c", program], stdout=log, check=False)
+    assert result.returncode == 0
     assert path.read_text() == "before\nafter\n"

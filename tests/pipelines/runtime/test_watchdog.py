@@ -1,4 +1,4 @@
-"""A call that lasts too long is noticed while it lasts; one that has returned is not."""
+"""The watchdog reports a call that takes too long while it runs; a returned call is not reported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tailrace.pipelines.runtime.stream_task.output import watchdog as watchdog_m
 from tailrace.pipelines.runtime.stream_task.output.watchdog import Watchdog
 
 
-def test_a_call_that_does_not_return_is_told_of() -> None:
-    told: list[str] = []
+def test_hanging_call_is_reported() -> None:
+    reports: list[str] = []
     noticed = threading.Event()
 
     def overdue(what: str) -> None:
-        told.append(what)
+        reports.append(what)
         noticed.set()
 
     watchdog = Watchdog(0.05, overdue)
@@ -25,11 +25,11 @@ def test_a_call_that_does_not_return_is_told_of() -> None:
         pass
     with watchdog.watch_call("one that hangs"):
         assert noticed.wait(60)
-    assert told == ["one that hangs"]
+    assert reports == ["one that hangs"]
 
 
-def test_a_call_is_not_overdue_while_kafka_answers_nobody() -> None:
-    told: list[str] = []
+def test_call_is_not_overdue_during_outage_of_kafka() -> None:
+    reports: list[str] = []
     looks = 0
     back = threading.Event()
 
@@ -38,18 +38,18 @@ def test_a_call_is_not_overdue_while_kafka_answers_nobody() -> None:
         looks += 1
         return back.is_set()
 
-    watchdog = Watchdog(0.02, told.append, answers, answering_s=0.1)
+    watchdog = Watchdog(0.02, reports.append, answers, answering_s=0.1)
     with watchdog.watch_call("one that waits for Kafka"):
         wait_until(lambda: looks > 20)
-        assert told == []
+        assert reports == []
         back.set()
-        wait_until(lambda: told)
-    assert told == ["one that waits for Kafka"]
+        wait_until(lambda: reports)
+    assert reports == ["one that waits for Kafka"]
 
 
-def test_time_for_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a SIGSTOP: the clock has gone on, nobody has looked."""
-    told: list[str] = []
+def test_time_while_process_is_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a SIGSTOP: the clock has advanced without checks."""
+    reports: list[str] = []
     looks = 0
     ahead = 0.0
 
@@ -67,10 +67,10 @@ def test_time_for_which_the_process_stood_still_does_not_count(monkeypatch: pyte
 
     monkeypatch.setattr(watchdog_module, "time", Clock)
     monkeypatch.setattr(watchdog_module, "_LOOKS_S", 0.01)
-    watchdog = Watchdog(3600.0, told.append, answers)
+    watchdog = Watchdog(3600.0, reports.append, answers)
     with watchdog.watch_call("one that is stopped"):
         wait_until(lambda: looks > 3)
         ahead += 7200.0
         before = looks
         wait_until(lambda: looks > before + 5)
-    assert told == []
+    assert reports == []

@@ -1,8 +1,8 @@
-"""A window fires once for records that are not late, at whatever parallelism a checkpoint is restored.
+"""A window fires once for records that are not late, at any parallelism at which a checkpoint is restored.
 
-Several senders tell their watermarks at different moments, so an unaligned checkpoint cuts the subtasks of a window
-operator at different times. Windows are kept for allowed lateness after they have fired. What a program gives is
-compared with what its windows hold by definition. `EXAMPLES` says how many runs are tried of each kind of window.
+Senders emit their watermarks at different times, so an unaligned checkpoint cuts the subtasks of a window operator at
+different event times. Windows are kept for the allowed lateness after they have fired. The output of a program is
+compared with the definition of its windows. `EXAMPLES` says how many runs of each kind of window are tried.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, Taken, storage
+from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
 from ..memory_cluster import MemoryCluster, Message, give_uids
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
 SIZE_MS = 100
 SLIDE_MS = SIZE_MS // 2
 GAP_MS = 30
@@ -59,7 +59,7 @@ def sliding(records: list[Record]) -> Iterator[Window]:
 
 
 def of_size(records: list[Record], starts: Callable[[int], list[int]]) -> Iterator[Window]:
-    """Windows of SIZE_MS."""
+    """Returns windows of SIZE_MS."""
     held: dict[tuple[str, int], list[Record]] = {}
     for key, time in records:
         for start in starts(time):
@@ -90,7 +90,7 @@ def time_of(line: str) -> int:
 
 
 def counted(line: str) -> tuple[str, int, int]:
-    """Key, time and 1."""
+    """Returns key, time and 1."""
     key, time = line.split()
     return key, int(time), 1
 
@@ -99,12 +99,13 @@ def added(a: tuple[str, int, int], b: tuple[str, int, int]) -> tuple[str, int, i
     return min(a[0], b[0]), min(a[1], b[1]), a[2] + b[2]
 
 
-def one(each: tuple[str, int, int]) -> tuple[str, int, int]:
-    return each[0], 0, 1
+def one(item: tuple[str, int, int]) -> tuple[str, int, int]:
+    return item[0], 0, 1
 
 
 def graph_of(kind: str, lateness_ms: int, parallelism: int) -> JobGraph:
-    """Counts by key and window; in windows of all keys; and of each key, how many windows end in such a time."""
+    """Returns counts by key and window; windows over all keys; and the number of windows per key that end in a
+    period."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     source = KafkaSource("records", Formats.text(), StartingOffsets.earliest(), bounded=True)
@@ -123,22 +124,22 @@ def graph_of(kind: str, lateness_ms: int, parallelism: int) -> JobGraph:
 
 def meaning_of(kind: str, records: list[Record]) -> Results:
     _, windows_of = KINDS[kind]
-    found: Results = Counter()
+    counts: Results = Counter()
     ends: list[Record] = []
     for last, held in windows_of(records):
-        found["by key", str((held[0][0], min(time for _, time in held), len(held)))] += 1
+        counts["by key", str((held[0][0], min(time for _, time in held), len(held)))] += 1
         ends.append((held[0][0], last))
     for _, held in windows_of([("", time) for _, time in records]):
         times = [time for _, time in held]
         least = min(key for key, time in records if min(times) <= time <= max(times))
-        found["together", str((least, min(times), len(held)))] += 1
+        counts["together", str((least, min(times), len(held)))] += 1
     for _, held in tumbling(ends):
-        found["ends", str((held[0][0], 0, len(held)))] += 1
-    return found
+        counts["ends", str((held[0][0], 0, len(held)))] += 1
+    return counts
 
 
 def results_of(job: MemoryCluster) -> Results:
-    return Counter((each["identifier"], each["text"]) for each in job.given)
+    return Counter((row["identifier"], row["text"]) for row in job.given)
 
 
 STEPS_MS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([0, 10, 20, 40]))
@@ -170,23 +171,27 @@ def test_windows_fire_once_at_any_parallelism(
     meaning = meaning_of(kind, [record for some in records for record in some])
     rng = random.Random(seed)
     with storage(seed) as directory:
-        begins_with: list[Taken | None] = [None]
+        begins_with: list[MemoryCheckpoint | None] = [None]
         for number, parallelism in enumerate(parallelisms):
             graph = graph_of(kind, lateness_ms, parallelism)
-            taken: list[Taken] = []
+            checkpoints: list[MemoryCheckpoint] = []
             for restored in begins_with:
                 job = MemoryCluster(
                     graph,
                     logs,
                     seed + number,
                     job_id=f"job{number}",
-                    directory=f"{directory}/{number}-{len(taken)}",
+                    directory=f"{directory}/{number}-{len(checkpoints)}",
                     plan=Plan(rate=0.2, savepoints=0.1),
                     restored=restored,
                 )
                 job.run(crashes, rollbacks=crashes)
                 assert results_of(job) == meaning
-                taken += job.taken
+                checkpoints += job.taken
             following = graph_of(kind, lateness_ms, parallelisms[(number + 1) % len(parallelisms)])
-            fitting = [each for each in taken if not incompatibilities(each.metadata, following)]
+            fitting = [
+                checkpoint
+                for checkpoint in checkpoints
+                if not incompatibilities(checkpoint.metadata, following)
+            ]
             begins_with = list(rng.sample(fitting, min(4, len(fitting))))

@@ -1,4 +1,4 @@
-"""A value that is not of its declared type is told with the operator that gave or keeps it, and the program's line."""
+"""The error of a value with a wrong type names the operator that returned or stores it, and the line of the program."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def in_state(env: StreamExecutionEnvironment) -> None:
 
 
 @pytest.mark.parametrize("build", [on_an_edge, by_key, in_the_prefix, in_state])
-def test_the_operator_and_its_line_are_named(build: Callable[[StreamExecutionEnvironment], Any]) -> None:
+def test_error_names_operator_and_line(build: Callable[[StreamExecutionEnvironment], Any]) -> None:
     env = StreamExecutionEnvironment()
     build(env)
     with pytest.raises(UserCodeError) as raised:
         run(env.get_job_graph("wrong"))
-    told = describe_failure(raised.value).splitlines()[0]
-    assert "is declared" in told
-    assert "correct the type hint" in told
-    assert "test_wrong_types.py:" in told
-    assert told.endswith("in operator 'Wrong'")
+    report = describe_failure(raised.value).splitlines()[0]
+    assert "is declared" in report
+    assert "correct the type hint" in report
+    assert "test_wrong_types.py:" in report
+    assert report.endswith("in operator 'Wrong'")

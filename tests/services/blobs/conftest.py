@@ -1,4 +1,4 @@
-"""BlobServers that tests talk to."""
+"""BlobServers for tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ StartServer = Callable[..., BlobServer]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[StartServer]:
-    """Starts BlobServers, over one directory unless another is named; they are closed at the end."""
+    """Starts BlobServers over one directory unless another is given; they are closed at the end."""
     with ExitStack() as stack:
 
         def start_server(

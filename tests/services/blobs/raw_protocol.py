@@ -1,4 +1,4 @@
-"""The protocol spoken byte by byte, as a client that breaks it would; and what a directory holds."""
+"""Speaks the protocol byte by byte, also wrongly; and lists the files of a directory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ class RawConnection:
         self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
 
     def frame(self, data: bytes) -> None:
-        """A frame: a piece of a body, or a request's bytes."""
+        """Sends a frame: a part of a body, or the bytes of a request."""
         self.socket.sendall(struct.pack(">I", len(data)) + data)
 
     def put(
         self, content: bytes, size: int | None = None, digest: str | None = None, job: str = "job"
     ) -> None:
-        """Announces an upload, perhaps of something else."""
+        """Announces an upload, by default of the content that follows."""
         key = f"permanent/{job}/{digest or hashlib.sha256(content).hexdigest()}"
         self.frame(msgspec.msgpack.encode(Put(key, len(content) if size is None else size)))
 
     def get(self, key: str) -> None:
-        """Asks for a blob."""
+        """Requests a blob."""
         self.frame(msgspec.msgpack.encode(Get(key)))
 
     def answer(self) -> Answer:
-        """What the server says. Raises ConnectionError where it has ended the connection."""
+        """Reads the answer of the server. Raises ConnectionError if it has closed the connection."""
         return decode_answer(self._read(struct.unpack(">I", self._read(4))[0]))
 
     def is_over(self) -> bool:
-        """Waits until the server has ended the connection; whether it said nothing before."""
+        """Waits until the server has closed the connection; returns whether it sent nothing before."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -66,5 +66,5 @@ class RawConnection:
 
 
 def files_below(directory: Path) -> list[str]:
-    """Paths of all files, sorted, relative to the directory."""
-    return sorted(str(each.relative_to(directory)) for each in directory.rglob("*") if each.is_file())
+    """Returns the paths of all files, sorted, relative to the directory."""
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())

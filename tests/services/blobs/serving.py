@@ -1,4 +1,4 @@
-"""A BlobServer in a process of its own, for tests that kill it: `python serving.py DIRECTORY`."""
+"""Runs a BlobServer in a process of its own, for tests that kill it: `python serving.py DIRECTORY`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client puts on the cluster's BlobServer before it submits a job, and what it does where there is none."""
+"""A client uploads large files to the cluster's BlobServer before it submits a job, or ships them in the job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(*sizes: int) -> EntryPoint:
     return EntryPoint(target="a:b", arguments=(), python_files=files(*sizes))
 
 
-def test_the_server_is_that_of_the_dispatchers_leader() -> None:
+def test_client_uploads_to_server_of_dispatcher_leader() -> None:
     log = MemoryEventLog()
     assert find_server(log) is None
     log.append([elected(RESOURCE_MANAGER, 9, "other:1"), elected(DISPATCHER, 1, "first:1")])
@@ -43,12 +43,12 @@ def test_the_server_is_that_of_the_dispatchers_leader() -> None:
     assert find_server(log) is None
 
 
-def test_large_files_are_put_there_and_named(start: StartServer) -> None:
+def test_large_files_are_uploaded_and_referenced(start: StartServer) -> None:
     server, log = start(), MemoryEventLog()
     log.append([elected(DISPATCHER, 1, server.address)])
     what = program(5000, 10)
-    made, left = upload(what, "job", CONFIGURATION, log)
-    assert left is None
+    made, rest = upload(what, "job", CONFIGURATION, log)
+    assert rest is None
     assert made.python_files[1] == what.python_files[1]
     with BlobClient(server.address) as client:
         key = BlobKey.parse(made.python_files[0].blob or "")
@@ -56,13 +56,13 @@ def test_large_files_are_put_there_and_named(start: StartServer) -> None:
         assert client.get_bytes(key) == what.python_files[0].content
 
 
-def test_small_files_do_not_even_ask_for_a_server() -> None:
+def test_small_files_need_no_server() -> None:
     log = MemoryEventLog()
     log.close()
     assert upload(program(10), "job", CONFIGURATION, log) == (program(10), None)
 
 
-def test_without_a_server_they_travel_along_with_the_reason(start: StartServer) -> None:
+def test_files_are_shipped_in_job_with_reason_if_there_is_no_server(start: StartServer) -> None:
     log = MemoryEventLog()
     assert upload(program(5000), "job", CONFIGURATION, log) == (
         program(5000),
@@ -71,27 +71,27 @@ def test_without_a_server_they_travel_along_with_the_reason(start: StartServer) 
     server = start()
     server.close()
     log.append([elected(DISPATCHER, 1, server.address)])
-    what, left = upload(program(5000), "job", CONFIGURATION, log)
+    what, rest = upload(program(5000), "job", CONFIGURATION, log)
     assert what == program(5000)
-    assert "can't be reached" in (left or "")
+    assert "can't be reached" in (rest or "")
 
 
-def test_what_the_server_refuses_travels_along_with_the_reason(start: StartServer) -> None:
+def test_files_rejected_by_server_are_shipped_in_job_with_reason(start: StartServer) -> None:
     log = MemoryEventLog()
     log.append([elected(DISPATCHER, 1, start().address)])
-    what, left = upload(program(LARGEST + 1), "job", CONFIGURATION, log)
+    what, rest = upload(program(LARGEST + 1), "job", CONFIGURATION, log)
     assert what == program(LARGEST + 1)
-    assert "blob.size.max" in (left or "")
+    assert "blob.size.max" in (rest or "")
 
 
-def test_a_server_with_a_secret_takes_uploads_of_who_knows_it(tmp_path: Path) -> None:
+def test_server_with_secret_accepts_uploads_of_clients_that_know_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("correct horse battery staple\n")
     knowing = CONFIGURATION.replace({"home": str(tmp_path), "blob.secret-file": str(tmp_path / "secret")})
     log = MemoryEventLog()
     with create_server(knowing) as server:
         log.append([elected(DISPATCHER, 1, server.address)])
-        made, left = upload(program(5000), "job", knowing, log)
-        assert (made.python_files[0].content, left) == (b"", None)
-        made, left = upload(program(5000), "job", CONFIGURATION, log)
+        made, rest = upload(program(5000), "job", knowing, log)
+        assert (made.python_files[0].content, rest) == (b"", None)
+        made, rest = upload(program(5000), "job", CONFIGURATION, log)
     assert made == program(5000)
-    assert "set blob.secret-file" in (left or "")
+    assert "set blob.secret-file" in (rest or "")

@@ -1,4 +1,4 @@
-"""A BlobCache: here, then the store, then the server; whatever happens to those."""
+"""BlobCache looks for a blob in its directory, then in the store, then on the server, and survives failures of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _put(server: BlobServer, content: bytes, job_id: str | None = "job") -> Blob
 
 
 class _Counting(VoidBlobStore):
-    """A store that has one blob, counts who asks, and lets nobody through before it is told to."""
+    """A store with one blob that counts requests, and blocks them until the test releases them."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -41,7 +41,7 @@ class _Counting(VoidBlobStore):
 
 
 class _Down(VoidBlobStore):
-    """A store that can't be reached."""
+    """A store that is unreachable."""
 
     def get(self, key: BlobKey, into: Incoming) -> bool:
         into.write(b"half of ")
@@ -51,7 +51,7 @@ class _Down(VoidBlobStore):
 @pytest.fixture
 def cache_of(tmp_path: Path) -> Callable[..., BlobCache]:
     def make(server: Callable[[], str | None] = lambda: None, **options: object) -> BlobCache:
-        return BlobCache(tmp_path / "cache", server, first_pause=0.01, **options)  # type: ignore[arg-type]
+        return BlobCache(tmp_path / "cache", server, first_pause_s=0.01, **options)  # type: ignore[arg-type]
 
     return make
 
@@ -59,7 +59,7 @@ def cache_of(tmp_path: Path) -> Callable[..., BlobCache]:
 CacheOf = Callable[..., BlobCache]
 
 
-def test_a_blob_comes_from_the_server_once(start: StartServer, cache_of: CacheOf) -> None:
+def test_blob_is_fetched_from_server_once(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     key = _put(server, b"content")
     cache = cache_of(lambda: server.address)
@@ -69,7 +69,7 @@ def test_a_blob_comes_from_the_server_once(start: StartServer, cache_of: CacheOf
     assert cache_of(lambda: None).file(key).read_bytes() == b"content", "also for the next process"
 
 
-def test_a_corrupted_file_is_fetched_again(start: StartServer, cache_of: CacheOf) -> None:
+def test_corrupt_file_is_fetched_again(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     key = _put(server, b"content")
     cache = cache_of(lambda: server.address)
@@ -78,9 +78,7 @@ def test_a_corrupted_file_is_fetched_again(start: StartServer, cache_of: CacheOf
         assert cache.file(key).read_bytes() == b"content"
 
 
-def test_the_store_answers_where_the_server_is_gone(
-    start: StartServer, cache_of: CacheOf, tmp_path: Path
-) -> None:
+def test_store_serves_blob_if_server_is_gone(start: StartServer, cache_of: CacheOf, tmp_path: Path) -> None:
     store = FileSystemBlobStore(str(tmp_path / "store"))
     server = start(store=store)
     key = _put(server, b"content")
@@ -88,15 +86,15 @@ def test_the_store_answers_where_the_server_is_gone(
     assert cache_of(lambda: server.address, store=store).file(key).read_bytes() == b"content"
 
 
-def test_the_server_answers_where_the_store_is_gone(start: StartServer, cache_of: CacheOf) -> None:
+def test_server_serves_blob_if_store_is_unreachable(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     key = _put(server, b"content")
     cache = cache_of(lambda: server.address, store=_Down())
     assert cache.file(key).read_bytes() == b"content"
-    assert not [each for each in files_below(cache._files.directory) if each.startswith("incoming")]
+    assert not [file for file in files_below(cache._files.directory) if file.startswith("incoming")]
 
 
-def test_the_server_answers_where_the_store_has_something_else(start: StartServer, cache_of: CacheOf) -> None:
+def test_server_serves_blob_if_store_has_wrong_content(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     key = _put(server, b"content")
     store = _Counting(b"torn")
@@ -104,8 +102,8 @@ def test_the_server_answers_where_the_store_has_something_else(start: StartServe
     assert cache_of(lambda: server.address, store=store).file(key).read_bytes() == b"content"
 
 
-def test_a_server_that_moves_is_found_where_it_is_now(start: StartServer, cache_of: CacheOf) -> None:
-    """The leader has died; a few tries later there is another, over the same directory."""
+def test_cache_finds_server_at_new_address(start: StartServer, cache_of: CacheOf) -> None:
+    """The leader has died; after a few retries another one serves the same directory."""
     first = start()
     key = _put(first, b"content")
     first.close()
@@ -114,7 +112,7 @@ def test_a_server_that_moves_is_found_where_it_is_now(start: StartServer, cache_
     assert cache_of(lambda: next(addresses)).file(key).read_bytes() == b"content"
 
 
-def test_it_is_given_up_in_one_line_that_says_why(start: StartServer, cache_of: CacheOf) -> None:
+def test_cache_gives_up_in_one_line_with_reason(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     server.close()
     with pytest.raises(BlobUnavailable, match=rf"after 3 tries: .*{server.address}.* can't be reached"):
@@ -123,7 +121,7 @@ def test_it_is_given_up_in_one_line_that_says_why(start: StartServer, cache_of: 
         cache_of(retries=0).file(BlobKey("a" * 64, "job"))
 
 
-def test_what_neither_has_is_not_asked_for_again(start: StartServer, cache_of: CacheOf) -> None:
+def test_blob_missing_everywhere_is_not_requested_again(start: StartServer, cache_of: CacheOf) -> None:
     asked = []
     server = start()
 
@@ -136,20 +134,18 @@ def test_what_neither_has_is_not_asked_for_again(start: StartServer, cache_of: C
     assert len(asked) == 1
 
 
-def test_threads_that_want_the_same_blob_fetch_it_once(cache_of: CacheOf) -> None:
+def test_concurrent_threads_fetch_blob_once(cache_of: CacheOf) -> None:
     store = _Counting(b"content")
     cache = cache_of(store=store)
     key = BlobKey(compute_digest(b"content"), "job")
     with ThreadPoolExecutor(16) as pool:
         files = [pool.submit(cache.file, key) for _ in range(16)]
         store.go_on.set()
-        assert {each.result().read_bytes() for each in files} == {b"content"}
+        assert {file.result().read_bytes() for file in files} == {b"content"}
     assert store.asked == 1
 
 
-def test_the_oldest_goes_beyond_the_size_limit_but_not_what_is_pinned(
-    start: StartServer, cache_of: CacheOf
-) -> None:
+def test_oldest_blob_is_evicted_above_size_limit_unless_pinned(start: StartServer, cache_of: CacheOf) -> None:
     server = start()
     keys = [_put(server, bytes([number]) * 1000) for number in range(4)]
     cache = cache_of(lambda: server.address, size_limit=2500)

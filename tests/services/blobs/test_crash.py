@@ -1,4 +1,4 @@
-"""A BlobServer that is killed in the middle of an upload, and one that starts over the same directory."""
+"""A BlobServer that is killed during an upload, and one that starts over the same directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _server(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_for_the_next_server(tmp_path: Path) -> None:
+def test_kill_during_upload_leaves_nothing_for_next_server(tmp_path: Path) -> None:
     directory = tmp_path / "blobs"
     content = bytes(2 * CHUNK)
     with _server(directory) as (process, address):
@@ -49,4 +49,4 @@ def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_for_the_next_server(tm
 
 
 def _size(directory: Path) -> int:
-    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

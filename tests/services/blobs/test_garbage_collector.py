@@ -1,4 +1,4 @@
-"""What a jobmanager deletes by itself: the blobs of jobs that have ended, wherever they are; nothing that is needed."""
+"""A jobmanager deletes the blobs of ended jobs in all stores, and nothing that is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INTERVAL = 100.0
 
 
 class Jobs:
-    """What the log says."""
+    """The jobs according to the log."""
 
     def __init__(self) -> None:
         self.fates: dict[str, JobPhase] | None = {}
@@ -61,11 +61,11 @@ def put(keeper: BlobGarbageCollector, *job_ids: str) -> None:
 
 
 def age(keeper: BlobGarbageCollector, seconds: float) -> None:
-    for each in keeper.depot.files.entries():
-        os.utime(keeper.depot.files.path(each.key), (time.time() - seconds,) * 2)
+    for entry in keeper.depot.files.entries():
+        os.utime(keeper.depot.files.path(entry.key), (time.time() - seconds,) * 2)
 
 
-def test_a_jobs_blobs_go_when_it_has_ended(
+def test_blobs_of_ended_job_are_deleted(
     keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs
 ) -> None:
     put(keeper, "over", "live", "new")
@@ -74,7 +74,7 @@ def test_a_jobs_blobs_go_when_it_has_ended(
     assert sorted(keeper.depot.files.jobs()) == store.jobs() == ["live", "new"]
 
 
-def test_blobs_of_a_job_that_was_never_accepted_go_after_the_interval(
+def test_blobs_of_job_that_was_never_accepted_are_deleted_after_interval(
     keeper: BlobGarbageCollector, jobs: Jobs
 ) -> None:
     put(keeper, "never", "live")
@@ -85,7 +85,7 @@ def test_blobs_of_a_job_that_was_never_accepted_go_after_the_interval(
     assert sorted(keeper.depot.files.jobs()) == ["live", "new"]
 
 
-def test_a_blob_that_is_put_again_is_new(keeper: BlobGarbageCollector) -> None:
+def test_uploading_blob_again_renews_it(keeper: BlobGarbageCollector) -> None:
     put(keeper, "again")
     age(keeper, 2 * INTERVAL)
     put(keeper, "again")
@@ -93,7 +93,7 @@ def test_a_blob_that_is_put_again_is_new(keeper: BlobGarbageCollector) -> None:
     assert sorted(keeper.depot.files.jobs()) == ["again"]
 
 
-def test_nothing_is_deleted_before_the_log_was_read(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
+def test_nothing_is_deleted_before_log_is_read(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
     put(keeper, "job")
     age(keeper, 2 * INTERVAL)
     jobs.fates = None
@@ -101,7 +101,7 @@ def test_nothing_is_deleted_before_the_log_was_read(keeper: BlobGarbageCollector
     assert sorted(keeper.depot.files.jobs()) == ["job"]
 
 
-def test_what_another_jobmanager_has_put_into_the_store_goes_too(
+def test_blobs_of_other_jobmanager_in_store_are_deleted_too(
     keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs, tmp_path: Path
 ) -> None:
     with BlobServer(tmp_path / "another", store) as another:
@@ -116,7 +116,7 @@ def test_what_another_jobmanager_has_put_into_the_store_goes_too(
     assert store.jobs() == []
 
 
-def test_what_may_be_of_a_job_that_is_being_submitted_is_no_orphan(
+def test_blob_of_possible_submission_is_no_orphan(
     keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs
 ) -> None:
     put(keeper, "unknown", "over", "live")
@@ -128,16 +128,7 @@ def test_what_may_be_of_a_job_that_is_being_submitted_is_no_orphan(
     assert find_orphans(store, store.jobs(), fate, now + INTERVAL) == ["over", "unknown"]
 
 
-def test_transient_blobs_go_after_the_interval(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
-    jobs.fates = {"job": JobPhase.LIVE}
-    keeper.depot.put(b"transient", "job", transient=True)
-    keeper.depot.put(b"permanent", "job")
-    age(keeper, 2 * INTERVAL)
-    keeper.clean_up()
-    assert [each.key.transient for each in keeper.depot.files.entries()] == [False]
-
-
-def test_it_is_done_while_it_runs_and_at_its_end(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
+def test_collector_runs_periodically_and_at_close(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
     put(keeper, "first", "second")
     keeper.start()
     jobs.fates = {"first": JobPhase.OVER, "second": JobPhase.LIVE}
@@ -147,7 +138,7 @@ def test_it_is_done_while_it_runs_and_at_its_end(keeper: BlobGarbageCollector, j
     assert keeper.depot.files.jobs() == {}
 
 
-def test_a_server_is_as_configured(tmp_path: Path) -> None:
+def test_server_follows_configuration(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path), "blob.size.max": "3 b", "cluster.id": "c"})
     with create_server(configuration) as server, BlobClient(server.address) as client:
         assert server.address.startswith("127.0.0.1:")
@@ -158,22 +149,21 @@ def test_a_server_is_as_configured(tmp_path: Path) -> None:
             create_server(taken)
 
 
-def test_there_is_a_store_with_high_availability_only(tmp_path: Path) -> None:
+def test_store_exists_only_with_high_availability(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path)})
     assert isinstance(create_store(configuration), VoidBlobStore)
     available = configuration.replace({"high-availability.type": "zookeeper"})
     store = create_store(available)
     assert isinstance(store, FileSystemBlobStore)
-    (tmp_path / "file").write_bytes(b"abc")
     with create_server(available) as server:
-        server.depot.put_file(tmp_path / "file", "job")
+        server.depot.put(b"abc", "job")
     assert (tmp_path / "ha" / "tailrace" / "blob" / "job_job").is_dir()
 
 
-def test_of_several_ports_each_server_takes_one_that_is_free(tmp_path: Path) -> None:
+def test_each_server_takes_free_port_of_range(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path), "cluster.id": "c"})
     with create_server(configuration) as one, create_server(configuration) as other:
-        busy, wanted = (int(each.address.rpartition(":")[2]) for each in (one, other))
+        busy, wanted = (int(server.address.rpartition(":")[2]) for server in (one, other))
         other.close()
         both = configuration.replace({"blob.server.port": f"{busy},{wanted}"})
         with create_server(both) as third:

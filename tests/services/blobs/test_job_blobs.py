@@ -1,4 +1,4 @@
-"""Which parts of a job become blobs: the large ones, and as many more as the rest needs to fit."""
+"""Large parts of a job become blobs, and further parts until the rest fits into an event."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from tailrace.services.blobs.keys import BlobKey
 
 
 class Blobs:
-    """Keeps what is put, in files."""
+    """Stores uploaded blobs in files."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.kept: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
         self.directory = directory
 
     def put(self, content: bytes) -> BlobKey:
         key = BlobKey(hashlib.sha256(content).hexdigest(), "job")
-        self.kept[str(key)] = content
+        self.contents[str(key)] = content
         return key
 
     def paths(self, keys: list[str]) -> dict[str, Path]:
         assert self.directory is not None
         for number, key in enumerate(keys):
-            (self.directory / str(number)).write_bytes(self.kept[key])
+            (self.directory / str(number)).write_bytes(self.contents[key])
         return {key: self.directory / str(number) for number, key in enumerate(keys)}
 
 
@@ -55,19 +55,19 @@ def files(*sizes: int) -> tuple[PythonFile, ...]:
 
 
 def graph_of(*code: bytes, **changes: object) -> JobGraph:
-    operators = [operator(f"o{number}", code=each) for number, each in enumerate(code)]
+    operators = [operator(f"o{number}", code=value) for number, value in enumerate(code)]
     return job_graph(source(), vertex("map", *operators), edge("source", "map"), **changes)
 
 
 @given(st.lists(st.integers(0, 3000), max_size=20), st.integers(0, 2000))
-def test_the_large_files_become_blobs_and_no_others(sizes: list[int], minsize: int) -> None:
+def test_only_large_files_become_blobs(sizes: list[int], minsize: int) -> None:
     blobs = Blobs()
     program = EntryPoint(target="a:b", arguments=(), python_files=files(*sizes))
     made = offload(program, minsize, blobs.put)
     for before, after in zip(program.python_files, made.python_files, strict=True):
         if len(before.content) >= minsize:
             assert after == PythonFile(path=before.path, content=b"", blob=after.blob)
-            assert blobs.kept[after.blob or ""] == before.content
+            assert blobs.contents[after.blob or ""] == before.content
         else:
             assert after == before
     assert replace(made, python_files=program.python_files) == program
@@ -75,20 +75,20 @@ def test_the_large_files_become_blobs_and_no_others(sizes: list[int], minsize: i
     assert find_fault(made, "job") is None
 
 
-def test_what_stays_in_a_job_has_no_more_together_than_what_becomes_a_blob_by_itself() -> None:
-    """Each TaskExecutor is sent it, through the log."""
+def test_inline_parts_together_are_below_blob_threshold() -> None:
+    """Each TaskExecutor gets them through the log."""
     minsize = 1 << 20
     entry_point = EntryPoint(
         target="a:b", arguments=(), python_files=files(*(minsize // 4 + number for number in range(20)))
     )
     made = offload(entry_point, minsize, Blobs().put)
-    assert sum(len(each.content) for each in made.python_files) <= minsize
-    assert [each.blob is None for each in made.python_files] == [True] * 3 + [False] * 17
+    assert sum(len(file.content) for file in made.python_files) <= minsize
+    assert [file.blob is None for file in made.python_files] == [True] * 3 + [False] * 17
     whole = offload(entry_point, 1 << 40, Blobs().put)
     assert whole == entry_point
 
 
-def test_as_many_more_become_blobs_as_the_rest_needs_to_fit() -> None:
+def test_further_parts_become_blobs_until_rest_fits() -> None:
     sizes = [MAX_BYTES // 4] * 6
     made = offload(EntryPoint(target="a:b", arguments=(), python_files=files(*sizes)), 1 << 30, Blobs().put)
     assert not list(validation_errors(made.python_files))
@@ -96,16 +96,16 @@ def test_as_many_more_become_blobs_as_the_rest_needs_to_fit() -> None:
     made = offload(
         EntryPoint(target="a:b", arguments=(), python_files=files(*distinct)), 1 << 30, Blobs().put
     )
-    assert [each.blob is not None for each in made.python_files] == [False] * 3 + [True] * 3
+    assert [file.blob is not None for file in made.python_files] == [False] * 3 + [True] * 3
 
 
-def test_a_job_of_small_parts_is_the_same_object() -> None:
+def test_job_of_small_parts_is_same_object() -> None:
     graph = graph_of(b"code", python_files=files(10))
     assert least_size(graph, 100) is None
     assert offload(graph, 100, Blobs().put) is graph
 
 
-def test_large_functions_become_blobs_and_come_back(tmp_path: Path) -> None:
+def test_large_functions_become_blobs_and_are_restored(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     graph = graph_of(b"x" * 2000, b"small", b"y" * 1000, python_files=files(1500, 3))
     made = offload(graph, 1000, blobs.put)
@@ -119,7 +119,7 @@ def test_large_functions_become_blobs_and_come_back(tmp_path: Path) -> None:
     assert restored.python_files == made.python_files
 
 
-def test_what_can_not_be_put_changes_nothing() -> None:
+def test_failed_upload_changes_nothing() -> None:
     def refuse(_: bytes) -> BlobKey:
         raise BlobUnavailable("the server is gone")
 
@@ -138,7 +138,7 @@ def test_what_can_not_be_put_changes_nothing() -> None:
         "/etc/passwd",
     ],
 )
-def test_a_job_names_blobs_of_its_own_only(key: str) -> None:
+def test_job_references_only_its_own_blobs(key: str) -> None:
     with pytest.raises(BlobRefused):
         parse(key, "job")
     of_file = EntryPoint(
@@ -151,11 +151,11 @@ def test_a_job_names_blobs_of_its_own_only(key: str) -> None:
     assert find_fault(replace(of_code, vertices=(of_code.vertices[0], changed)), "job") is not None
 
 
-def test_content_and_a_blob_that_is_the_content_are_one_too_many() -> None:
+def test_content_together_with_blob_of_same_content_is_rejected() -> None:
     key = f"permanent/job/{'a' * 64}"
     (reason,) = validation_errors([PythonFile(path="f", content=b"x", blob=key)])
     assert "'f'" in reason
     graph = graph_of(b"x")
     head = graph.vertices[1]
     changed = replace(head, operators=(replace(head.operators[0], code_blob=key),))
-    assert any("only one" in each for each in validate(replace(graph, vertices=(graph.vertices[0], changed))))
+    assert any("only one" in item for item in validate(replace(graph, vertices=(graph.vertices[0], changed))))

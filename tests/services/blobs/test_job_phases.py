@@ -1,4 +1,4 @@
-"""What becomes of a job's blobs follows from the Dispatcher's state, in every phase that a job may be in."""
+"""The Dispatcher's state decides, in every phase of a job, what happens to its blobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.services.processes.blobs import _read_job_phases
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_blobs_are_needed_until_the_job_has_ended(phase: Phase) -> None:
+def test_blobs_are_needed_until_job_has_ended(phase: Phase) -> None:
     replica = Replica([])
     assert _read_job_phases(replica) is None
     job = Job(job_id="job", requester="client/me", phase=phase, cause=3)

@@ -1,4 +1,4 @@
-"""Reference counts of jobs and tasks: what somebody needs stays, and what nobody needs goes after a while."""
+"""Reference counts of jobs and tasks: blobs in use are kept, unused ones are deleted after a while."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERVAL = 10.0
 
 
 class _Everything(VoidBlobStore):
-    """Has any blob that is asked for whose content is one of these."""
+    """A cache that has any requested blob with one of these contents."""
 
     contents = {compute_digest(content): content for content in (b"one", b"two", b"three")}
 
@@ -47,7 +47,7 @@ def _manager(directory: Path, clock: _Clock) -> BlobLibraryCacheManager:
     )
 
 
-def test_a_jobs_blobs_stay_until_its_last_task_has_been_gone_for_the_interval(tmp_path: Path) -> None:
+def test_blobs_of_job_are_kept_until_interval_after_its_last_task(tmp_path: Path) -> None:
     clock = _Clock()
     manager = _manager(tmp_path, clock)
     first = manager.register_task("job", "a", _keys("job"))
@@ -66,7 +66,7 @@ def test_a_jobs_blobs_stay_until_its_last_task_has_been_gone_for_the_interval(tm
     assert not any(path.exists() for path in first.values())
 
 
-def test_a_task_whose_blobs_are_not_to_be_had_is_not_registered(tmp_path: Path) -> None:
+def test_task_with_unavailable_blobs_is_not_registered(tmp_path: Path) -> None:
     cache = BlobCache(tmp_path, lambda: None, _Everything(), retries=0)
     manager = BlobLibraryCacheManager(cache, INTERVAL)
     with pytest.raises(BlobUnavailable, match="can't be fetched"):
@@ -74,19 +74,19 @@ def test_a_task_whose_blobs_are_not_to_be_had_is_not_registered(tmp_path: Path) 
     assert manager.references("job") == 0
 
 
-def test_what_an_earlier_process_has_left_goes_after_the_interval_too(tmp_path: Path) -> None:
+def test_files_of_earlier_process_are_deleted_after_interval(tmp_path: Path) -> None:
     clock = _Clock()
-    left = _manager(tmp_path, clock).register_task("job", "a", _keys("job"))
+    rest = _manager(tmp_path, clock).register_task("job", "a", _keys("job"))
     manager = _manager(tmp_path, clock)
     manager.clean_up()
-    assert all(path.exists() for path in left.values())
+    assert all(path.exists() for path in rest.values())
     clock.now += INTERVAL
     manager.clean_up()
-    assert not any(path.exists() for path in left.values())
+    assert not any(path.exists() for path in rest.values())
 
 
 class ReferenceCounts(RuleBasedStateMachine):
-    """Tasks of three jobs come and go in any order, also twice; compared with a count that is kept beside."""
+    """Tasks of three jobs come and go in any order, also twice; compared with a simple count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class ReferenceCounts(RuleBasedStateMachine):
         self.manager.unregister_task(job, task)
         if (job, task) in self.tasks:
             self.tasks.remove((job, task))
-            if not any(each == job for each, _ in self.tasks):
+            if not any(item == job for item, _ in self.tasks):
                 self.free_since[job] = self.clock.now
 
     @rule(seconds=st.sampled_from([1.0, INTERVAL / 2, INTERVAL]))
@@ -123,10 +123,10 @@ class ReferenceCounts(RuleBasedStateMachine):
             assert not (Path(self.directory.name) / f"job_{job}").exists()
 
     @invariant()
-    def whoever_is_here_is_counted(self) -> None:
+    def registered_tasks_are_counted(self) -> None:
         for job in "xyz":
-            assert self.manager.references(job) == sum(each == job for each, _ in self.tasks)
-        for job in {each for each, _ in self.tasks} | set(self.free_since):
+            assert self.manager.references(job) == sum(item == job for item, _ in self.tasks)
+        for job in {element for element, _ in self.tasks} | set(self.free_since):
             assert (Path(self.directory.name) / f"job_{job}").exists()
 
     def teardown(self) -> None:

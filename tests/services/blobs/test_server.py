@@ -1,4 +1,4 @@
-"""A BlobServer over real sockets: what is put is had again, and what is no upload leaves nothing behind."""
+"""A BlobServer over real sockets: it serves what was uploaded, and a failed upload leaves nothing."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ def _content(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, LARGEST])
-@pytest.mark.parametrize("job_id", [None, "job-1"])
-@pytest.mark.parametrize("transient", [False, True])
-def test_what_is_put_is_got(start: StartServer, size: int, job_id: str | None, transient: bool) -> None:
+def test_uploaded_content_is_served(start: StartServer, size: int) -> None:
     server, content = start(), _content(size)
     with BlobClient(server.address) as client:
-        key = client.put(content, job_id, transient=transient)
-        assert key == BlobKey(compute_digest(content), job_id, transient)
+        key = client.put(content, "job-1")
+        assert key == BlobKey(compute_digest(content), "job-1")
         assert client.get_bytes(key) == content
 
 
-def test_files_are_put_as_bytes_are(start: StartServer, tmp_path: Path) -> None:
+def test_file_upload_equals_upload_of_bytes(start: StartServer, tmp_path: Path) -> None:
     server, content = start(), _content(2 * CHUNK + 5)
     (tmp_path / "file").write_bytes(content)
     with BlobClient(server.address) as client:
@@ -45,52 +43,35 @@ def test_files_are_put_as_bytes_are(start: StartServer, tmp_path: Path) -> None:
     assert files_below(server.depot.files.directory) == [f"job_job/blob_p-{key.digest}"]
 
 
-def test_what_was_never_put_is_not_found_and_the_connection_goes_on(start: StartServer) -> None:
+def test_unknown_blob_is_not_found_and_connection_continues(start: StartServer) -> None:
     with BlobClient(start().address) as client:
-        with pytest.raises(BlobNotFound, match="never put"):
+        with pytest.raises(BlobNotFound, match="never uploaded"):
             client.get_bytes(BlobKey("a" * 64, "job"))
         key = client.put(b"content", "job")
         assert client.get_bytes(key) == b"content"
 
 
-def test_jobs_do_not_see_each_others_blobs(start: StartServer) -> None:
+def test_jobs_do_not_see_blobs_of_other_jobs(start: StartServer) -> None:
     with BlobClient(start().address) as client:
         key = client.put(b"content", "mine")
         with pytest.raises(BlobNotFound):
             client.get_bytes(BlobKey(key.digest, "yours"))
 
 
-def test_transient_blobs_are_deleted_by_anybody_and_permanent_ones_by_nobody(start: StartServer) -> None:
-    with BlobClient(start().address) as client:
-        transient = client.put(b"content", "job", transient=True)
-        permanent = client.put(b"content", "job")
-        client.delete(transient)
-        client.delete(transient)
-        with pytest.raises(BlobNotFound):
-            client.get_bytes(transient)
-        with pytest.raises(BlobRefused, match="permanent"):
-            client.delete(permanent)
-        assert client.get_bytes(permanent) == b"content"
-
-
-def test_all_that_a_job_owns_goes_with_it(start: StartServer) -> None:
+def test_deletion_of_job_deletes_all_its_blobs(start: StartServer) -> None:
     server = start()
     with BlobClient(server.address) as client:
-        gone = [
-            client.put(b"one", "over"),
-            client.put(b"two", "over"),
-            client.put(b"3", "over", transient=True),
-        ]
-        kept = [client.put(b"one", "other"), client.put(b"one")]
+        keies = [client.put(b"one", "over"), client.put(b"two", "over")]
+        blob_key = client.put(b"one", "other")
         server.depot.delete_job("over")
-        for key in gone:
+        for key in keies:
             with pytest.raises(BlobNotFound):
                 client.get_bytes(key)
-        assert [client.get_bytes(key) for key in kept] == [b"one", b"one"]
+        assert client.get_bytes(blob_key) == b"one"
     server.depot.delete_job("never was")
 
 
-def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(start: StartServer) -> None:
+def test_oversized_upload_is_rejected_before_it_is_sent(start: StartServer) -> None:
     server = start()
     with BlobClient(server.address) as client:
         with pytest.raises(BlobRefused, match=r"more than .* blob\.size\.max"):
@@ -99,7 +80,7 @@ def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(start: StartSe
     assert len(files_below(server.depot.files.directory)) == 1
 
 
-def test_a_truncated_upload_leaves_nothing_behind(start: StartServer) -> None:
+def test_truncated_upload_leaves_nothing(start: StartServer) -> None:
     server = start()
     with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
@@ -108,7 +89,7 @@ def test_a_truncated_upload_leaves_nothing_behind(start: StartServer) -> None:
     wait_until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
-def test_an_upload_that_ends_too_early_is_refused(start: StartServer) -> None:
+def test_upload_that_ends_early_is_rejected(start: StartServer) -> None:
     server = start()
     with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
@@ -123,9 +104,7 @@ def test_an_upload_that_ends_too_early_is_refused(start: StartServer) -> None:
 
 
 @pytest.mark.parametrize("pieces", [[1001], [1000, 1], [500, 501], [CHUNK + 1]])
-def test_an_oversized_upload_is_refused_and_leaves_nothing_behind(
-    start: StartServer, pieces: list[int]
-) -> None:
+def test_oversized_upload_is_rejected_and_leaves_nothing(start: StartServer, pieces: list[int]) -> None:
     server = start()
     with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
@@ -139,7 +118,7 @@ def test_an_oversized_upload_is_refused_and_leaves_nothing_behind(
     assert files_below(server.depot.files.directory) == []
 
 
-def test_an_upload_with_another_digest_is_refused_and_leaves_nothing_behind(start: StartServer) -> None:
+def test_upload_with_wrong_digest_is_rejected_and_leaves_nothing(start: StartServer) -> None:
     server = start()
     with RawConnection(server.address) as wire:
         wire.put(b"content", digest="a" * 64)
@@ -164,7 +143,7 @@ def test_an_upload_with_another_digest_is_refused_and_leaves_nothing_behind(star
         msgspec.msgpack.encode(Put(f"permanent/{'a' * 64}", -1)),
     ],
 )
-def test_what_is_no_request_is_refused_in_one_line(start: StartServer, request_bytes: bytes) -> None:
+def test_invalid_request_is_rejected_in_one_line(start: StartServer, request_bytes: bytes) -> None:
     server = start()
     with RawConnection(server.address) as wire:
         wire.frame(request_bytes)
@@ -175,19 +154,19 @@ def test_what_is_no_request_is_refused_in_one_line(start: StartServer, request_b
     assert files_below(server.depot.files.directory) == []
 
 
-def test_another_protocol_is_refused(start: StartServer) -> None:
+def test_other_protocol_is_rejected(start: StartServer) -> None:
     with RawConnection(start().address) as wire:
         wire.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = wire.answer()
         assert answer.status is Status.REFUSED
 
 
-def test_an_idle_connection_is_ended(start: StartServer) -> None:
+def test_idle_connection_is_closed(start: StartServer) -> None:
     with RawConnection(start(pace=QUICK).address) as wire:
         assert wire.is_over()
 
 
-def test_a_request_that_comes_byte_by_byte_is_given_up(start: StartServer) -> None:
+def test_slow_request_times_out(start: StartServer) -> None:
     """A slow loris: each byte comes in time, the request does not."""
     server = start(pace=QUICK)
     with RawConnection(server.address) as wire:
@@ -210,7 +189,7 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(start: StartServer) -> No
             slowly.join()
 
 
-def test_an_upload_that_trickles_is_given_up_and_leaves_nothing_behind(start: StartServer) -> None:
+def test_slow_upload_times_out_and_leaves_nothing(start: StartServer) -> None:
     server = start(pace=QUICK)
     with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
@@ -234,7 +213,7 @@ def test_an_upload_that_trickles_is_given_up_and_leaves_nothing_behind(start: St
     wait_until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
-def test_a_reader_that_takes_nothing_is_given_up(start: StartServer) -> None:
+def test_connection_of_client_that_does_not_read_times_out(start: StartServer) -> None:
     server = start(pace=QUICK)
     with BlobClient(server.address) as client:
         key = client.put(_content(LARGEST), "job")
@@ -244,13 +223,13 @@ def test_a_reader_that_takes_nothing_is_given_up(start: StartServer) -> None:
         wait_until(lambda: not server._active, "the connection is given up")
 
 
-def test_idle_connections_give_way_to_those_that_want_something(start: StartServer) -> None:
+def test_idle_connections_are_closed_in_favour_of_new_ones(start: StartServer) -> None:
     server = start(connections=2)
     with RawConnection(server.address), RawConnection(server.address), BlobClient(server.address) as client:
         assert client.get_bytes(client.put(b"content", "job")) == b"content"
 
 
-def test_two_hundred_connections_at_once(start: StartServer) -> None:
+def test_two_hundred_concurrent_connections_are_served(start: StartServer) -> None:
     server = start(connections=50)
     contents = [_content(20_000 + number) for number in range(20)]
     together = threading.Barrier(200)
@@ -258,17 +237,17 @@ def test_two_hundred_connections_at_once(start: StartServer) -> None:
     def run(number: int) -> bytes:
         content = contents[number % len(contents)]
         together.wait()
-        with BlobClient(server.address, connect_timeout=60.0) as client:
+        with BlobClient(server.address, connect_timeout_s=60.0) as client:
             return client.get_bytes(client.put(content, f"job-{number % 3}"))
 
     with ThreadPoolExecutor(200) as pool:
-        for number, found in enumerate(pool.map(run, range(200))):
-            assert found == contents[number % len(contents)]
+        for number, result in enumerate(pool.map(run, range(200))):
+            assert result == contents[number % len(contents)]
     wait_until(lambda: not server._active, "no connection is left")
-    assert not [each for each in files_below(server.depot.files.directory) if each.startswith("incoming")]
+    assert not [file for file in files_below(server.depot.files.directory) if file.startswith("incoming")]
 
 
-def test_two_uploads_of_the_same_content_become_one_blob(start: StartServer) -> None:
+def test_concurrent_uploads_of_same_content_become_one_blob(start: StartServer) -> None:
     server, content = start(), _content(3 * CHUNK)
     with RawConnection(server.address) as first, RawConnection(server.address) as second:
         for wire in (first, second):
@@ -286,7 +265,7 @@ def test_two_uploads_of_the_same_content_become_one_blob(start: StartServer) -> 
     assert files_below(server.depot.files.directory) == [f"job_job/blob_p-{compute_digest(content)}"]
 
 
-def test_a_blob_that_was_damaged_is_not_served_and_may_be_put_again(start: StartServer) -> None:
+def test_corrupt_blob_is_not_served_and_can_be_uploaded_again(start: StartServer) -> None:
     server = start()
     with BlobClient(server.address) as client:
         key = client.put(b"content", "job")
@@ -299,7 +278,7 @@ def test_a_blob_that_was_damaged_is_not_served_and_may_be_put_again(start: Start
         assert client.get_bytes(key) == b"content"
 
 
-def test_blobs_are_there_when_a_server_has_been_started_again(start: StartServer, tmp_path: Path) -> None:
+def test_blobs_survive_restart_of_server(start: StartServer, tmp_path: Path) -> None:
     first = start(tmp_path / "blobs")
     with BlobClient(first.address) as client:
         key = client.put(b"content", "job")
@@ -310,7 +289,7 @@ def test_blobs_are_there_when_a_server_has_been_started_again(start: StartServer
         assert client.get_bytes(key) == b"content"
 
 
-def test_a_closed_server_leaves_nobody_waiting(start: StartServer) -> None:
+def test_closed_server_disconnects_all_clients(start: StartServer) -> None:
     server = start()
     with RawConnection(server.address) as idle, RawConnection(server.address) as busy:
         busy.put(b"content")
@@ -322,8 +301,8 @@ def test_a_closed_server_leaves_nobody_waiting(start: StartServer) -> None:
     assert files_below(server.depot.files.directory) == []
 
 
-def test_two_servers_may_share_a_directory(start: StartServer, tmp_path: Path) -> None:
-    """The second one does not take for abandoned what is on its way into the first."""
+def test_two_servers_may_share_directory(start: StartServer, tmp_path: Path) -> None:
+    """The second one does not treat the current uploads of the first as abandoned."""
     first = start(tmp_path / "blobs")
     with RawConnection(first.address) as wire:
         wire.put(b"content")

@@ -1,4 +1,5 @@
-"""With a secret a BlobServer serves who knows it, and is trusted by who does; the secret itself is never said."""
+"""A BlobServer with a secret serves clients that know it, clients trust only servers that know it, and nobody sends
+it."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ def server(tmp_path: Path) -> Iterator[BlobServer]:
         yield running
 
 
-def say(wire: RawConnection, message: Hello | Proof) -> None:
+def send_frame(wire: RawConnection, message: Hello | Proof) -> None:
     wire.frame(msgspec.msgpack.encode(message))
 
 
-def test_who_knows_the_secret_is_served(server: BlobServer, tmp_path: Path) -> None:
+def test_client_with_secret_is_served(server: BlobServer, tmp_path: Path) -> None:
     with BlobClient(server.address, secret=SECRET) as client:
         key = client.put(b"content", "job")
         assert client.get_bytes(key) == b"content"
@@ -45,7 +46,9 @@ def test_who_knows_the_secret_is_served(server: BlobServer, tmp_path: Path) -> N
     assert cache.file(key).read_bytes() == b"content"
 
 
-def test_who_has_another_or_none_is_told_what_to_set(server: BlobServer, tmp_path: Path) -> None:
+def test_client_with_wrong_or_no_secret_learns_which_option_to_set(
+    server: BlobServer, tmp_path: Path
+) -> None:
     with pytest.raises(BlobRefused, match=r"serves only clients that know its secret: set blob\.secret-file"):
         BlobClient(server.address, secret=OTHER)
     with BlobClient(server.address) as client, pytest.raises(BlobRefused, match=r"set blob\.secret-file"):
@@ -53,35 +56,35 @@ def test_who_has_another_or_none_is_told_what_to_set(server: BlobServer, tmp_pat
     assert files_below(tmp_path / "server") == []
 
 
-def test_a_server_without_one_says_so(tmp_path: Path) -> None:
+def test_server_without_secret_says_so(tmp_path: Path) -> None:
     with BlobServer(tmp_path / "server") as server:
-        with pytest.raises(BlobRefused, match=r"knows no secret: set blob\.secret-file for its jobmanager"):
+        with pytest.raises(BlobRefused, match=r"has no secret: set blob\.secret-file for its jobmanager"):
             BlobClient(server.address, secret=SECRET)
 
 
-def test_what_was_said_once_is_of_no_use_again(server: BlobServer) -> None:
+def test_recorded_proof_cannot_be_replayed(server: BlobServer) -> None:
     with RawConnection(server.address) as wire:
-        say(wire, Hello())
+        send_frame(wire, Hello())
         challenge = wire.answer().challenge
         nonce = random_nonce()
         proof = Proof(nonce, SECRET.proof(Side.CLIENT, challenge, nonce))
-        say(wire, proof)
+        send_frame(wire, proof)
         assert wire.answer().status is Status.OK
     with RawConnection(server.address) as wire:
-        say(wire, Hello())
+        send_frame(wire, Hello())
         assert wire.answer().challenge != challenge
-        say(wire, proof)
+        send_frame(wire, proof)
         assert wire.answer().status is Status.REFUSED
         assert wire.is_over()
 
 
-def test_nothing_is_done_before_the_proof(server: BlobServer, tmp_path: Path) -> None:
+def test_nothing_is_done_before_authentication(server: BlobServer, tmp_path: Path) -> None:
     with BlobClient(server.address, secret=SECRET) as client:
         key = client.put(b"content", "job")
     for introduced in (False, True):
         with RawConnection(server.address) as wire:
             if introduced:
-                say(wire, Hello())
+                send_frame(wire, Hello())
                 assert wire.answer().status is Status.PROVE
             wire.get(str(key))
             answer = wire.answer()
@@ -90,8 +93,8 @@ def test_nothing_is_done_before_the_proof(server: BlobServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("echoed", [True, False])
-def test_a_server_that_does_not_know_it_is_not_trusted(echoed: bool) -> None:
-    """Also one that says the client's own proof back."""
+def test_server_that_does_not_know_secret_is_not_trusted(echoed: bool) -> None:
+    """Also a server that echoes the client's proof."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -99,8 +102,8 @@ def test_a_server_that_does_not_know_it_is_not_trusted(echoed: bool) -> None:
             channel = Channel(connection, Timeouts())
             channel.receive()
             channel.send(_answer(Status.PROVE, challenge=bytes(NONCE)))
-            said = msgspec.msgpack.decode(channel.receive() or b"", type=Proof)
-            channel.send(_answer(Status.OK, proof=said.proof if echoed else b""))
+            proof = msgspec.msgpack.decode(channel.receive() or b"", type=Proof)
+            channel.send(_answer(Status.OK, proof=proof.proof if echoed else b""))
             channel.receive()
             channel.close()
 
@@ -120,7 +123,7 @@ def _answer(status: Status, **more: bytes) -> msgspec.Struct:
 
 
 @given(BYTES, BYTES, BYTES)
-def test_no_other_bytes_are_a_proof(proof: bytes, challenge: bytes, nonce: bytes) -> None:
+def test_no_other_bytes_are_accepted_as_proof(proof: bytes, challenge: bytes, nonce: bytes) -> None:
     assert not SECRET.is_valid_proof(proof, Side.CLIENT, challenge, nonce)
     assert not SECRET.is_valid_proof(
         OTHER.proof(Side.CLIENT, challenge, nonce), Side.CLIENT, challenge, nonce
@@ -130,7 +133,7 @@ def test_no_other_bytes_are_a_proof(proof: bytes, challenge: bytes, nonce: bytes
     )
 
 
-def test_it_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+def test_secret_is_read_from_file_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     configuration = Configuration({"home": str(tmp_path), "blob.secret-file": str(file)})
     with pytest.raises(ConfigurationError, match=r"blob\.secret-file: .* can't be read"):
@@ -147,7 +150,7 @@ def test_it_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     assert SharedSecret.from_configuration(configuration.replace({"blob.secret-file": "none"})) is None
 
 
-def test_a_cache_without_the_secret_says_why_it_has_nothing(server: BlobServer, tmp_path: Path) -> None:
+def test_cache_without_secret_reports_why_it_has_no_blob(server: BlobServer, tmp_path: Path) -> None:
     cache = BlobCache(tmp_path / "cache", lambda: server.address, retries=0)
     with pytest.raises(BlobUnavailable, match=r"set blob\.secret-file"):
         cache.file(BlobKey(compute_digest(b"content"), "job"))

@@ -1,4 +1,4 @@
-"""Commands say where this process logs; the tests behind them go by what it was before."""
+"""Commands set up the logging of this process; the fixture restores it for the next tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong is one line on stderr that says what to do, with an exit code that scripts can rely on."""
+"""An error is one line on stderr that says what to do, with an exit code that scripts can rely on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import CODES, CommandFailure, ExitCode, to_failure
 from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, read_record, write_record
 from tailrace.services.client import JobRejectedError, NoAnswerError
-from tailrace.services.host.election_participant import StaleElectionEpoch
+from tailrace.services.host.grant_check import StaleElectionEpoch
 from tailrace.services.host.host_core import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
 from tailrace.services.snapshots.state_hash_auditor import ReplicaDiverged
@@ -26,7 +26,7 @@ ALL = ("list", "status", "log", "state", "cancel x", "output x", "run x.py", "jo
 
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without a cluster, and no TAILRACE_ variables."""
+    """Changes to a directory without a cluster, and unsets TAILRACE_ variables."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TAILRACE_")]:
         monkeypatch.delenv(name)
@@ -37,7 +37,7 @@ def arguments(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ALL)
-def test_without_a_cluster_every_command_says_how_to_get_one(
+def test_command_without_cluster_says_how_to_start_one(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments(command)) == ExitCode.UNREACHABLE
@@ -65,7 +65,7 @@ def test_without_a_cluster_every_command_says_how_to_get_one(
         ),
     ],
 )
-def test_a_wrong_command_line_is_2_and_one_line(
+def test_invalid_command_line_exits_with_2_and_one_line(
     command: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command.split()) == ExitCode.USAGE
@@ -74,12 +74,12 @@ def test_a_wrong_command_line_is_2_and_one_line(
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_stopping_nothing_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopping_no_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "stop"]) == ExitCode.OK
     assert "nothing to stop" in capsys.readouterr().err
 
 
-def test_a_kafka_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_kafka_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     # Nothing listens on port 1 of the loopback interface.
     assert main(["list", "--bootstrap-servers", "127.0.0.1:1"]) == ExitCode.UNREACHABLE
     last = capsys.readouterr().err.strip().splitlines()[-1]
@@ -87,7 +87,7 @@ def test_a_kafka_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str
     assert "127.0.0.1:1" in last
 
 
-def test_a_cluster_whose_kafka_died_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_with_dead_kafka_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / ".tailrace"
     home.mkdir()
     write_record(home, ClusterRecord("c", "127.0.0.1:1", True))
@@ -96,7 +96,7 @@ def test_a_cluster_whose_kafka_died_says_so(tmp_path: Path, capsys: pytest.Captu
         assert "`tailrace cluster start` starts what is missing" in capsys.readouterr().err
 
 
-def test_a_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / ".tailrace"
     home.mkdir()
     (home / "cluster.json").write_text("{")
@@ -106,7 +106,7 @@ def test_a_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.Capture
     assert "remove it" in err
 
 
-def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
+def test_record_of_home_survives_round_trip(tmp_path: Path) -> None:
     record = ClusterRecord(
         "c",
         "k:1",
@@ -119,7 +119,7 @@ def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
     assert read_record(tmp_path / "other") is None
 
 
-def test_a_start_completes_what_an_earlier_one_began() -> None:
+def test_start_completes_interrupted_start() -> None:
     from tailrace.services.cli.local.process_names import taskexecutors
 
     assert taskexecutors(2, []) == ["taskexecutor-1", "taskexecutor-2"]
@@ -128,7 +128,7 @@ def test_a_start_completes_what_an_earlier_one_began() -> None:
     assert taskexecutors(3, known[1:2]) == ["taskexecutor-1", "taskexecutor-2", "taskexecutor-3"]
 
 
-def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
+def test_reused_pid_is_not_ours() -> None:
     here = ProcessRecord(name="x", pid=os.getpid(), created=0.0, log="log")
     assert here.process() is None
 
@@ -146,21 +146,21 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
         (CommandFailure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],
 )
-def test_expected_errors_have_their_codes(error: Exception, code: ExitCode) -> None:
+def test_expected_errors_have_their_exit_codes(error: Exception, code: ExitCode) -> None:
     failure = to_failure(error)
     assert failure is not None
     assert failure.code == code
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_every_expected_error_is_there_under_its_name(name: str) -> None:
+def test_every_expected_error_exists_under_its_name(name: str) -> None:
     module, _, kind = name.partition(":")
-    found = getattr(importlib.import_module(f"tailrace.{module}"), kind)
-    assert issubclass(found, Exception)
-    assert f"{found.__module__}:{found.__qualname__}" == f"tailrace.{name}"
+    result = getattr(importlib.import_module(f"tailrace.{module}"), kind)
+    assert issubclass(result, Exception)
+    assert f"{result.__module__}:{result.__qualname__}" == f"tailrace.{name}"
 
 
-def test_an_error_is_what_its_class_is_a_kind_of() -> None:
+def test_error_has_code_of_its_base_class() -> None:
     class Busy(LogUnavailable):
         pass
 
@@ -169,36 +169,36 @@ def test_an_error_is_what_its_class_is_a_kind_of() -> None:
     assert (failure.code, str(failure)) == (ExitCode.UNREACHABLE, "it is busy")
 
 
-def test_what_nobody_expects_is_not_explained_away() -> None:
+def test_unexpected_error_is_not_explained_away() -> None:
     assert to_failure(ZeroDivisionError()) is None
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"tailrace {__version__}\n"
     assert main(["cluster", "--help"]) == ExitCode.OK
     assert "start" in capsys.readouterr().out
 
 
-def test_the_command_line_starts_without_what_only_some_commands_need() -> None:
+def test_cli_starts_without_modules_of_single_commands() -> None:
     code = (
         "import sys, tailrace.services.cli.app;"
         "print([m for m in ('pyspark', 'pyarrow', 'pandas', 'pydantic', 'confluent_kafka', 'fastavro') "
         "if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
-def test_commands_of_clients_never_import_spark() -> None:
+def test_client_commands_never_import_spark() -> None:
     code = (
         "import sys, tailrace.services.client, tailrace.services.history, "
         "tailrace.services.cli.execution.cluster_executor, "
         "tailrace.services.cli.local, tailrace.services.processes.jobmanager, tailrace.pipelines.api.build;"
         "print('pyspark' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
 
 
 def test_exit_codes_are_documented() -> None:
@@ -207,16 +207,16 @@ def test_exit_codes_are_documented() -> None:
         assert f"| {code.value} |" in table, code
 
 
-def test_module_is_the_command() -> None:
-    done = subprocess.run(
+def test_module_is_executable_as_command() -> None:
+    result = subprocess.run(
         [sys.executable, "-m", "tailrace.services.cli", "lst"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+    assert (result.returncode, result.stdout) == (ExitCode.USAGE, "")
 
 
 def test_json_is_what_it_was_told_to_be() -> None:
     from tailrace.services.cli.args.common_options import Format
-    from tailrace.services.cli.commands.jobs import format_output
+    from tailrace.services.cli.execution.job_output import format_output
     from tailrace.services.client import OutputRecord
 
     record = OutputRecord(0, 4999, 2, None, "to : 3", {"word": "to", "count": 3})

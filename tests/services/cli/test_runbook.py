@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tailrace
-from tailrace.services.cli.command_registry import LazyCommands
+from tailrace.services.cli.app import load_command
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration.options import KEYS
 
@@ -19,7 +19,7 @@ def test_every_command_exists() -> None:
     commands = re.findall(r"`tailrace ([a-z][^`]*)`", PAGE)
     assert len(commands) > 30
     for command in commands:
-        known: Any = LazyCommands()[command.split()[0]]
+        known: Any = load_command(command.split()[0])
         for word in command.split()[1:]:
             if word.startswith("-") or not hasattr(known, "commands"):
                 break
@@ -30,7 +30,7 @@ def test_every_command_exists() -> None:
             assert {word for word in command.split() if word.startswith("-")} <= names, command
 
 
-def test_every_exit_code_has_its_row() -> None:
+def test_every_exit_code_has_row() -> None:
     section = PAGE.partition("\n## Exit codes\n")[2].partition("\n## ")[0]
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == sorted(
         map(int, ExitCode)
@@ -42,7 +42,7 @@ def test_every_option_exists() -> None:
     assert {key for key in keys if "." in key} <= set(KEYS)
 
 
-def test_every_warning_is_in_the_code() -> None:
+def test_every_warning_is_in_code() -> None:
     section = PAGE.partition("\n## Warnings\n")[2].partition("\n**Dead letters**")[0]
     warnings = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
     code = "\n".join(path.read_text("utf-8") for path in (ROOT / "services").rglob("*.py"))
@@ -50,7 +50,7 @@ def test_every_warning_is_in_the_code() -> None:
     assert [warning for warning in warnings if warning not in code] == []
 
 
-def test_the_glossary_names_files_that_exist() -> None:
+def test_glossary_names_existing_files() -> None:
     page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
     files = re.findall(r"`([a-z_/]+\.py)`", page)
     assert len(files) > 10

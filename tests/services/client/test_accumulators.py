@@ -1,4 +1,4 @@
-"""What a client knows of a job's counts while it runs: the latest of what heartbeats and ends have said."""
+"""A client's totals of a running job: the latest values of heartbeats and ended attempts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.task_executor import SubmitTask
-from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState
+from tailrace.schemas.types import (
+    AccumulatorReport,
+    AccumulatorSnapshot,
+    ExecutionState,
+    TaskDeploymentDescriptor,
+)
 from tailrace.services.client import AccumulatorTotals
 
 from ..simulated_cluster.cluster import header
 
 
-def heard(counts: AccumulatorTotals, body: Body) -> None:
+def receive(counts: AccumulatorTotals, body: Body) -> None:
     counts.on_event([Record(0, header("a", "b"), body)])
 
 
@@ -26,55 +31,60 @@ def submitted(index: int, number: int, job_id: str = "j") -> SubmitTask:
     return SubmitTask(
         job_id=job_id,
         vertex_id="v",
-        subtask_index=index,
-        attempt_number=number,
-        execution_attempt_id=f"{index}/{number}",
-        allocation_id="a",
         deployment_id="d",
-        deployment_size=1,
+        subtasks=(
+            TaskDeploymentDescriptor(
+                subtask_index=index,
+                attempt_number=number,
+                execution_attempt_id=f"{index}/{number}",
+                allocation_id="a",
+            ),
+        ),
     )
 
 
-def ended(index: int, number: int, said: dict[str, float]) -> UpdateTaskExecutionState:
+def ended(index: int, number: int, values: dict[str, float]) -> UpdateTaskExecutionState:
     return UpdateTaskExecutionState(
         job_id="j",
         execution_attempt_id=f"{index}/{number}",
         execution_state=ExecutionState.FAILED,
-        accumulators=said,
+        accumulators=values,
     )
 
 
-def report(index: int, number: int, said: dict[str, float]) -> AccumulatorReport:
-    each = AccumulatorSnapshot(job_id="j", execution_attempt_id=f"{index}/{number}", user_accumulators=said)
-    return AccumulatorReport(accumulator_snapshots=(each,))
+def report(index: int, number: int, values: dict[str, float]) -> AccumulatorReport:
+    snapshot = AccumulatorSnapshot(
+        job_id="j", execution_attempt_id=f"{index}/{number}", user_accumulators=values
+    )
+    return AccumulatorReport(accumulator_snapshots=(snapshot,))
 
 
 @given(st.randoms(use_true_random=False))
-def test_heartbeats_that_come_late_change_nothing(draw: random.Random) -> None:
+def test_late_heartbeats_change_nothing(draw: random.Random) -> None:
     """Two subtasks go through attempts; heartbeats come in order for each attempt, at any time after they were sent."""
     counts, truth = AccumulatorTotals("j"), Counter[int]()
     late: list[AccumulatorReport] = []
     for number in range(3):
         for index in range(2):
-            heard(counts, submitted(index, number))
+            receive(counts, submitted(index, number))
             for _ in range(draw.randint(0, 3)):
                 truth[index] += 1
                 late.append(report(index, number, {"n": float(truth[index])}))
             truth[index] += 1
-            heard(counts, ended(index, number, {"n": float(truth[index])}))
+            receive(counts, ended(index, number, {"n": float(truth[index])}))
             while late and draw.random() < 0.5:
                 counts.on_report(late.pop(0))
-    for each in late:
-        counts.on_report(each)
+    for accumulator_report in late:
+        counts.on_report(accumulator_report)
     assert counts.total() == {"n": truth.total()}
 
 
-def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> None:
+def test_value_of_previous_attempt_counts_until_new_one_reports() -> None:
     counts = AccumulatorTotals("j")
-    heard(counts, submitted(0, 0))
+    receive(counts, submitted(0, 0))
     counts.on_report(report(0, 0, {"n": 2.0}))
     assert counts.total() == {"n": 2.0}
-    heard(counts, submitted(0, 1))
+    receive(counts, submitted(0, 1))
     counts.on_report(report(0, 1, {}))
     assert counts.total() == {"n": 2.0}
     counts.on_report(report(0, 1, {"n": 3.0, "m": 1.0}))
@@ -82,9 +92,9 @@ def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> No
     assert counts.total() == {"m": 1.0, "n": 3.0}
 
 
-def test_what_is_said_of_other_jobs_and_of_nobody_is_passed_over() -> None:
+def test_values_of_other_jobs_and_unknown_attempts_are_ignored() -> None:
     counts = AccumulatorTotals("j")
-    heard(counts, submitted(0, 0, "k"))
+    receive(counts, submitted(0, 0, "k"))
     counts.on_report(report(0, 0, {"n": 2.0}))
     counts.on_report(report(7, 7, {"n": 2.0}))
     assert counts.total() == {}

@@ -1,4 +1,4 @@
-"""The ids that clients give their jobs: readable, possible, and never the same twice."""
+"""The ids that clients create for jobs: readable, valid and unique."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tailrace.services.client.client import new_job_id
 
 
 @pytest.mark.parametrize("name", ["Word Count", "", "x" * 1_000, "\N{SNOWMAN}"])
-def test_an_id_has_64_random_bits(name: str) -> None:
+def test_id_has_128_random_bits(name: str) -> None:
     ids = {new_job_id(name) for _ in range(1_000)}
     assert len(ids) == 1_000
-    for each in ids:
-        readable, _, random = each.rpartition("-")
-        assert is_id(each)
+    for id_ in ids:
+        readable, _, random = id_.rpartition("-")
+        assert is_id(id_)
         assert is_id(readable)
-        assert len(bytes.fromhex(random)) == 8
+        assert len(bytes.fromhex(random)) == 16

@@ -1,4 +1,4 @@
-"""What whoever submitted a job is told of its failures, by the log of a simulated cluster."""
+"""The incidents of a job that its submitter sees, from the log of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tailrace.schemas.types import ExecutionState
 from tailrace.services.client import Incident, JobIncidentTracker
 from tailrace.services.client.job_incidents import is_about_job
 from tailrace.services.history import HistoryProjection
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import StartedJob
 
+from ...submitted_tasks import submitted_tasks
 from ..simulated_cluster.cluster import Cluster, graph
 
 TRACEBACK = "Traceback (most recent call last):\n  in parse"
@@ -20,7 +21,7 @@ FAILURE = f"ValueError: cannot parse 'x' at count.py:6, in operator 'Map'\n{TRAC
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Two jobs run, each with a TaskExecutor of its own; there is a third one."""
+    """Returns a cluster with two running jobs, each on a TaskExecutor of its own, and a third TaskExecutor."""
     cluster = Cluster()
     cluster.start_master()
     for number in range(3):
@@ -32,16 +33,16 @@ def cluster() -> Cluster:
     return cluster
 
 
-def told(cluster: Cluster, job_id: str = "job-a", after: int = 0) -> list[Incident]:
-    """What a client that follows the job is told, by events that it gets one by one."""
+def incidents_of(cluster: Cluster, job_id: str = "job-a", after: int = 0) -> list[Incident]:
+    """Returns the incidents that a client of the job sees when it reads the events one by one."""
     incidents = JobIncidentTracker(job_id)
-    found = []
+    results = []
     for record in cluster.log:
         header = record.header
         if header.recipient == "*" or is_about_job(f"job_master/{job_id}", header.sender, header.recipient):
-            heard = incidents.on_event([record])
-            found += heard if record.offset >= after else []
-    return found
+            new_incidents = incidents.on_event([record])
+            results += new_incidents if record.offset >= after else []
+    return results
 
 
 def submitted(cluster: Cluster, job_id: str) -> list[Record]:
@@ -55,10 +56,11 @@ def submitted(cluster: Cluster, job_id: str) -> list[Record]:
 def fail(cluster: Cluster, record: Record) -> None:
     body = record.body
     assert isinstance(body, task_executor.SubmitTask)
-    cluster.report(record.header.recipient, body.execution_attempt_id, ExecutionState.FAILED, FAILURE)
+    for subtask in body.subtasks:
+        cluster.report(record.header.recipient, subtask.execution_attempt_id, ExecutionState.FAILED, FAILURE)
 
 
-def test_how_many_slots_a_job_waits_for_is_what_its_job_master_waits_for() -> None:
+def test_number_of_missing_slots_equals_that_of_job_master() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-0", 1)
@@ -80,55 +82,56 @@ def test_how_many_slots_a_job_waits_for_is_what_its_job_master_waits_for() -> No
         if header.recipient == "*" or is_about_job("job_master/job-a", header.sender, header.recipient):
             incidents.on_event([record])
         state = fold.replica.states.get("job_master/job-a")
-        wanted = len(state.slots.requests) if isinstance(state, JobMasterState) else 0
+        wanted = len(state.slots.requests) if isinstance(state, StartedJob) else 0
         seen.append((incidents.waits_for_slots, wanted))
     assert seen[-1] == (0, 0)
     assert max(seen) == (3, 3)
 
 
-def test_a_job_that_runs_well_has_no_incidents(cluster: Cluster) -> None:
-    assert told(cluster) == []
+def test_healthy_job_has_no_incidents(cluster: Cluster) -> None:
+    assert incidents_of(cluster) == []
     cluster.finish_all()
     cluster.settle()
-    assert told(cluster) == []
+    assert incidents_of(cluster) == []
 
 
-def test_a_failed_task_is_told_with_its_name_attempt_reason_and_traceback(cluster: Cluster) -> None:
+def test_failed_task_is_reported_with_name_attempt_reason_and_traceback(cluster: Cluster) -> None:
     first = submitted(cluster, "job-a")[0]
     before = len(cluster.log)
     fail(cluster, first)
-    failed, *rest = told(cluster, after=before)
+    failed, *rest = incidents_of(cluster, after=before)
     assert "(1/1) failed, attempt 1: ValueError: cannot parse 'x' at count.py:6" in failed.line
     assert "\n" not in failed.line
     assert failed.details == TRACEBACK
     assert rest == []
 
 
-def test_what_starts_again_is_told_with_its_next_attempt(cluster: Cluster) -> None:
+def test_restart_is_reported_with_next_attempt(cluster: Cluster) -> None:
     fail(cluster, submitted(cluster, "job-a")[0])
     before = len(cluster.log)
     cluster.settle()
     cluster.tick(60)
     cluster.settle()
-    (again,) = told(cluster, after=before)
+    (again,) = incidents_of(cluster, after=before)
     assert again.line.endswith("attempt 2")
-    assert "starts again on te-" in again.line
+    assert "restarts on te-" in again.line
 
 
-def test_the_loss_of_a_taskexecutor_is_told_to_those_whose_tasks_ran_there(cluster: Cluster) -> None:
+def test_loss_of_taskexecutor_is_reported_to_jobs_with_tasks_there(cluster: Cluster) -> None:
     there = submitted(cluster, "job-a")[0].header.recipient.partition("/")[2]
+    tasks = submitted_tasks(record.body for record in submitted(cluster, "job-a"))
     before = len(cluster.log)
     cluster.kill(there)
     cluster.lose(there, "its process has ended")
     cluster.settle()
-    lost = told(cluster, after=before)[0].line
+    lost = incidents_of(cluster, after=before)[0].line
     assert there in lost
     assert "its process has ended" in lost
-    assert lost.endswith(f"{len(submitted(cluster, 'job-a'))} tasks ran there")
-    assert told(cluster, "job-b", after=before) == []
+    assert lost.endswith(f"{len(tasks)} tasks ran there")
+    assert incidents_of(cluster, "job-b", after=before) == []
 
 
-def test_a_zombie_that_reports_what_was_lost_is_not_told_again(cluster: Cluster) -> None:
+def test_late_report_of_lost_task_executor_is_not_reported_again(cluster: Cluster) -> None:
     first = submitted(cluster, "job-a")[0]
     cluster.kill(first.header.recipient.partition("/")[2])
     cluster.lose(first.header.recipient.partition("/")[2], "no heartbeat")
@@ -137,33 +140,34 @@ def test_a_zombie_that_reports_what_was_lost_is_not_told_again(cluster: Cluster)
     assert isinstance(first.body, task_executor.SubmitTask)
     update = job_master.UpdateTaskExecutionState(
         job_id="job-a",
-        execution_attempt_id=first.body.execution_attempt_id,
+        execution_attempt_id=first.body.subtasks[0].execution_attempt_id,
         execution_state=ExecutionState.FAILED,
         failure="fenced",
     )
-    cluster.say(first.header.recipient, "job_master/job-a", update)
-    assert told(cluster, after=before) == []
+    cluster.send(first.header.recipient, "job_master/job-a", update)
+    assert incidents_of(cluster, after=before) == []
 
 
-def test_failures_that_come_together_are_told_in_a_few_lines(cluster: Cluster) -> None:
-    tasks = submitted(cluster, "job-a")
+def test_concurrent_failures_are_reported_in_few_lines(cluster: Cluster) -> None:
+    deployments = submitted(cluster, "job-a")
+    tasks = submitted_tasks(record.body for record in deployments)
     incidents = JobIncidentTracker("job-a")
     incidents.on_event(cluster.log)
     before = len(cluster.log)
-    for record in tasks:
+    for record in deployments:
         fail(cluster, record)
-    found = incidents.on_event(cluster.log[before:])
+    results = incidents.on_event(cluster.log[before:])
     assert len(tasks) > 4
-    assert len(found) == 4
-    assert found[-1].line == f"and {len(tasks) - 3} more failures"
+    assert len(results) == 4
+    assert results[-1].line == f"and {len(tasks) - 3} more failures"
 
 
-def test_that_there_are_no_slots_is_told_with_the_reason() -> None:
+def test_missing_slots_are_reported_with_reason() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.submit("job-a")
     cluster.settle()
     cluster.tick(301)
     cluster.settle()
-    (refused,) = told(cluster)
+    (refused,) = incidents_of(cluster)
     assert "0 are registered" in refused.line

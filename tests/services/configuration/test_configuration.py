@@ -1,4 +1,4 @@
-"""The table of options, and where values come from: what is set last holds, and nothing wrong gets past the start."""
+"""The table of options and the sources of values: the last source wins, and a wrong value is rejected at start-up."""
 
 from __future__ import annotations
 
@@ -29,11 +29,28 @@ from tailrace.services.configuration.options.cluster import HOME
 
 Values = dict[str, str]
 _CANDIDATES = (
-    *("0", "1", "3", "7 s", "70 s", "2 min", "1 gb", "0.5", "2.5", "true", "false", "none", "auto", "active"),
+    *(
+        "0",
+        "1",
+        "3",
+        "7 s",
+        "70 s",
+        "2 min",
+        "512 kb",
+        "1 gb",
+        "0.5",
+        "2.5",
+        "true",
+        "false",
+        "none",
+        "auto",
+        "active",
+    ),
     *("standalone", "EAGER", "LAZY_FROM_SOURCES", "micro-batch", "failure-rate", "local-process", "gpu;fpga"),
     *(
         "kafka:1",
         "http://registry:1",
+        "retention.ms,partitions",
         "RETAIN_ON_CANCELLATION",
         "s3://bucket/dir",
         "off",
@@ -45,14 +62,14 @@ _CANDIDATES = (
 
 
 def possible(option: ConfigOption[Any]) -> list[str]:
-    """Some values that an option takes besides its default."""
-    found = []
+    """Returns some valid values of an option besides its default."""
+    results = []
     for text in _CANDIDATES:
         try:
-            found.append(option.write(option.read(text)))
+            results.append(option.write(option.read(text)))
         except ValueError:
             continue
-    return found
+    return results
 
 
 def consistent(values: Values) -> bool:
@@ -61,7 +78,7 @@ def consistent(values: Values) -> bool:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> Values:
-    keys = draw(st.sets(st.sampled_from([each.key for each in options.OPTIONS if each is not HOME])))
+    keys = draw(st.sets(st.sampled_from([option.key for option in options.OPTIONS if option is not HOME])))
     return {key: draw(st.sampled_from(possible(options.BY_KEY[key]))) for key in sorted(keys)}
 
 
@@ -87,7 +104,7 @@ def refused(home: Path, *arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: str(option.key))
-def test_every_option_has_a_possible_default_and_says_what_it_does(option: ConfigOption[Any]) -> None:
+def test_every_option_has_valid_default_and_description(option: ConfigOption[Any]) -> None:
     assert option.read(option.write(option.default)) == option.default
     assert option.scopes
     assert option.doc.endswith(".")
@@ -95,11 +112,11 @@ def test_every_option_has_a_possible_default_and_says_what_it_does(option: Confi
     assert possible(option), "the tests know no value of it"
 
 
-def test_the_defaults_contradict_nothing() -> None:
+def test_defaults_are_consistent() -> None:
     assert consistent({option.key: option.write(option.default) for option in options.OPTIONS})
 
 
-def test_no_two_options_have_one_variable() -> None:
+def test_environment_variables_of_options_are_unique() -> None:
     assert len({options.environment_variable(key) for key in options.BY_KEY}) == len(options.OPTIONS)
     assert (
         options.environment_variable("taskmanager.memory.task.off-heap.size")
@@ -107,36 +124,36 @@ def test_no_two_options_have_one_variable() -> None:
     )
 
 
-def test_the_documentation_is_what_the_table_says() -> None:
+def test_documentation_matches_table() -> None:
     assert document.PATH.read_text("utf-8") == document.render_document(), "run `make configuration`"
 
 
 @given(consistent_configurations)
-def test_a_process_that_is_started_has_the_configuration_of_its_starter(values: Values) -> None:
+def test_child_process_has_configuration_of_parent(values: Values) -> None:
     configuration = Configuration(values)
     assert load_configuration(environment=configuration.environment()) == configuration
 
 
 @given(consistent_configurations)
-def test_what_the_log_says_is_what_holds(values: Values) -> None:
+def test_configuration_in_log_equals_effective_one(values: Values) -> None:
     configuration = Configuration(values)
-    said = configuration.as_map()
-    again = Configuration(said)
-    assert again.as_map() == said
+    output = configuration.as_map()
+    again = Configuration(output)
+    assert again.as_map() == output
     for option in options.OPTIONS:
-        if option.key in said and configuration.get(option) is not None:
+        if option.key in output and configuration.get(option) is not None:
             assert again.get(option) == configuration.get(option)
     for scope in Scope:
         assert not {"bootstrap.servers", "schema.registry.url", "home"} & configuration.as_map(scope).keys()
 
 
-def test_where_checkpoints_are_is_said_in_full_whatever_the_reader_of_the_log_has_for_a_home(
+def test_checkpoint_directory_in_log_is_absolute_for_any_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = Configuration({"home": "here"}).as_map()
-    assert said["state.checkpoints.dir"] == f"file://{tmp_path}/here/checkpoints"
-    assert said["state.savepoints.dir"] == f"file://{tmp_path}/here/savepoints"
+    output = Configuration({"home": "here"}).as_map()
+    assert output["state.checkpoints.dir"] == f"file://{tmp_path}/here/checkpoints"
+    assert output["state.savepoints.dir"] == f"file://{tmp_path}/here/savepoints"
     assert "state.checkpoints.dir" not in Configuration().as_map(Scope.TASKMANAGER)
 
 
@@ -151,20 +168,20 @@ def test_where_checkpoints_are_is_said_in_full_whatever_the_reader_of_the_log_ha
         ("hdfs://name:8020/dir", "hdfs://name:8020/dir"),
     ],
 )
-def test_a_directory_in_storage_has_one_name(text: str, uri: str) -> None:
+def test_storage_directory_has_one_name(text: str, uri: str) -> None:
     option = options.BY_KEY["state.checkpoints.dir"]
     assert option.read(text) == uri
     assert option.read(uri) == uri
 
 
 @pytest.mark.parametrize("text", ["relative/dir", "", "s3://", "file://relative", "S3//x", "a:b"])
-def test_a_directory_that_is_another_one_in_every_process_is_refused(text: str, tmp_path: Path) -> None:
+def test_relative_directory_is_rejected(text: str, tmp_path: Path) -> None:
     fault = refused(tmp_path, None, None, f"state.checkpoints.dir={text}")
     assert fault.endswith("it may be a URI such as s3://bucket/directory, or an absolute path or auto")
 
 
 @given(st.lists(consistent_configurations, min_size=1, max_size=4))
-def test_the_last_source_that_says_something_holds(layers: list[Values]) -> None:
+def test_last_source_with_value_wins(layers: list[Values]) -> None:
     merged: Values = {}
     for layer in layers:
         merged |= layer
@@ -193,9 +210,7 @@ def nested(values: Values) -> str:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(values=consistent_configurations)
-def test_file_environment_and_command_line_say_the_same_in_their_own_ways(
-    tmp_path: Path, values: Values
-) -> None:
+def test_file_environment_and_command_line_are_equivalent(tmp_path: Path, values: Values) -> None:
     wanted = Configuration({**values, "home": str(tmp_path)})
     assert loaded(tmp_path, "\n".join(f"{key}: {text}" for key, text in values.items())) == wanted
     assert loaded(tmp_path, nested(values)) == wanted
@@ -206,11 +221,11 @@ def test_file_environment_and_command_line_say_the_same_in_their_own_ways(
     assert loaded(tmp_path, None, None, *(f"{key}={text}" for key, text in values.items())) == wanted
 
 
-def test_the_command_line_outranks_the_environment_and_that_the_file(tmp_path: Path) -> None:
+def test_command_line_precedes_environment_and_environment_precedes_file(tmp_path: Path) -> None:
     file = "heartbeat:\n  interval: 1 s\n  timeout: 2 s\nslot.idle.timeout: 3 s\nrestart-strategy.type: off\n"
     environment = {"TAILRACE_HEARTBEAT_TIMEOUT": "20 s", "TAILRACE_SLOT_IDLE_TIMEOUT": "30 s"}
-    found = loaded(tmp_path, file, environment, "slot.idle.timeout=300s")
-    effective = {each.key: (each.text, each.origin) for each in found.effective()}
+    configuration = loaded(tmp_path, file, environment, "slot.idle.timeout=300s")
+    effective = {setting.key: (setting.text, setting.origin) for setting in configuration.effective()}
     assert effective["heartbeat.interval"] == ("1 s", f"{tmp_path}/tailrace.yaml:2")
     assert effective["heartbeat.timeout"] == ("20 s", "TAILRACE_HEARTBEAT_TIMEOUT")
     assert effective["slot.idle.timeout"] == ("5 min", "-D")
@@ -219,7 +234,7 @@ def test_the_command_line_outranks_the_environment_and_that_the_file(tmp_path: P
     assert effective["cluster.id"] == ("tailrace", DEFAULT)
 
 
-def test_the_home_is_named_by_the_command_line_or_the_environment(tmp_path: Path) -> None:
+def test_home_comes_from_command_line_or_environment(tmp_path: Path) -> None:
     (tmp_path / "tailrace.yaml").write_text("cluster.id: here\n")
     assert load_configuration(environment={"TAILRACE_HOME": str(tmp_path)}).cluster_id == "here"
     assert load_configuration(definitions=[f"home={tmp_path}"], environment={}).cluster_id == "here"
@@ -227,10 +242,10 @@ def test_the_home_is_named_by_the_command_line_or_the_environment(tmp_path: Path
 
 def test_external_resources_have_amounts(tmp_path: Path) -> None:
     file = "external-resources: [gpu, fpga]\nexternal-resource.gpu.amount: 4\n"
-    found = loaded(tmp_path, file)
-    assert found.external_resources() == {"gpu": 4, "fpga": 1}
-    assert load_configuration(environment=found.environment()) == found
-    assert found.as_map(Scope.TASKMANAGER)["external-resource.gpu.amount"] == "4"
+    configuration = loaded(tmp_path, file)
+    assert configuration.external_resources() == {"gpu": 4, "fpga": 1}
+    assert load_configuration(environment=configuration.environment()) == configuration
+    assert configuration.as_map(Scope.TASKMANAGER)["external-resource.gpu.amount"] == "4"
     assert "external-resources does not name tpu" in refused(
         tmp_path, None, None, "external-resource.tpu.amount=1"
     )
@@ -260,17 +275,17 @@ def test_external_resources_have_amounts(tmp_path: Path) -> None:
         ("restart-strategy.exponential-delay.max-backoff: 1 ms", "it must be at least restart-strategy."),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, file: str, says: str) -> None:
+def test_invalid_file_is_rejected_with_line_number(tmp_path: Path, file: str, says: str) -> None:
     assert says in refused(tmp_path, file)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_binary_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tailrace.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigurationError, match="can't be read"):
         load_configuration([Setting("home", str(tmp_path), "--home")], (), {})
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+def test_empty_file_sets_nothing(tmp_path: Path) -> None:
     assert loaded(tmp_path, "# nothing yet\n") == Configuration({"home": str(tmp_path)})
 
 
@@ -285,11 +300,11 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
         ("TAILRACE_CLUSTER_ID", "TAILRACE_CLUSTER_ID: cluster.id is '/': it may be 1 to 64 letters"),
     ],
 )
-def test_a_wrong_variable_is_refused_with_its_name(tmp_path: Path, variable: str, says: str) -> None:
+def test_invalid_variable_is_rejected_with_its_name(tmp_path: Path, variable: str, says: str) -> None:
     assert says in refused(tmp_path, None, {variable: "/"})
 
 
-def test_variables_that_are_not_options_are_left_alone(tmp_path: Path) -> None:
+def test_other_environment_variables_are_ignored(tmp_path: Path) -> None:
     others = ["TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS", "PATH", "TAILRACE_SERVICE_HOST", "TAILRACE_PORT"]
     others += [
         "TAILRACE_REST_SERVICE_PORT_HTTP",
@@ -299,10 +314,10 @@ def test_variables_that_are_not_options_are_left_alone(tmp_path: Path) -> None:
     assert loaded(tmp_path, None, dict.fromkeys(others, "x")) == Configuration({"home": str(tmp_path)})
 
 
-def test_many_faults_are_still_one_line(tmp_path: Path) -> None:
-    said = refused(tmp_path, "\n".join(f"unknown-{i}: 1" for i in range(9)), None, "no-equals")
-    assert "write -D KEY=VALUE" in said
-    assert said.endswith("and 7 more faults")
+def test_many_errors_are_one_line(tmp_path: Path) -> None:
+    output = refused(tmp_path, "\n".join(f"unknown-{i}: 1" for i in range(9)), None, "no-equals")
+    assert "write -D KEY=VALUE" in output
+    assert output.endswith("and 7 more errors")
 
 
 class TestTheCommandLine:
@@ -313,7 +328,7 @@ class TestTheCommandLine:
             monkeypatch.delenv(name)
 
     @pytest.mark.parametrize("command", ["cluster start", "jobmanager", "taskexecutor", "run", "config"])
-    def test_refuses_before_anything_starts(
+    def test_rejects_before_anything_starts(
         self, command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
         program = ["x.py"] if command == "run" else []
@@ -324,11 +339,11 @@ class TestTheCommandLine:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("slots", ["0", "1025"])
-    def test_names_the_option_that_was_given(self, slots: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_names_option_of_command_line(self, slots: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["cluster", "start", "--slots", slots]) == ExitCode.USAGE
         assert f"--slots: taskmanager.numberOfTaskSlots is '{slots}'" in capsys.readouterr().err
 
-    def test_tells_options_of_jobs_from_others(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_distinguishes_job_options(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["run", "-D", "heartbeat.interval=1s", "x.py"]) == ExitCode.USAGE
         assert "heartbeat.interval is an option of jobmanager and taskmanager, not of a job" in (
             capsys.readouterr().err
@@ -336,14 +351,14 @@ class TestTheCommandLine:
         # An option of jobs gets past that, to where the cluster is missed.
         assert main(["run", "-D", "execution.mode=micro-batch", "x.py"]) == ExitCode.UNREACHABLE
 
-    def test_a_password_in_a_url_is_refused_and_not_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_rejects_password_in_url_without_showing_it(self, capsys: pytest.CaptureFixture[str]) -> None:
         given = "schema.registry.url=http://me:hunter2@registry"
         assert main(["config", "-D", given]) == ExitCode.USAGE
         err = capsys.readouterr().err
         assert "schema.registry.basic-auth.credentials-file is for these" in err
         assert "hunter2" not in err
 
-    def test_lists_what_holds_and_why(
+    def test_lists_values_with_their_sources(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TAILRACE_SCHEMA_REGISTRY_URL", "http://registry")

@@ -1,7 +1,7 @@
-"""No option is for show: something reads each of them.
+"""Every option is read somewhere.
 
-What the tables declare is looked for in the code: an option by the name of its constant outside its declaration, and a
-field that roles go by as an attribute of somebody's `options`, or in the pattern of a match.
+The test looks in the code for what the tables declare: for the constant of an option outside its declaration, and for a
+field of role options as an attribute of `options`, or in the pattern of a match.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tailrace.services.configuration import Configuration, options, role_options
 from tailrace.services.configuration.options.resource_manager import WorkerDriver
 from tailrace.services.resource_manager.drivers.factory import DRIVERS, new_driver
 
-SUBJECTS = [import_module(f"{options.__name__}.{each.name}") for each in iter_modules(options.__path__)]
-DECLARED_IN = {Path(str(each.__file__)) for each in (options, *SUBJECTS, job_options)}
+SUBJECTS = [import_module(f"{options.__name__}.{module.name}") for module in iter_modules(options.__path__)]
+DECLARED_IN = {Path(str(module.__file__)) for module in (options, *SUBJECTS, job_options)}
 BY_CONSTANT: dict[str, ConfigOption[Any]] = {
     name: value
     for module in (*SUBJECTS, job_options)
@@ -33,17 +33,17 @@ BY_CONSTANT: dict[str, ConfigOption[Any]] = {
     if isinstance(value, ConfigOption)
 }
 STRUCTS = [
-    each
-    for each in vars(role_options).values()
-    if isinstance(each, type)
-    and issubclass(each, msgspec.Struct)
-    and each.__module__ == role_options.__name__
+    variable
+    for variable in vars(role_options).values()
+    if isinstance(variable, type)
+    and issubclass(variable, msgspec.Struct)
+    and variable.__module__ == role_options.__name__
 ]
 
 
 @functools.cache
 def modules() -> dict[Path, ast.AST]:
-    """All that may read an option."""
+    """Yields all modules that may read an option."""
     return {
         path: ast.parse(path.read_text())
         for package in (tailrace.services, tailrace.pipelines)
@@ -52,45 +52,49 @@ def modules() -> dict[Path, ast.AST]:
 
 
 def loaded(tree: ast.AST) -> set[str]:
-    """Names that are read, bare or behind a module's."""
+    """Returns the names that are read, plain or as attributes of a module."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
 def fields_read(tree: ast.AST) -> set[str]:
-    """x in options.x and in <anything>.options.x, or behind checkpointing; (class, x) as "class.x" in a pattern, or of
-    an annotated argument."""
-    found: set[str] = set()
+    """Returns x in options.x and in <anything>.options.x, or after checkpointing; (class, x) as "class.x" in a
+    pattern, or of an annotated argument."""
+    results: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
             if owner in ("options", "checkpointing"):
-                found.add(node.attr)
+                results.add(node.attr)
         if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
-            found |= {f"{node.cls.id}.{name}" for name in node.kwd_attrs}
+            results |= {f"{node.cls.id}.{name}" for name in node.kwd_attrs}
         if isinstance(node, ast.FunctionDef):
-            kinds = {each.arg: ast.unparse(each.annotation) for each in node.args.args if each.annotation}
+            kinds = {
+                argument.arg: ast.unparse(argument.annotation)
+                for argument in node.args.args
+                if argument.annotation
+            }
             for part in ast.walk(node):
                 if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                    found.add(f"{kinds.get(part.value.id)}.{part.attr}")
-    return found
+                    results.add(f"{kinds.get(part.value.id)}.{part.attr}")
+    return results
 
 
 @functools.cache
 def read() -> dict[Path, set[str]]:
-    """Path -> the names that are read there."""
+    """Returns by path the names that are read there."""
     return {path: loaded(tree) for path, tree in modules().items() if path not in DECLARED_IN}
 
 
 @functools.cache
 def fields() -> set[str]:
-    """`fields_read` of all."""
+    """Returns `fields_read` of all modules."""
     declared_in = Path(str(role_options.__file__))
     return set().union(*(fields_read(tree) for path, tree in modules().items() if path != declared_in))
 
 
-def test_every_option_of_the_tables_has_a_constant_and_every_constant_is_in_them() -> None:
-    declared = {each.key for each in BY_CONSTANT.values()}
+def test_options_of_tables_and_constants_agree() -> None:
+    declared = {option.key for option in BY_CONSTANT.values()}
     assert declared == {*options.KEYS, *job_options.BY_KEY}
 
 
@@ -102,7 +106,7 @@ def test_every_option_is_read(constant: str) -> None:
 
 
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
-def test_every_field_that_roles_are_given_is_read_by_one(struct: type[msgspec.Struct]) -> None:
+def test_every_role_option_is_read_by_role(struct: type[msgspec.Struct]) -> None:
     unread = [
         name
         for name in struct.__struct_fields__
@@ -111,7 +115,7 @@ def test_every_field_that_roles_are_given_is_read_by_one(struct: type[msgspec.St
     assert unread == []
 
 
-def test_every_worker_driver_that_can_be_named_can_be_made(tmp_path: Path) -> None:
+def test_every_named_worker_driver_can_be_created(tmp_path: Path) -> None:
     assert set(DRIVERS) == set(WorkerDriver)
     for name in WorkerDriver:
         wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})

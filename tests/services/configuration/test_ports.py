@@ -1,4 +1,4 @@
-"""Ports as Flink writes them: one, ranges, lists of both; 0 alone is any."""
+"""Ports in Flink's notation: one, ranges, lists of both; only 0 means any port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANGES = st.tuples(st.integers(1, 65_535), st.integers(0, 3)).map(
 
 
 @given(st.lists(RANGES, min_size=1, max_size=4).map(tuple))
-def test_what_is_written_is_read(ranges: tuple[tuple[int, int], ...]) -> None:
+def test_formatted_ports_parse_to_same_ports(ranges: tuple[tuple[int, int], ...]) -> None:
     ports = Ports(ranges)
     assert PORTS.read(PORTS.write(ports)) == ports
     assert set(ports) == {port for first, last in ranges for port in range(first, last + 1)}
@@ -33,14 +33,14 @@ def test_what_is_written_is_read(ranges: tuple[tuple[int, int], ...]) -> None:
         ("50100 - 50101, 50300", [50100, 50101, 50300], 3),
     ],
 )
-def test_what_it_may_be(text: str, ports: list[int], most: int | None) -> None:
-    found = Configuration({"blob.server.port": text}).get(BLOB_SERVER_PORT)
-    assert (list(found), found.max_count) == (ports, most)
+def test_valid_ports_are_accepted(text: str, ports: list[int], most: int | None) -> None:
+    result = Configuration({"blob.server.port": text}).get(BLOB_SERVER_PORT)
+    assert (list(result), result.max_count) == (ports, most)
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "-1", "65536", "50200-50100", "0-10", "0,50100", "50100,", "50100-50200-50300", "1.5"]
 )
-def test_what_it_may_not_be(text: str) -> None:
+def test_invalid_ports_are_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"blob\.server\.port .*50100-50200"):
         load_configuration([Setting("blob.server.port", text, "--test")], ())

@@ -1,4 +1,4 @@
-"""A job whose sources are all bounded fails at its first failure, unless the job or the cluster says otherwise."""
+"""A job with only bounded sources fails at its first failure, unless the job or the cluster sets a restart strategy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def strategy_of(*sources: Make, cluster: dict[str, str] | None = None, **own: st
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_bounded_job_fails_by_default(name: str) -> None:
+def test_bounded_job_fails_by_default(name: str) -> None:
     assert isinstance(strategy_of(BOUNDED[name]), NoRestart)
     # The configuration of a cluster has all options, those that nobody has set with their defaults.
     defaults = {RESTART_STRATEGY.key: RESTART_STRATEGY.default.value}
@@ -49,12 +49,12 @@ def test_a_bounded_job_fails_by_default(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_a_job_with_a_source_that_does_not_end_restarts(name: str) -> None:
+def test_job_with_unbounded_source_restarts(name: str) -> None:
     assert isinstance(strategy_of(UNBOUNDED[name]), ExponentialDelay)
     assert isinstance(strategy_of(BOUNDED["collection"], UNBOUNDED[name]), ExponentialDelay)
 
 
-def test_what_the_job_or_the_cluster_says_counts() -> None:
+def test_restart_strategy_of_job_or_cluster_is_used() -> None:
     bounded = BOUNDED["collection"]
     assert isinstance(strategy_of(bounded, restart_strategy__type="fixed-delay"), FixedDelay)
     assert isinstance(strategy_of(bounded, restart_strategy__type="exponential-delay"), ExponentialDelay)

@@ -1,4 +1,5 @@
-"""What roles read from the maps of the log: total over any map, and the same as the process had that wrote it."""
+"""Role options from the maps in the log: defined for every map, and equal to the options of the process that wrote
+it."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ texts = st.text(max_size=20) | st.sampled_from(
 )
 anything = st.dictionaries(st.sampled_from(sorted(options.BY_KEY)) | st.text(max_size=20), texts)
 DIRECTORIES = {
-    each.key: each for each in (job_options.CHECKPOINTS_DIRECTORY, job_options.SAVEPOINTS_DIRECTORY)
+    option.key: option for option in (job_options.CHECKPOINTS_DIRECTORY, job_options.SAVEPOINTS_DIRECTORY)
 }
 """`auto` in a job's configuration means what the cluster says."""
 
 
 @given(anything)
-def test_no_map_of_a_log_stops_a_fold(configuration: dict[str, str]) -> None:
+def test_any_map_in_log_can_be_folded(configuration: dict[str, str]) -> None:
     manager = ResourceManagerOptions.from_configuration(configuration)
     worker = TaskExecutorOptions.from_configuration(configuration)
     job = JobOptions.from_configuration(configuration)
@@ -55,9 +56,7 @@ def test_no_map_of_a_log_stops_a_fold(configuration: dict[str, str]) -> None:
 
 
 @given(anything, anything)
-def test_a_job_goes_by_its_own_options_then_by_the_clusters(
-    cluster: dict[str, str], job: dict[str, str]
-) -> None:
+def test_job_options_precede_cluster_options(cluster: dict[str, str], job: dict[str, str]) -> None:
     effective = job_configuration(cluster, job)
     for key, value in effective.items():
         own = key in job_options.BY_KEY and key in job
@@ -71,7 +70,7 @@ def test_a_job_goes_by_its_own_options_then_by_the_clusters(
     assert job_configuration(cluster, effective) == effective
 
 
-def test_defaults_are_those_of_the_table() -> None:
+def test_defaults_equal_those_of_table() -> None:
     # But for directories, which only a cluster that has a home can name, and for the interval of checkpoints.
     nothing = Configuration()
     assert (
@@ -90,7 +89,7 @@ def test_defaults_are_those_of_the_table() -> None:
 
 
 @given(anything)
-def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
+def test_tasks_write_changes_to_storage_if_job_takes_checkpoints(
     configuration: dict[str, str],
 ) -> None:
     possible = {key: text for key, text in configuration.items() if not job_options.faults({key: text})}
@@ -101,22 +100,22 @@ def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
 
 @pytest.mark.parametrize("written", [None, "off", "7 s"])
 @pytest.mark.parametrize("by_job", [True, False])
-def test_a_job_takes_checkpoints_unless_somebody_switches_them_off(written: str | None, by_job: bool) -> None:
+def test_job_takes_checkpoints_unless_disabled(written: str | None, by_job: bool) -> None:
     key = job_options.CHECKPOINT_INTERVAL.key
-    said = {} if written is None else {key: written}
-    cluster = Configuration({} if by_job else said).as_map()
+    output = {} if written is None else {key: written}
+    cluster = Configuration({} if by_job else output).as_map()
     interval = JobOptions.from_configuration(
-        job_configuration(cluster, said if by_job else {})
+        job_configuration(cluster, output if by_job else {})
     ).checkpointing.interval
     assert interval == {None: 180 * S, "off": None, "7 s": 7 * S}[written]
 
 
-def test_a_log_that_names_no_interval_has_no_checkpoints_at_intervals() -> None:
+def test_log_without_interval_has_no_periodic_checkpoints() -> None:
     # It is older than the default, and has to be decided again as it was.
     assert JobOptions.from_configuration(job_configuration({}, {})).checkpointing.interval is None
 
 
-def test_what_masters_go_by_is_what_the_leader_says() -> None:
+def test_masters_use_options_of_leader() -> None:
     configuration = Configuration(
         {
             "slot.request.timeout": "1 min",
@@ -173,7 +172,7 @@ def test_what_masters_go_by_is_what_the_leader_says() -> None:
         ({"exponential-delay.max-backoff": "1 ms"}, ExponentialDelay(1000, 1000, 1.5, 3600 * S, 0.1, None)),
     ],
 )
-def test_restart_strategies_have_flinks_names_and_defaults(
+def test_restart_strategies_have_names_and_defaults_of_flink(
     configuration: dict[str, str], strategy: RestartStrategyOptions
 ) -> None:
     assert (
@@ -182,7 +181,7 @@ def test_restart_strategies_have_flinks_names_and_defaults(
 
 
 @given(st.integers(1, 64), st.integers(0, 2**40), st.integers(1, 64), st.integers(1, 16))
-def test_slots_never_offer_more_than_there_is(slots: int, heap: int, cores: int, gpus: int) -> None:
+def test_slots_never_offer_more_than_total(slots: int, heap: int, cores: int, gpus: int) -> None:
     configuration = Configuration(
         {
             "taskmanager.numberOfTaskSlots": str(slots),
@@ -203,17 +202,17 @@ def test_slots_never_offer_more_than_there_is(slots: int, heap: int, cores: int,
     assert slot_profile(fixed, cpu_cores=cores, jvm_heap=heap).cpu_cores == round(2.5 / slots, 8)
 
 
-def test_a_task_executor_registers_with_what_is_configured() -> None:
-    said: list[OutgoingEvent] = []
+def test_task_executor_registers_with_configured_options() -> None:
+    events: list[OutgoingEvent] = []
 
     class Runtime(RuntimeProtocol):
         def jvm_heap_bytes(self) -> int:
             return 1 << 30
 
     configuration = Configuration({"taskmanager.numberOfTaskSlots": "4", "taskmanager.slot.timeout": "3 s"})
-    shell = TaskExecutorShell(lambda _, owed: said.append(owed), "task_executor/te", "c")
+    shell = TaskExecutorShell(lambda _, owed: events.append(owed), "task_executor/te", "c")
     shell.register(Runtime(), configuration, resource_id="te", process_address="here")  # type: ignore[abstract]
-    (registration,) = [owed.body for owed in said]
+    (registration,) = [owed.body for owed in events]
     assert isinstance(registration, RegisterTaskExecutor)
     assert registration.number_of_slots == 4
     assert registration.default_slot_profile.heap_memory_mb == 256

@@ -1,4 +1,4 @@
-"""What a submission says of its job's options: wrong ones are rejected at once, right ones hold over the cluster's."""
+"""The options of a submission: invalid ones are rejected at once, valid ones precede the cluster's."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def started() -> Cluster:
     ],
     ids=["job_graph", "entry_point"],
 )
-def test_an_unknown_key_is_rejected_with_the_nearest(body: dispatcher.SubmitJob) -> None:
+def test_unknown_key_is_rejected_with_nearest_key(body: dispatcher.SubmitJob) -> None:
     cluster = started()
-    cluster.say("client/test", "dispatcher", body)
+    cluster.send("client/test", "dispatcher", body)
     cluster.settle()
-    (rejected,) = [each.body for each in cluster.said("JobRejected")]
+    (rejected,) = [record.body for record in cluster.events_of("JobRejected")]
     assert isinstance(rejected, JobRejected)
     assert (
         "there is no option 'restart-strategy.typ': the nearest is restart-strategy.type" in rejected.reason
     )
-    assert not cluster.said("StartJob")
+    assert not cluster.events_of("StartJob")
 
 
-def test_a_job_starts_with_what_it_goes_by() -> None:
+def test_job_starts_with_its_options() -> None:
     cluster = Cluster(
         configuration={
             "restart-strategy.type": "failure-rate",
@@ -59,10 +59,10 @@ def test_a_job_starts_with_what_it_goes_by() -> None:
     cluster.start_task_executor("te-1", slots=2)
     cluster.submit("j", msgspec.structs.replace(graph(), configuration={"restart-strategy.type": "none"}))
     cluster.settle()
-    (start,) = [each.body for each in cluster.said("StartJob")]
+    (start,) = [record.body for record in cluster.events_of("StartJob")]
     assert isinstance(start, StartJob)
     assert start.configuration["restart-strategy.type"] == "none"
     assert start.configuration["slot.idle.timeout"] == "7 s"
-    given = cluster.said("JobManagerRegistrationSuccess")[-1].body
-    assert isinstance(given, JobManagerRegistrationSuccess)
-    assert TaskSettings.from_configuration(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH
+    event = cluster.events_of("JobManagerRegistrationSuccess")[-1].body
+    assert isinstance(event, JobManagerRegistrationSuccess)
+    assert TaskSettings.from_configuration(event.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH

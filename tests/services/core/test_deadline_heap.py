@@ -1,4 +1,4 @@
-"""Deadlines are a mapping that knows its smallest value."""
+"""DeadlineHeap behaves as a mapping that knows its smallest value."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STEP = st.tuples(ADDRESS, st.none() | TIME) | TIME
 
 
 @given(st.lists(STEP, max_size=40))
-def test_the_earliest_is_that_of_a_plain_mapping(steps: list[tuple[str, int | None] | int]) -> None:
+def test_earliest_deadline_equals_minimum_of_mapping(steps: list[tuple[str, int | None] | int]) -> None:
     deadlines, plain = DeadlineHeap(), dict[str, int]()
     for step in steps:
         if isinstance(step, int):
-            due = sorted((time, each) for each, time in plain.items() if time <= step)
-            assert deadlines.pop_expired(step) == [each for _, each in due]
-            plain = {each: time for each, time in plain.items() if time > step}
+            due = sorted((time, item) for item, time in plain.items() if time <= step)
+            assert deadlines.pop_expired(step) == [element for _, element in due]
+            plain = {value: time for value, time in plain.items() if time > step}
         else:
             deadlines.set(*step)
             plain.pop(step[0], None)

@@ -1,4 +1,4 @@
-"""A failure that repeats is called that, with the place of the record."""
+"""A failure that repeats is reported as such, with the position of the record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AT = "ValueError: no at p.py:3, in operator 'Map', at topic t [0] offset 17"
 
 
 @pytest.mark.parametrize(
-    ("failures", "said"),
+    ("failures", "expected"),
     [
         ([], ""),
         ([AT], ""),
@@ -42,11 +42,11 @@ AT = "ValueError: no at p.py:3, in operator 'Map', at topic t [0] offset 17"
         (["no such file"] * 11, "fails again with the same error for the 11th time"),
     ],
 )
-def test_the_last_failure_is_counted_with_those_before_it(failures: list[str], said: str) -> None:
-    assert describe_repetition(failures) == said
+def test_last_failure_is_counted_with_equal_ones_before(failures: list[str], expected: str) -> None:
+    assert describe_repetition(failures) == expected
 
 
-def test_of_failures_that_are_not_all_the_count_is_a_lower_bound() -> None:
+def test_count_is_lower_bound_if_failures_are_missing() -> None:
     assert (
         describe_repetition(["a"] * 4, are_all=False)
         == "fails again with the same error for at least the 4th time"
@@ -58,7 +58,7 @@ def test_of_failures_that_are_not_all_the_count_is_a_lower_bound() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b\nc", "b"]), max_size=8))
-def test_only_equal_failures_in_a_row_count(failures: list[str]) -> None:
-    lines = [each[0] for each in failures]
+def test_only_consecutive_equal_failures_count(failures: list[str]) -> None:
+    lines = [failure[0] for failure in failures]
     again = len(lines) > 1 and lines[-1] == lines[-2]
     assert bool(describe_repetition(failures)) == again

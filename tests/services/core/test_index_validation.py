@@ -1,4 +1,4 @@
-"""`debug.validate-indexes`: a wrong index is named, at the event that made it."""
+"""`debug.validate-indexes` reports a wrong index at the event that caused it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROLES = (Dispatcher, ResourceManager, JobMaster, TaskExecutor)
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_the_indexes_of_every_state_of_a_history_agree(name: str | int) -> None:
+def test_indexes_of_every_state_of_history_are_consistent(name: str | int) -> None:
     replica = Replica([role() for role in ROLES], on_illegal=lambda *_: None, index_errors=INDEX_ERRORS)
     for record in history(name):
         replica.apply(record)
@@ -36,13 +36,13 @@ def test_the_indexes_of_every_state_of_a_history_agree(name: str | int) -> None:
 
 
 class Forgetful(Dispatcher):
-    """Has a fault: it loses an index."""
+    """A role with a bug: it does not update an index."""
 
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
         return msgspec.structs.replace(super().evolve(state, record), live=Map())
 
 
-def test_the_event_behind_which_an_index_is_wrong_is_named() -> None:
+def test_validation_names_event_that_caused_wrong_index() -> None:
     replica = Replica([Forgetful()], on_illegal=lambda *_: None, index_errors=INDEX_ERRORS)
     records = history(next(iter(SCENARIOS)))
     wrong = r"indexes of dispatcher are wrong after offset \d+: live is set\(\), rec"
@@ -51,5 +51,5 @@ def test_the_event_behind_which_an_index_is_wrong_is_named() -> None:
 
 
 @pytest.mark.parametrize(("value", "found"), [("true", INDEX_ERRORS), ("false", None)])
-def test_the_option_says_whether_they_are_recomputed(value: str, found: Callable[[Any], Any] | None) -> None:
+def test_option_enables_validation(value: str, found: Callable[[Any], Any] | None) -> None:
     assert index_errors(Configuration({"debug.validate-indexes": value})) is found

@@ -1,4 +1,4 @@
-"""What a replica tells people of what it ignores, and which addresses it says have changed."""
+"""The log lines of a replica about ignored events, and the addresses that it reports as changed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ RECORD = Record(
 )
 
 
-def test_of_many_illegal_events_a_few_a_second_are_told_and_the_others_counted() -> None:
+def test_illegal_events_are_logged_at_limited_rate_and_the_rest_counted() -> None:
     now = 0.0
     warnings = IllegalEventReporter(clock=lambda: now)
-    with capture_logs() as told:
+    with capture_logs() as reports:
         for _ in range(1_000):
             warnings(IllegalEvent(RECORD, "RUNNING", "no"), (RECORD,))
         now = 1.0
         warnings(IllegalEvent(RECORD, "RUNNING", "no"), (RECORD,))
-    assert len(told) == 11
-    assert "passed_over" not in told[0]
-    assert told[0]["story"] == ["7 tailrace.job_master.TaskAcknowledged from task_executor/te-1"]
-    assert told[-1]["passed_over"] == 990
+    assert len(reports) == 11
+    assert "passed_over" not in reports[0]
+    assert reports[0]["story"] == ["7 tailrace.job_master.TaskAcknowledged from task_executor/te-1"]
+    assert reports[-1]["passed_over"] == 990
 
 
-def test_an_event_that_changes_nothing_touches_nobody() -> None:
+def test_event_without_effect_changes_no_address() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1")
@@ -39,6 +39,6 @@ def test_an_event_that_changes_nothing_touches_nobody() -> None:
     again = cluster.log[-1]
     for offset in (again.offset + 1, again.offset + 2):
         touched = cluster.replica.apply(Record(offset, again.header, again.body))
-        for each, state in cluster.replica.states.items():
-            assert (each in touched) == (state is not before.get(each))
+        for item, state in cluster.replica.states.items():
+            assert (item in touched) == (state is not before.get(item))
         before = dict(cluster.replica.states)

@@ -1,4 +1,4 @@
-"""The laws of ResourceProfile."""
+"""Laws of ResourceProfile."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_everything_known_matches_zero_and_itself(offered: Profile) -> None:
 
 
 @given(KNOWN_OR_ANY)
-def test_an_unknown_offer_matches_nothing_that_is_known(required: Profile) -> None:
+def test_unknown_matches_no_known_profile(required: Profile) -> None:
     assert not matches(UNKNOWN, required)
 
 
 @given(KNOWN_OR_ANY, KNOWN_OR_ANY, KNOWN_OR_ANY)
-def test_more_matches_whatever_less_matches(less: Profile, extra: Profile, required: Profile) -> None:
+def test_matching_is_monotonic(less: Profile, extra: Profile, required: Profile) -> None:
     assert matches(merge(less, extra), less)
     if matches(less, required):
         assert matches(merge(less, extra), required)
@@ -86,12 +86,12 @@ def test_merge_is_associative(one: Profile, two: Profile, three: Profile) -> Non
 
 
 @given(PROFILES)
-def test_zero_is_the_unit_of_merge(one: Profile) -> None:
+def test_zero_is_identity_of_merge(one: Profile) -> None:
     assert same(merge(one, ZERO), one)
 
 
 @given(PROFILES)
-def test_any_absorbs_all_and_unknown_all_but_any(one: Profile) -> None:
+def test_any_absorbs_all_and_unknown_absorbs_all_but_any(one: Profile) -> None:
     assert merge(one, ANY) == ANY
     assert merge(one, UNKNOWN) == (ANY if same(one, ANY) else UNKNOWN)
 
@@ -102,14 +102,14 @@ def test_subtract_undoes_merge(one: Profile, two: Profile) -> None:
 
 
 @given(PROFILES)
-def test_subtracting_any_or_unknown_absorbs_as_merging_does(one: Profile) -> None:
+def test_subtract_from_any_or_unknown_returns_it(one: Profile) -> None:
     assert subtract(one, ANY) == subtract(ANY, one) == ANY
     if not same(one, ANY):
         assert subtract(one, UNKNOWN) == subtract(UNKNOWN, one) == UNKNOWN
 
 
 @given(KNOWN, KNOWN)
-def test_more_than_there_is_can_not_be_taken(whole: Profile, part: Profile) -> None:
+def test_subtract_rejects_more_than_available(whole: Profile, part: Profile) -> None:
     if not matches(whole, part):
         with pytest.raises(ValueError, match="cannot be subtracted from"):
             subtract(whole, part)
@@ -124,12 +124,12 @@ def test_keys_agree_with_equality(one: Profile, two: Profile) -> None:
         assert describe(one) == describe(two)
 
 
-def test_an_extended_resource_of_zero_is_none() -> None:
+def test_extended_resource_of_zero_is_dropped() -> None:
     nothing = merge(ZERO, replace(ZERO, extended_resources={"gpu": 0.0}))
     assert same(nothing, ZERO)
 
 
-def test_profiles_are_described_for_people() -> None:
+def test_profile_has_readable_description() -> None:
     profile = replace(ZERO, cpu_cores=0.5, managed_memory_mb=64, extended_resources={"gpu": 1.0})
-    described = [describe(each) for each in (profile, ZERO, ANY, UNKNOWN)]
+    described = [describe(resource_profile) for resource_profile in (profile, ZERO, ANY, UNKNOWN)]
     assert described == ["0.5 CPU, 64 MiB managed, 1 gpu", "ZERO", "ANY", "UNKNOWN"]

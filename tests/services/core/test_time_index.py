@@ -1,4 +1,4 @@
-"""A Timeline is a list of keys that is sorted by their times; only cheaper."""
+"""The time index behaves as a list of keys sorted by time, at lower cost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STEPS = st.lists(st.tuples(st.sampled_from(("add", "remove")), KEYS, st.integers
 
 
 @given(STEPS, st.integers(0, 20))
-def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str, int]], until: int) -> None:
+def test_index_equals_list_of_keys_sorted_by_time(steps: list[tuple[str, str, int]], until: int) -> None:
     line, model = FifoTimeIndex(), list[tuple[str, int]]()
     for step, key, time in steps:
         if step == "remove":
-            line, model = line.remove(key), [each for each in model if each[0] != key]
+            line, model = line.remove(key), [pair for pair in model if pair[0] != key]
         else:
             before = line
             line = line.add(key, time)
@@ -25,7 +25,7 @@ def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str,
                 assert line is before
             else:
                 # Python sorts stably: those of one time stay in the order in which they came.
-                model = sorted([*model, (key, time)], key=lambda each: each[1])
+                model = sorted([*model, (key, time)], key=lambda item: item[1])
         assert list(line) == [key for key, _ in model]
         assert (len(line), bool(line)) == (len(model), bool(model))
         assert line.first == (model[0] if model else None)
@@ -34,7 +34,7 @@ def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str,
 
 
 @given(STEPS)
-def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -> None:
+def test_move_to_end_gives_all_keys_one_time(steps: list[tuple[str, str, int]]) -> None:
     line = FifoTimeIndex()
     for step, key, time in steps:
         line = line.add(key, time) if step == "add" else line.remove(key)
@@ -43,17 +43,17 @@ def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -
     assert list(again.until(4)) == []
 
 
-def test_the_last_key_takes_all_traces_with_it() -> None:
+def test_removal_of_last_key_leaves_empty_index() -> None:
     assert FifoTimeIndex().add("a", 3).add("b", 4).remove("a").remove("b") == FifoTimeIndex()
 
 
-def test_a_clock_that_is_ahead_matters_to_its_own_keys_alone() -> None:
+def test_clock_ahead_affects_only_its_own_keys() -> None:
     ahead = FifoTimeIndex().add("first", 10).add("of a clock that is ahead", 10**12)
     for line in (ahead, ahead.remove("of a clock that is ahead")):
         assert list(line.add("second", 20).until(20)) == ["first", "second"]
 
 
-def test_a_key_costs_the_same_however_many_there_are() -> None:
+def test_cost_of_key_is_independent_of_size() -> None:
     def cost(count: int) -> int:
         line = FifoTimeIndex()
         for number in range(count):

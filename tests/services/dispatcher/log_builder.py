@@ -1,4 +1,4 @@
-"""The Dispatcher and what it hears; what it owes is folded as it is said."""
+"""The Dispatcher and its inputs; the events that it requires are folded when they are sent."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OWN = "dispatcher"
 CLIENT = "client/me"
 
 
-class Talk:
-    """The role's state after all that was said, under one leader."""
+class Driver:
+    """The state of the Dispatcher after all events so far, under one leader."""
 
     def __init__(self) -> None:
         self.role = Dispatcher()
@@ -29,97 +29,105 @@ class Talk:
         self.offset = -1
         self.lead()
 
-    def hear(self, body: Body, sender: str = CLIENT, recipient: str = OWN, cause: int | None = None) -> int:
+    def receive(
+        self, body: Body, sender: str = CLIENT, recipient: str = OWN, cause: int | None = None
+    ) -> int:
         """Folds an event; returns its offset."""
         self.offset += 1
-        said = replace(header(sender, recipient), cause=cause)
-        self.state = self.role.evolve(self.state, Record(self.offset, said, body))
+        output = replace(header(sender, recipient), cause=cause)
+        self.state = self.role.evolve(self.state, Record(self.offset, output, body))
         return self.offset
 
     def lead(self) -> None:
-        """Another leader."""
-        self.hear(everyone.LeaderElected(role=OWN, epoch=self.offset + 2, address="a", session="s"), OWN, "*")
+        """Folds the claim of another leader."""
+        self.receive(
+            everyone.LeaderElected(role=OWN, epoch=self.offset + 2, address="a", session="s"), OWN, "*"
+        )
 
     def owed(self) -> list[OutgoingEvent]:
         return self.role.decide(self.state, 0)
 
     def settle(self) -> list[Body]:
-        """All that is owed is said, until nothing is; returns it."""
-        said: list[Body] = []
+        """Sends all required events until there are none; returns them."""
+        events: list[Body] = []
         while owed := self.owed():
-            for each in owed:
-                self.say(each)
-                said.append(each.body)
-            assert len(said) < 1_000, "it talks without end"
-        return said
+            for event in owed:
+                self.send(event)
+                events.append(event.body)
+            assert len(events) < 1_000, "it talks without end"
+        return events
 
-    def say(self, owed: OutgoingEvent) -> None:
-        self.hear(owed.body, OWN, owed.recipient, owed.cause)
+    def send(self, owed: OutgoingEvent) -> None:
+        self.receive(owed.body, OWN, owed.recipient, owed.cause)
 
     def submit(self, job_id: str = "j", job_graph: JobGraph | None = None) -> None:
-        self.hear(dispatcher.SubmitJob(job_id=job_id, job_graph=job_graph or graph()))
+        self.receive(dispatcher.SubmitJob(job_id=job_id, job_graph=job_graph or graph()))
 
     def build(self, job_id: str = "j") -> None:
-        """A program is submitted."""
-        self.hear(dispatcher.SubmitJob(job_id=job_id, entry_point=EntryPoint(target="a:b", arguments=())))
+        """Submits a program, and accepts it."""
+        self.receive(dispatcher.SubmitJob(job_id=job_id, entry_point=EntryPoint(target="a:b", arguments=())))
+        assert names(self.settle()) == ["ProgramAccepted"]
+
+    def built(self, job_id: str = "j", failure: str | None = None) -> None:
+        """Folds the result of the program."""
+        body: Body = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph())
+        if failure is not None:
+            body = dispatcher.JobGraphFailed(job_id=job_id, reason=failure)
+        self.receive(body, OWN, OWN, cause=self.state.jobs[job_id].submission)
 
     def cancel(self, job_id: str = "j", sender: str = CLIENT) -> int:
-        return self.hear(dispatcher.CancelJob(job_id=job_id), sender)
+        return self.receive(dispatcher.CancelJob(job_id=job_id), sender)
 
     def shut_down(self, *, suspend: bool = False) -> None:
-        self.hear(dispatcher.ShutDownCluster(reason="asked to", suspend=suspend))
+        self.receive(dispatcher.ShutDownCluster(reason="asked to", suspend=suspend))
 
     def reach(
         self, status: JobStatus, job_id: str = "j", accumulators: Mapping[str, float] | None = None
     ) -> None:
-        """The JobMaster says how the job has ended."""
+        """Folds the JobMaster's report of the job's end."""
         body = dispatcher.JobReachedTerminalState(
             job_id=job_id, status=status, accumulators=accumulators or {}
         )
-        self.hear(body, f"job_master/{job_id}")
+        self.receive(body, f"job_master/{job_id}")
 
     def terminate(self) -> None:
-        """The cluster is over."""
-        self.hear(everyone.ClusterTerminated(reason="asked to"), "resource_manager", "*")
+        """Ends the cluster."""
+        self.receive(everyone.ClusterTerminated(reason="asked to"), "resource_manager", "*")
 
     def phase(self, job_id: str = "j") -> Phase:
         return self.state.jobs[job_id].phase
 
 
-def in_phase(phase: Phase) -> Talk:
-    """Job j in a phase, with nothing said that the phase owes."""
-    talk = Talk()
-    if phase is Phase.BUILDING:
-        talk.build()
-        return talk
-    talk.submit()
-    if phase is Phase.ADMITTED:
-        return talk
-    talk.hear(client.JobAccepted(job_id="j", name=""), OWN, CLIENT)
+def in_phase(phase: Phase) -> Driver:
+    """Returns the state with job j in a phase, before the events that the phase requires."""
+    driver = Driver()
+    if phase in (Phase.BUILDING, Phase.BUILT, Phase.BUILD_FAILED):
+        driver.build()
+        if phase is not Phase.BUILDING:
+            driver.built(failure="it raised" if phase is Phase.BUILD_FAILED else None)
+        return driver
+    driver.submit()
+    driver.receive(client.JobAccepted(job_id="j", name=""), OWN, CLIENT, cause=driver.offset)
     if phase is Phase.ACCEPTED:
-        return talk
-    talk.hear(job_master.StartJob(job_id="j", job_graph=graph()), OWN, "job_master/j")
+        return driver
+    driver.receive(job_master.StartJob(job_id="j", job_graph=graph()), OWN, "job_master/j")
     match phase:
-        case Phase.CANCEL_REQUESTED:
-            talk.cancel()
-        case Phase.SUSPEND_REQUESTED:
-            talk.shut_down(suspend=True)
-        case Phase.SUSPENDED | Phase.RESUME_REQUESTED:
-            talk.shut_down(suspend=True)
-            talk.settle()
-            talk.reach(JobStatus.SUSPENDED)
-            if phase is Phase.RESUME_REQUESTED:
-                talk.settle()
-                talk.terminate()
-                talk.lead()
+        case Phase.CANCELLING:
+            driver.cancel()
+            driver.settle()
+        case Phase.SUSPENDING | Phase.SUSPENDED:
+            driver.shut_down(suspend=True)
+            driver.settle()
+            if phase is Phase.SUSPENDED:
+                driver.reach(JobStatus.SUSPENDED)
         case Phase.TERMINATED | Phase.ENDED:
-            talk.reach(JobStatus.FINISHED)
+            driver.reach(JobStatus.FINISHED)
             if phase is Phase.ENDED:
-                talk.settle()
-    assert talk.phase() is phase
-    return talk
+                driver.settle()
+    assert driver.phase() is phase
+    return driver
 
 
-def names(said: list[Body]) -> list[str]:
-    """JobAccepted, StartJob, ..."""
-    return [each.AVRO_NAME.rpartition(".")[2] for each in said]
+def names(bodies: list[Body]) -> list[str]:
+    """Returns the names of the events: JobAccepted, StartJob, ..."""
+    return [event.AVRO_NAME.rpartition(".")[2] for event in bodies]

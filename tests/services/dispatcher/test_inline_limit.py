@@ -1,4 +1,4 @@
-"""What a graph has in events is bounded: the log grows with what is submitted, and with the number of TaskExecutors."""
+"""The size of a graph in events is bounded: the log grows with the submission, and with the number of TaskExecutors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = st.lists(st.sampled_from((10, 5_000, 300_000, 900_000, MINSIZE, 6_000_00
 
 
 def graph_of(code: list[int], files: list[int], selector: int = 0) -> JobGraph:
-    """A job with functions and files of these sizes, and with a key selector."""
+    """Returns a job with functions and files of these sizes, and with a key selector."""
     vertices = tuple(
         replace(
             vertex(f"v{number}", replace(operator(f"s{number}", OperatorKind.GENERATOR), code=bytes(size))),
@@ -46,8 +46,8 @@ def graph_of(code: list[int], files: list[int], selector: int = 0) -> JobGraph:
         name="g",
         vertices=(*vertices, sink),
         edges=tuple(
-            replace(edge(each.vertex_id, "sink"), code=b"" if number else bytes(selector))
-            for number, each in enumerate(vertices)
+            replace(edge(vertex.vertex_id, "sink"), code=b"" if number else bytes(selector))
+            for number, vertex in enumerate(vertices)
         ),
         configuration={},
         python_files=tuple(PythonFile(path=f"f{n}.py", content=bytes(size)) for n, size in enumerate(files)),
@@ -60,7 +60,7 @@ def depot(path: Path, largest: int = 1 << 30) -> TieredBlobStore:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(code=SIZES, files=SIZES, task_executors=st.integers(1, 4))
-def test_the_log_grows_with_the_job_and_with_the_number_of_task_executors(
+def test_log_has_large_parts_of_job_twice_at_most(
     code: list[int], files: list[int], task_executors: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     blobs = depot(tmp_path_factory.mktemp("blobs"))
@@ -79,32 +79,30 @@ def test_the_log_grows_with_the_job_and_with_the_number_of_task_executors(
     before = len(cluster.log)
     cluster.submit("j", request.job_graph)
     cluster.settle()
-    written = sum(len(_CODEC.encode(Event(each.header, each.body))) for each in cluster.log[before:])
-    told = len(cluster.said("task_executor.JobManagerRegistrationSuccess"))
-    assert 1 <= told <= task_executors
-    assert written <= (2 + told) * (min(MOST, sum(code) + sum(files)) + SAID_OF_A_TASK_EXECUTOR)
+    written = sum(len(_CODEC.encode(Event(record.header, record.body))) for record in cluster.log[before:])
+    report = len(cluster.events_of("task_executor.JobManagerRegistrationSuccess"))
+    assert 1 <= report <= task_executors
+    assert written <= 2 * min(MOST, sum(code) + sum(files)) + (2 + report) * SAID_OF_A_TASK_EXECUTOR
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(code=SIZES, files=SIZES)
-def test_what_becomes_a_blob_is_what_was_submitted(
+def test_blob_content_equals_submitted_content(
     code: list[int], files: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     blobs = depot(tmp_path_factory.mktemp("blobs"))
     graph = graph_of(code, files)
-    found = InlineLimit(blobs, MINSIZE, MOST).move_to_blobs(graph, "j")
-    paths = {each: blobs.file(parse(each, "j")) for each in blob_keys(found)}
-    for each in found.vertices:
-        found = with_code(found, each.vertex_id, paths)
-    assert found.vertices == graph.vertices
-    contents = [paths[each.blob].read_bytes() if each.blob else each.content for each in found.python_files]
-    assert contents == [each.content for each in graph.python_files]
+    result = InlineLimit(blobs, MINSIZE, MOST).move_to_blobs(graph, "j")
+    paths = {key: blobs.file(parse(key, "j")) for key in blob_keys(result)}
+    for job_vertex in result.vertices:
+        result = with_code(result, job_vertex.vertex_id, paths)
+    assert result.vertices == graph.vertices
+    contents = [paths[file.blob].read_bytes() if file.blob else file.content for file in result.python_files]
+    assert contents == [file.content for file in graph.python_files]
 
 
 @pytest.mark.parametrize("selector", [MOST - 10_000, MOST + 1])
-def test_what_can_be_no_blob_is_bounded_by_an_option_that_the_refusal_names(
-    selector: int, tmp_path: Path
-) -> None:
+def test_inline_parts_are_bounded_by_option_that_rejection_names(selector: int, tmp_path: Path) -> None:
     limit = InlineLimit(depot(tmp_path), MINSIZE, MOST)
     graph = graph_of([10], [], selector)
     if selector < MOST:
@@ -116,8 +114,8 @@ def test_what_can_be_no_blob_is_bounded_by_an_option_that_the_refusal_names(
         limit.move_to_blobs(graph, "j")
 
 
-def test_a_refusal_says_why_there_are_no_blobs(tmp_path: Path) -> None:
-    with pytest.raises(GraphTooLarge, match=r"can't be kept as blobs: .* raise blob\.size\.max"):
+def test_rejection_says_why_there_are_no_blobs(tmp_path: Path) -> None:
+    with pytest.raises(GraphTooLarge, match=r"cannot be stored as blobs: .* raise blob\.size\.max"):
         InlineLimit(depot(tmp_path, largest=100), MINSIZE, MOST).move_to_blobs(graph_of([6_000_000], []), "j")
 
 
@@ -129,6 +127,6 @@ def test_a_refusal_says_why_there_are_no_blobs(tmp_path: Path) -> None:
         dispatcher.SubmitJob(job_id="no/id", job_graph=graph_of([1_900_000], [])),
     ],
 )
-def test_other_requests_are_as_they_were(request_body: dispatcher.SubmitJob, tmp_path: Path) -> None:
+def test_other_requests_are_unchanged(request_body: dispatcher.SubmitJob, tmp_path: Path) -> None:
     assert InlineLimit(depot(tmp_path), MINSIZE, MOST).apply_to_submission(request_body) is request_body
     assert list(tmp_path.rglob("blob_*")) == []

@@ -1,4 +1,4 @@
-"""Deleting a savepoint: only what is one goes, and all of it."""
+"""Deletion of a savepoint removes all of it, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_shell import Submissions
 
 
 @pytest.mark.parametrize("as_uri", [True, False])
-def test_a_savepoint_goes_with_its_directory(tmp_path: Path, as_uri: bool) -> None:
+def test_savepoint_is_deleted_with_its_directory(tmp_path: Path, as_uri: bool) -> None:
     directory = tmp_path / "savepoint-clicks-1"
     save(str(directory))
     assert dispose_savepoint(f"file://{directory}" if as_uri else str(directory)) == DisposalResult()
@@ -29,7 +29,7 @@ def test_a_savepoint_goes_with_its_directory(tmp_path: Path, as_uri: bool) -> No
     assert tmp_path.exists()
 
 
-def test_what_else_lies_in_its_directory_stays_and_is_named(tmp_path: Path) -> None:
+def test_other_files_in_directory_stay_and_are_named(tmp_path: Path) -> None:
     directory = tmp_path / "home"
     save(str(directory))
     (directory / "thesis.txt").write_text("years")
@@ -37,7 +37,7 @@ def test_what_else_lies_in_its_directory_stays_and_is_named(tmp_path: Path) -> N
     for number in range(20):
         (directory / "photos" / f"{number}.jpg").touch()
     assert dispose_savepoint(str(directory)) == DisposalResult(left=("thesis.txt", "photos/"))
-    assert sorted(each.name for each in directory.iterdir()) == ["photos", "thesis.txt"]
+    assert sorted(path.name for path in directory.iterdir()) == ["photos", "thesis.txt"]
     assert len(list((directory / "photos").iterdir())) == 20
     failure = dispose_savepoint(str(directory)).failure
     assert failure is not None
@@ -48,7 +48,7 @@ def test_what_else_lies_in_its_directory_stays_and_is_named(tmp_path: Path) -> N
     assert len(dispose_savepoint(str(directory)).left) == 10
 
 
-def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
+def test_directory_without_savepoint_stays(tmp_path: Path) -> None:
     stranger = tmp_path / "precious"
     stranger.mkdir()
     (stranger / "thesis.txt").write_text("years")
@@ -61,10 +61,10 @@ def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     for name, why in {
         "precious": "it has no _metadata",
-        "nowhere": "it is not there",
+        "nowhere": "it does not exist",
         "other": "was not written by tailrace",
-        "torn": "is torn",
-        "job/chk-3": "is a checkpoint of job clicks-1a2b3c, no savepoint",
+        "torn": "is truncated",
+        "job/chk-3": "is a checkpoint of job clicks-1a2b3c, not a savepoint",
     }.items():
         failure = dispose_savepoint(str(tmp_path / name)).failure
         assert failure is not None
@@ -74,7 +74,7 @@ def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_one_that_died_on_the_way_left_a_savepoint_which_can_be_deleted_again(tmp_path: Path) -> None:
+def test_interrupted_deletion_can_be_repeated(tmp_path: Path) -> None:
     directory = tmp_path / "s"
     save(str(directory))
     (directory / "count-0").unlink()
@@ -82,45 +82,45 @@ def test_one_that_died_on_the_way_left_a_savepoint_which_can_be_deleted_again(tm
     assert not directory.exists()
 
 
-def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
+def test_shell_reports_result_of_each_request_once(tmp_path: Path) -> None:
     save(str(tmp_path / "s"))
     (tmp_path / "s" / "note").touch()
-    heard: queue.Queue[tuple[str, OutgoingEvent]] = queue.Queue()
+    sent: queue.Queue[tuple[str, OutgoingEvent]] = queue.Queue()
     submissions: Any = Submissions()
-    shell = DispatcherShell(lambda who, owed: heard.put((who, owed)), submissions)
+    shell = DispatcherShell(lambda who, owed: sent.put((who, owed)), submissions)
     demands = [DisposeSavepoint(f"file://{tmp_path}/s", 7), DisposeSavepoint(f"file://{tmp_path}/x", 8)]
     try:
         for _ in range(2):
             shell.perform("dispatcher", demands, DispatcherState())
-        said = [heard.get(timeout=30) for _ in demands]
+        events = [sent.get(timeout=30) for _ in demands]
     finally:
         shell.close()
-    assert heard.empty()
-    assert [who for who, _ in said] == ["dispatcher"] * 2
-    bodies = [owed.body for _, owed in said]
+    assert sent.empty()
+    assert [who for who, _ in events] == ["dispatcher"] * 2
+    bodies = [owed.body for _, owed in events]
     assert bodies[0] == dispatcher.SavepointDisposed(path=f"file://{tmp_path}/s", request=7, left=("note",))
     assert isinstance(bodies[1], dispatcher.SavepointDisposed)
-    assert bodies[1].failure == f"{tmp_path}/x is no checkpoint or savepoint: it is not there"
-    assert [(owed.recipient, owed.cause) for _, owed in said] == [("dispatcher", 7), ("dispatcher", 8)]
+    assert bodies[1].failure == f"{tmp_path}/x is not a checkpoint or savepoint: it does not exist"
+    assert [(owed.recipient, owed.cause) for _, owed in events] == [("dispatcher", 7), ("dispatcher", 8)]
 
 
 @pytest.mark.parametrize("elected", [6, 8])
-def test_one_that_an_earlier_leader_has_deleted_is_disposed_of(tmp_path: Path, elected: int) -> None:
-    """It died between the deletion and the word for it; a request of this term names what never was."""
-    heard: queue.Queue[OutgoingEvent] = queue.Queue()
+def test_savepoint_deleted_by_earlier_leader_counts_as_deleted(tmp_path: Path, elected: int) -> None:
+    """The leader died between the deletion and its report; in a request of this term the savepoint never existed."""
+    events: queue.Queue[OutgoingEvent] = queue.Queue()
     submissions: Any = Submissions()
-    shell = DispatcherShell(lambda _, owed: heard.put(owed), submissions, elected=elected)
+    shell = DispatcherShell(lambda _, owed: events.put(owed), submissions, elected=elected)
     try:
         shell.perform(
             "dispatcher", [DisposeSavepoint(f"file://{tmp_path}/s/_metadata", 7)], DispatcherState()
         )
-        body = heard.get(timeout=30).body
+        body = events.get(timeout=30).body
     finally:
         shell.close()
     assert isinstance(body, dispatcher.SavepointDisposed)
     assert (body.failure is None) == (elected > 7)
 
 
-def test_what_is_no_savepoint_is_refused_also_when_it_may_be_gone(tmp_path: Path) -> None:
+def test_location_that_is_no_savepoint_is_rejected_even_if_it_may_be_gone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     assert "it has no _metadata" in (dispose_savepoint(str(tmp_path), may_be_gone=True).failure or "")

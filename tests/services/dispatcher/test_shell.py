@@ -1,8 +1,9 @@
-"""The Dispatcher's shell: what it says when its process has become the leader."""
+"""The Dispatcher's shell: its events when its process has become the leader."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ OURS = {"slot.idle.timeout": "7 s"}
 
 
 class Submissions:
-    """Notes what it was told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.followed: list[AdmittedPositions] = []
@@ -48,12 +49,12 @@ class Submissions:
         (OURS, None, []),
     ],
 )
-def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_the_log_has_it(
+def test_leader_reports_configuration_and_admits_nothing_before_it_is_in_log(
     logged: Mapping[str, str] | None, ours: Mapping[str, str] | None, said: list[Mapping[str, str]]
 ) -> None:
-    heard: list[OutgoingEvent] = []
+    events: list[OutgoingEvent] = []
     submissions: Any = Submissions()
-    shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours, elected=3)
+    shell = DispatcherShell(lambda _, owed: events.append(owed), submissions, ours, elected=3)
     try:
         for _ in range(2):
             shell.perform("dispatcher", [], DispatcherState(configuration=logged))
@@ -66,32 +67,40 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
     finally:
         shell.close()
     begins = [FeatureLevelRaised(level=FEATURE_LEVEL)] if said and logged is None else []
-    assert [each.body for each in heard] == [
+    assert [event.body for event in events] == [
         *begins,
-        *(ConfigurationChanged(configuration=each) for each in said),
+        *(ConfigurationChanged(configuration=row) for row in said),
     ]
-    assert {(each.recipient, each.cause) for each in heard} == ({("*", 3)} if said else set())
+    assert {(event.recipient, event.cause) for event in events} == ({("*", 3)} if said else set())
     assert submissions.followed[-1] == AdmittedPositions("t", Map({0: 7}))
 
 
 @pytest.mark.parametrize(
-    ("level", "said"),
+    ("level", "refusal", "reason"),
     [
-        (FEATURE_LEVEL, FeatureLevelRaised),
-        (FEATURE_LEVEL + 1, None),
-        (FEATURE_LEVEL + 2, FeatureLevelRejected),
-        (2**31 - 1, FeatureLevelRejected),
+        (FEATURE_LEVEL, None, None),
+        (FEATURE_LEVEL, "a standby does not know it", "a standby does not know it"),
+        (FEATURE_LEVEL + 1, None, "install the release that knows level"),
+        (2**31 - 1, None, "install the release that knows level"),
     ],
 )
-def test_a_level_that_the_next_release_can_not_know_is_refused(level: int, said: type | None) -> None:
-    heard: list[OutgoingEvent] = []
-    shell = DispatcherShell(lambda _, owed: heard.append(owed), Submissions())  # type: ignore[arg-type]
+def test_request_of_level_is_answered_at_once(level: int, refusal: str | None, reason: str | None) -> None:
+    events: Queue[OutgoingEvent] = Queue()
+    shell = DispatcherShell(
+        lambda _, owed: events.put(owed),
+        Submissions(),  # type: ignore[arg-type]
+        check_level=lambda _: refusal,
+    )
     try:
         shell.perform("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())
+        event = events.get(timeout=10)
     finally:
         shell.close()
-    assert [type(each.body) for each in heard] == ([] if said is None else [said])
-    assert [(each.recipient, each.cause) for each in heard] in (
-        [],
-        [("client/c" if said is FeatureLevelRejected else "*", 7)],
-    )
+    assert events.empty()
+    assert event.cause == 7
+    if reason is None:
+        assert (event.recipient, event.body) == ("*", FeatureLevelRaised(level=level))
+    else:
+        assert event.recipient == "client/c"
+        assert isinstance(event.body, FeatureLevelRejected)
+        assert reason in event.body.reason

@@ -1,4 +1,4 @@
-"""Submissions are admitted once each, whatever becomes of their topic and of the log."""
+"""Each submission is admitted once, whatever happens to its topic and to the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def topic(topic_id: str | None, *offsets: tuple[int, int]) -> SubmissionsTopic:
         (AdmittedPositions(None, {0: 3}), topic(None, (0, 1)), None),
     ],
 )
-def test_what_the_log_has_to_say_of_the_topic(
+def test_changed_topic_is_detected_with_new_positions(
     admitted: AdmittedPositions, found: SubmissionsTopic, positions: tuple[int, ...] | None
 ) -> None:
     changed = detect_change("c.submissions", admitted, found)
@@ -50,7 +50,7 @@ def test_what_the_log_has_to_say_of_the_topic(
 
 
 class Cluster:
-    """A topic of submissions, a log, and a reader that begins anew whenever something has become of either."""
+    """A topic of submissions, a log, and a reader that starts again when either of them changes."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -62,18 +62,18 @@ class Cluster:
         self.begin_log()
 
     def begin_log(self) -> None:
-        """As by `create_cluster_topics`: who creates the log says where submissions begin."""
+        """Creates the log as `create_cluster_topics` does: it records where submissions begin."""
         self.state = ROLE.initial("dispatcher")
         self.offset = -1
-        ends = tuple(len(each) for each in self.partitions)
-        self.say(
+        ends = tuple(len(partition) for partition in self.partitions)
+        self.send(
             dispatcher.SubmissionsTopicChanged(
                 topic_id=str(self.generation), positions=ends, reason="created"
             )
         )
         self.waiting.clear()
 
-    def say(self, body: Body, origin: Origin | None = None) -> None:
+    def send(self, body: Body, origin: Origin | None = None) -> None:
         self.offset += 1
         header = Header(
             event_id=str(self.offset),
@@ -95,28 +95,30 @@ class Cluster:
 
     def create_again(self) -> None:
         self.generation += 1
-        for each in self.partitions:
-            self.waiting.difference_update(each)
+        for partition in self.partitions:
+            self.waiting.difference_update(partition)
         self.partitions = [[]]
 
     def lose_the_last(self) -> None:
-        for each in self.partitions:
-            if each:
-                self.waiting.discard(each.pop())
+        for partition in self.partitions:
+            if partition:
+                self.waiting.discard(partition.pop())
 
     def read(self, admits: int) -> None:
-        """A leader that admits so many submissions at most, or what it looked at lately once more."""
-        found = SubmissionsTopic(str(self.generation), [(0, len(each)) for each in self.partitions])
-        changed = detect_change("c.submissions", self.known, found)
+        """Runs a leader that admits at most so many submissions, or reads again the ones that it read last."""
+        result = SubmissionsTopic(
+            str(self.generation), [(0, len(partition)) for partition in self.partitions]
+        )
+        changed = detect_change("c.submissions", self.known, result)
         if changed is not None:
-            self.say(changed)
-            assert detect_change("c.submissions", self.known, found) is None
+            self.send(changed)
+            assert detect_change("c.submissions", self.known, result) is None
         for number, records in enumerate(self.partitions):
             position = self.state.positions.get(number, 0)
             for offset in range(position, min(len(records), position + admits)):
                 for _ in range(2):  # two leaders may admit the same one
                     origin = Origin(topic="c.submissions", partition=number, offset=offset)
-                    self.say(dispatcher.CancelJob(job_id=str(records[offset])), origin)
+                    self.send(dispatcher.CancelJob(job_id=str(records[offset])), origin)
 
     @property
     def known(self) -> AdmittedPositions:
@@ -132,7 +134,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=30))
-def test_each_submission_of_the_present_topic_and_log_is_admitted_once(steps: list[tuple[str, int]]) -> None:
+def test_each_submission_of_present_topic_and_log_is_admitted_once(steps: list[tuple[str, int]]) -> None:
     cluster = Cluster()
     for name, *arguments in steps:
         if name == "add_partition":
@@ -149,7 +151,7 @@ def test_each_submission_of_the_present_topic_and_log_is_admitted_once(steps: li
     assert cluster.waiting <= set(cluster.admitted), "none is dropped"
 
 
-def test_a_log_of_an_earlier_release_is_read_on() -> None:
+def test_log_of_earlier_release_is_continued() -> None:
     state = DispatcherState(positions=Map({0: 3}))
     changed = detect_change("c.submissions", AdmittedPositions(None, state.positions), topic("a", (0, 9)))
     assert changed is not None

@@ -1,4 +1,4 @@
-"""Jobs that are cancelled or suspended, clusters that end and start again, and words that cross on the way."""
+"""Cancelled and suspended jobs, clusters that end and restart, and messages that cross."""
 
 from __future__ import annotations
 
@@ -8,250 +8,269 @@ from msgspec.structs import replace
 from tailrace.schemas import client, dispatcher, everyone, job_master
 from tailrace.schemas.types import JobStatus
 from tailrace.services.dispatcher.state import Phase
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import StartedJob
 
 from ..simulated_cluster.cluster import Cluster, graph
-from .log_builder import CLIENT, OWN, Talk, in_phase, names
+from .log_builder import CLIENT, OWN, Driver, in_phase, names
 
 CANCELED, FINISHED, SUSPENDED = JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.SUSPENDED
 
 
-def ended(*, suspend: bool) -> Talk:
-    """A cluster that has ended, with a job that was suspended or cancelled."""
-    talk = in_phase(Phase.RUNNING)
-    talk.shut_down(suspend=suspend)
-    talk.settle()
-    talk.reach(SUSPENDED if suspend else CANCELED)
-    talk.settle()
-    talk.terminate()
-    return talk
+def ended(*, suspend: bool) -> Driver:
+    """Returns a cluster that has ended, with a suspended or cancelled job."""
+    driver = in_phase(Phase.RUNNING)
+    driver.shut_down(suspend=suspend)
+    driver.settle()
+    driver.reach(SUSPENDED if suspend else CANCELED)
+    driver.settle()
+    driver.terminate()
+    return driver
 
 
 # The end of a cluster
 
 
 @pytest.mark.parametrize("suspend", [True, False])
-def test_the_resource_manager_is_told_when_no_job_runs_any_more(suspend: bool) -> None:
-    talk = in_phase(Phase.RUNNING)
-    talk.shut_down(suspend=suspend)
-    assert names(talk.settle()) == ["SuspendJob" if suspend else "CancelJob"]
-    talk.reach(SUSPENDED if suspend else CANCELED)
-    assert names(talk.settle()) == (["ShutDownCluster"] if suspend else ["JobFinished", "ShutDownCluster"])
+def test_resource_manager_is_notified_when_no_job_runs(suspend: bool) -> None:
+    driver = in_phase(Phase.RUNNING)
+    driver.shut_down(suspend=suspend)
+    assert names(driver.settle()) == ["SuspendJob" if suspend else "CancelJob"]
+    driver.reach(SUSPENDED if suspend else CANCELED)
+    assert names(driver.settle()) == (["ShutDownCluster"] if suspend else ["JobFinished", "ShutDownCluster"])
 
 
-@pytest.mark.parametrize("said", [0, 1, 2])
-def test_an_end_outlives_the_leader_under_which_it_began(said: int) -> None:
-    talk = in_phase(Phase.RUNNING)
-    talk.shut_down()
-    told = []
-    for _ in range(said):
-        told += names(talk.settle())
-        if told == ["CancelJob"]:
-            talk.reach(CANCELED)
-    talk.lead()
-    told += names(talk.settle())
-    if told == ["CancelJob"]:
-        talk.reach(CANCELED)
-        told += names(talk.settle())
-    assert told == ["CancelJob", "JobFinished", "ShutDownCluster"]
-    talk.submit("late")
-    assert names(talk.settle()) == ["JobRejected"]
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_shutdown_continues_with_next_leader(turns: int) -> None:
+    driver = in_phase(Phase.RUNNING)
+    driver.shut_down()
+    reports = []
+    for _ in range(turns):
+        reports += names(driver.settle())
+        if reports == ["CancelJob"]:
+            driver.reach(CANCELED)
+    driver.lead()
+    reports += names(driver.settle())
+    if reports == ["CancelJob"]:
+        driver.reach(CANCELED)
+        reports += names(driver.settle())
+    assert reports == ["CancelJob", "JobFinished", "ShutDownCluster"]
+    driver.submit("late")
+    assert names(driver.settle()) == ["JobRejected"]
 
 
-def test_a_cluster_that_is_over_starts_again_with_its_next_leader() -> None:
-    talk = ended(suspend=False)
-    talk.lead()
-    assert talk.settle() == []
-    talk.submit("next")
-    assert names(talk.settle()) == ["JobAccepted", "StartJob"]
+def test_ended_cluster_restarts_with_next_leader() -> None:
+    driver = ended(suspend=False)
+    driver.lead()
+    assert driver.settle() == []
+    driver.submit("next")
+    assert names(driver.settle()) == ["JobAccepted", "StartJob"]
 
 
 # Suspension
 
 
-def test_jobs_that_were_suspended_go_on_with_the_next_leader_once_the_cluster_is_over() -> None:
-    talk = ended(suspend=True)
-    assert talk.settle() == []
-    talk.lead()
-    assert names(talk.settle()) == ["ResumeJob"]
-    assert (talk.phase(), talk.state.jobs["j"].status) == (Phase.RUNNING, JobStatus.RUNNING)
-    assert talk.state.jobs["j"].reason is None
-    talk.reach(FINISHED)
-    assert names(talk.settle()) == ["JobFinished"]
+def test_suspended_jobs_resume_with_next_leader_after_cluster_has_ended() -> None:
+    driver = ended(suspend=True)
+    assert driver.settle() == []
+    driver.lead()
+    assert names(driver.settle()) == ["ResumeJob"]
+    assert (driver.phase(), driver.state.jobs["j"].status) == (Phase.RUNNING, JobStatus.RUNNING)
+    assert driver.state.jobs["j"].reason is None
+    driver.reach(FINISHED)
+    assert names(driver.settle()) == ["JobFinished"]
 
 
-def test_a_leader_that_dies_before_it_resumes_a_job_leaves_that_to_the_next() -> None:
-    talk = ended(suspend=True)
-    talk.lead()
-    talk.lead()
-    assert names(talk.settle()) == ["ResumeJob"]
+def test_next_leader_resumes_job_if_leader_dies_before() -> None:
+    driver = ended(suspend=True)
+    driver.lead()
+    driver.lead()
+    assert names(driver.settle()) == ["ResumeJob"]
 
 
-def test_jobs_stay_suspended_for_as_long_as_the_cluster_is_not_over() -> None:
-    talk = in_phase(Phase.SUSPENDED)
-    talk.lead()
-    assert names(talk.settle()) == ["ShutDownCluster"]
-    assert talk.phase() is Phase.SUSPENDED
+def test_jobs_stay_suspended_until_cluster_has_ended() -> None:
+    driver = in_phase(Phase.SUSPENDED)
+    driver.lead()
+    assert names(driver.settle()) == ["ShutDownCluster"]
+    assert driver.phase() is Phase.SUSPENDED
 
 
-@pytest.mark.parametrize("phase", [Phase.BUILDING, Phase.ADMITTED, Phase.ACCEPTED, Phase.RESUME_REQUESTED])
+@pytest.mark.parametrize("phase", [Phase.BUILDING, Phase.BUILT, Phase.ACCEPTED])
 @pytest.mark.parametrize("suspend", [True, False])
-def test_a_job_that_its_job_master_does_not_run_yet_is_ended_as_soon_as_it_does(
-    phase: Phase, suspend: bool
-) -> None:
-    talk = in_phase(phase)
-    talk.shut_down(suspend=suspend)
+def test_job_that_does_not_run_yet_is_ended_as_soon_as_it_runs(phase: Phase, suspend: bool) -> None:
+    driver = in_phase(phase)
+    driver.shut_down(suspend=suspend)
     if phase is Phase.BUILDING:
-        talk.hear(dispatcher.JobGraphBuilt(job_id="j", job_graph=graph()), OWN, OWN)
-    assert names(talk.settle())[-2:] == [
-        "ResumeJob" if phase is Phase.RESUME_REQUESTED else "StartJob",
-        "SuspendJob" if suspend else "CancelJob",
-    ]
+        driver.built()
+    assert names(driver.settle())[-2:] == ["StartJob", "SuspendJob" if suspend else "CancelJob"]
 
 
-def test_a_job_that_was_suspended_can_be_cancelled() -> None:
-    talk = ended(suspend=True)
-    talk.lead()
-    talk.cancel()
-    assert names(talk.settle()) == ["ResumeJob", "CancelJob"]
-    talk.reach(CANCELED)
-    assert names(talk.settle()) == ["JobFinished"]
-    assert talk.phase() is Phase.ENDED
+def test_program_is_not_built_any_more_when_cluster_is_shut_down() -> None:
+    driver = in_phase(Phase.BUILDING)
+    driver.shut_down()
+    assert driver.role.instructions(driver.state) == []
+    assert names(driver.settle()) == ["JobGraphFailed", "JobRejected", "ShutDownCluster"]
 
 
-def test_a_job_that_is_cancelled_while_it_is_suspended_is_waited_for() -> None:
-    talk = in_phase(Phase.SUSPENDED)
-    talk.cancel()
-    assert names(talk.settle()) == ["CancelJob"]
-    talk.reach(CANCELED)
-    assert names(talk.settle()) == ["JobFinished", "ShutDownCluster"]
+@pytest.mark.parametrize("suspend", [True, False])
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_shutdown_ends_job_that_is_resumed(suspend: bool, is_sent: bool) -> None:
+    driver = ended(suspend=True)
+    driver.lead()
+    owed = driver.owed()
+    driver.shut_down(suspend=suspend)
+    if is_sent:
+        driver.send(*owed)
+    commands = ["SuspendJob"] if suspend and is_sent else [] if suspend else ["CancelJob"]
+    reports = names(driver.settle())
+    assert [name for name in reports if name != "ShutDownCluster"] == commands
+    assert ("ShutDownCluster" in reports) is (suspend and not is_sent)
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_a_job_that_is_suspended_while_it_is_cancelled_is_cancelled(said: bool) -> None:
-    talk = in_phase(Phase.SUSPEND_REQUESTED)
-    talk.settle()
-    talk.cancel()
-    if said:
-        talk.settle()
-    talk.reach(SUSPENDED)
-    assert names(talk.settle()) == ([] if said else ["CancelJob"])
-    talk.reach(CANCELED)
-    assert talk.state.jobs["j"].status is CANCELED
+def test_suspended_job_can_be_cancelled() -> None:
+    driver = ended(suspend=True)
+    driver.lead()
+    driver.cancel()
+    assert names(driver.settle()) == ["CancelJob"]
+    driver.reach(CANCELED)
+    assert names(driver.settle()) == ["JobFinished"]
+    assert driver.phase() is Phase.ENDED
+
+
+def test_job_cancelled_while_suspended_is_waited_for() -> None:
+    driver = in_phase(Phase.SUSPENDED)
+    driver.cancel()
+    assert names(driver.settle()) == ["CancelJob"]
+    driver.reach(CANCELED)
+    assert names(driver.settle()) == ["JobFinished", "ShutDownCluster"]
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_job_suspended_while_canceling_is_cancelled(is_sent: bool) -> None:
+    driver = in_phase(Phase.SUSPENDING)
+    driver.cancel()
+    if is_sent:
+        driver.settle()
+    driver.reach(SUSPENDED)
+    assert names(driver.settle()) == ([] if is_sent else ["CancelJob"])
+    driver.reach(CANCELED)
+    assert driver.state.jobs["j"].status is CANCELED
 
 
 @pytest.mark.parametrize("status", [FINISHED, JobStatus.FAILED])
-def test_a_job_may_end_before_it_hears_that_it_is_suspended(status: JobStatus) -> None:
-    talk = in_phase(Phase.SUSPEND_REQUESTED)
-    late = talk.owed()
-    talk.reach(status)
-    for each in late:
-        talk.say(each)
-    assert names(talk.settle()) == ["JobFinished", "ShutDownCluster"]
+def test_job_may_end_before_it_receives_suspension(status: JobStatus) -> None:
+    driver = in_phase(Phase.RUNNING)
+    driver.shut_down(suspend=True)
+    late = driver.owed()
+    driver.reach(status)
+    for event in late:
+        driver.send(event)
+    assert names(driver.settle()) == ["JobFinished", "ShutDownCluster"]
 
 
 # An end that suspends becomes one that cancels
 
 
-@pytest.mark.parametrize("phase", [each for each in Phase if each not in (Phase.TERMINATED, Phase.ENDED)])
-@pytest.mark.parametrize("said", [0, 1, 2])
+@pytest.mark.parametrize(
+    "phase",
+    [Phase.BUILDING, Phase.BUILT, Phase.ACCEPTED, Phase.RUNNING, Phase.SUSPENDING, Phase.SUSPENDED],
+)
+@pytest.mark.parametrize("turns", [0, 1, 2])
 @pytest.mark.parametrize("reached", [False, True])
-def test_the_stronger_request_wins_in_every_phase_and_whatever_was_said(
-    phase: Phase, said: int, reached: bool
-) -> None:
-    talk = in_phase(phase)
-    talk.shut_down(suspend=True)
+def test_stronger_request_wins_in_every_phase(phase: Phase, turns: int, reached: bool) -> None:
+    driver = in_phase(phase)
+    driver.shut_down(suspend=True)
     if phase is Phase.BUILDING:
-        talk.hear(dispatcher.JobGraphBuilt(job_id="j", job_graph=graph()), OWN, OWN)
-    told: list[str] = []
-    for _ in range(said):
-        owed = talk.owed()
-        for each in owed:
-            talk.say(each)
-        told += names([each.body for each in owed])
-    if reached and "SuspendJob" in told:
-        talk.reach(SUSPENDED)
-        told += names(talk.settle())
-    talk.shut_down()
-    told += names(talk.settle())
-    talk.shut_down(suspend=True)
-    assert told.count("CancelJob") == 1
-    assert "SuspendJob" not in told[told.index("CancelJob") :]
-    talk.reach(SUSPENDED) if not reached and "SuspendJob" in told else None
-    talk.reach(CANCELED)
-    told += names(talk.settle())
-    assert told.count("ShutDownCluster") == told.count("JobFinished") == 1
-    assert talk.state.jobs["j"].status is CANCELED
+        driver.built()
+    reports = ["SuspendJob"] if phase in (Phase.SUSPENDING, Phase.SUSPENDED) else []
+    for _ in range(turns):
+        owed = driver.owed()
+        for event in owed:
+            driver.send(event)
+        reports += names([event.body for event in owed])
+    if reached and "SuspendJob" in reports and phase is not Phase.SUSPENDED:
+        driver.reach(SUSPENDED)
+        reports += names(driver.settle())
+    driver.shut_down()
+    reports += names(driver.settle())
+    driver.shut_down(suspend=True)
+    assert reports.count("CancelJob") == 1
+    assert "SuspendJob" not in reports[reports.index("CancelJob") :]
+    if not reached and "SuspendJob" in reports:
+        driver.reach(SUSPENDED)
+    driver.reach(CANCELED)
+    reports += names(driver.settle())
+    assert reports.count("ShutDownCluster") == reports.count("JobFinished") == 1
+    assert driver.state.jobs["j"].status is CANCELED
 
 
-def test_a_suspended_job_is_cancelled_by_the_end_of_a_cluster_that_waits_for_others() -> None:
-    talk = Talk()
+def test_end_of_cluster_cancels_suspended_job_while_it_waits_for_others() -> None:
+    driver = Driver()
     for job_id in ("j", "k"):
-        talk.submit(job_id)
-    talk.settle()
-    talk.shut_down(suspend=True)
-    talk.settle()
-    talk.reach(SUSPENDED, "j")
-    talk.shut_down()
-    assert names(talk.settle()) == ["CancelJob", "CancelJob"]
-    talk.reach(CANCELED, "j")
-    talk.reach(CANCELED, "k")
-    assert names(talk.settle()) == ["JobFinished", "JobFinished", "ShutDownCluster"]
+        driver.submit(job_id)
+    driver.settle()
+    driver.shut_down(suspend=True)
+    driver.settle()
+    driver.reach(SUSPENDED, "j")
+    driver.shut_down()
+    assert names(driver.settle()) == ["CancelJob", "CancelJob"]
+    driver.reach(CANCELED, "j")
+    driver.reach(CANCELED, "k")
+    assert names(driver.settle()) == ["JobFinished", "JobFinished", "ShutDownCluster"]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32])
-def test_with_all_the_other_roles_a_suspension_becomes_a_cancellation_at_any_time(steps: int) -> None:
+def test_suspension_can_become_cancellation_at_any_time_with_all_roles(steps: int) -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
     cluster.submit("j1", graph(2))
     cluster.settle()
-    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
+    cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
     for _ in range(steps):
         cluster.step()
-    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for good"))
+    cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for good"))
     cluster.settle()
-    if not cluster.said("JobFinished"):
+    if not cluster.events_of("JobFinished"):
         # The cluster was over before the request came: whoever leads next goes on with it.
         cluster.start_master()
         cluster.start_task_executor("te-1", slots=2)
         cluster.settle()
     assert cluster.replica.states["job_master/j1"].status is CANCELED
-    (finished,) = cluster.said("JobFinished")
+    (finished,) = cluster.events_of("JobFinished")
     assert finished.body.status is CANCELED  # type: ignore[attr-defined]
-    assert cluster.said("ClusterTerminated")
+    assert cluster.events_of("ClusterTerminated")
 
 
 # Requests that are refused
 
 
-def test_who_cancels_a_job_that_turns_out_to_be_none_is_told() -> None:
-    talk = in_phase(Phase.BUILDING)
-    first, second = talk.cancel(sender="client/one"), talk.cancel(sender="client/two")
-    talk.hear(dispatcher.JobGraphFailed(job_id="j", reason="it raised"), OWN, OWN)
-    answers = {(each.recipient, each.cause): each.body for each in talk.owed()}
+def test_cancellation_of_rejected_job_is_answered() -> None:
+    driver = in_phase(Phase.BUILDING)
+    first, second = driver.cancel(sender="client/one"), driver.cancel(sender="client/two")
+    driver.built(failure="it raised")
+    answers = {(event.recipient, event.cause): event.body for event in driver.owed()}
     rejected = client.CancelJobRejected(job_id="j", reason="job j was rejected: it raised")
     assert answers == {
-        (CLIENT, talk.offset): client.JobRejected(job_id="j", reason="it raised"),
+        (CLIENT, driver.offset): client.JobRejected(job_id="j", reason="it raised"),
         ("client/one", first): rejected,
         ("client/two", second): rejected,
     }
-    talk.settle()
-    assert not talk.state.refusals
-    assert not talk.state.jobs
+    driver.settle()
+    assert not driver.state.requests
+    assert not driver.state.jobs
 
 
 # Configuration
 
 
-def test_a_job_goes_by_its_own_options_over_those_of_the_cluster() -> None:
-    talk = Talk()
+def test_job_options_override_cluster_options() -> None:
+    driver = Driver()
     ours = {"restart-strategy.type": "none", "slot.idle.timeout": "7 s", "taskmanager.numberOfTaskSlots": "9"}
-    talk.hear(everyone.ConfigurationChanged(configuration=ours), OWN, "*")
+    driver.receive(everyone.ConfigurationChanged(configuration=ours), OWN, "*")
     own = {**graph().configuration, "restart-strategy.type": "fixed-delay"}
-    talk.submit(job_graph=replace(graph(), configuration=own))
-    (start,) = [each for each in talk.settle() if isinstance(each, job_master.StartJob)]
+    driver.submit(job_graph=replace(graph(), configuration=own))
+    (start,) = [event for event in driver.settle() if isinstance(event, job_master.StartJob)]
     assert start.configuration["restart-strategy.type"] == "fixed-delay"
     assert start.configuration["slot.idle.timeout"] == "7 s"
     assert "taskmanager.numberOfTaskSlots" not in start.configuration
@@ -260,24 +279,24 @@ def test_a_job_goes_by_its_own_options_over_those_of_the_cluster() -> None:
 # With all the other roles
 
 
-def test_a_suspended_job_goes_on_in_a_cluster_that_starts_again() -> None:
+def test_suspended_job_resumes_in_restarted_cluster() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
     cluster.submit("j1", graph(2))
     cluster.settle()
-    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
+    cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
     cluster.settle()
-    job: JobMasterState = cluster.replica.states["job_master/j1"]
+    job: StartedJob = cluster.replica.states["job_master/j1"]
     assert job.status is SUSPENDED
-    assert cluster.said("ClusterTerminated")
-    assert not cluster.said("JobFinished")
+    assert cluster.events_of("ClusterTerminated")
+    assert not cluster.events_of("JobFinished")
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
     assert cluster.replica.states["job_master/j1"].status is JobStatus.RUNNING
     cluster.finish_all()
     cluster.settle()
-    (finished,) = cluster.said("JobFinished")
+    (finished,) = cluster.events_of("JobFinished")
     assert finished.body.status is FINISHED  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A ZooKeeper for the tests that leave it as it was; each test has a cluster of its own in it."""
+"""A ZooKeeper for tests that leave it unchanged; each test has a cluster of its own in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 
 @pytest.fixture
 def settings(zookeeper: EmbeddedZooKeeper) -> ZooKeeperSettings:
-    """A session is not to run out on a busy machine, unless a test wants it to."""
+    """Returns settings with a session timeout that is long enough for a busy machine, unless a test sets another."""
     return ZooKeeperSettings(
         quorum=zookeeper.connect_string, cluster_path=f"/tailrace/{next(_NUMBERS)}", session_timeout_s=30.0
     )
@@ -31,7 +31,7 @@ def settings(zookeeper: EmbeddedZooKeeper) -> ZooKeeperSettings:
 
 @pytest.fixture
 def masters() -> Iterator[Callable[[ZooKeeperSettings], Master]]:
-    """Makes masters, which are closed at the end."""
+    """Creates masters, which are closed at the end."""
     made: list[Master] = []
 
     def make(settings: ZooKeeperSettings) -> Master:

@@ -1,4 +1,4 @@
-"""Masters for tests: what a process sees of an election, and what ZooKeeper has of it."""
+"""Masters for tests: the view of a process on an election, and its nodes in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -25,43 +25,49 @@ from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
 from tailrace.services.election.zookeeper_leader_election import ZooKeeperLeaderElection
 
-ROLE = "dispatcher"
+ROLES = ("dispatcher", "resource_manager", "rest_server")
+ROLE = ROLES[0]
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was logged since, on whichever stream: by default structlog takes stdout, our processes take stderr."""
+    """Returns the log lines since then, from stdout and stderr: structlog's default is stdout, our processes use
+    stderr."""
     captured = capsys.readouterr()
     return captured.out + captured.err
 
 
 class Master(ZooKeeperLeaderElection):
-    """The mandates of one process among others in this one; `address` names it."""
+    """The LeaderElection of one of several simulated processes; `address` names it."""
 
     def __init__(self, settings: ZooKeeperSettings, address: str) -> None:
-        super().__init__(settings, LeaderInformation(address, f"session of {address}", 0, {"blob": "h:1"}))
+        me = LeaderInformation(address, f"session of {address}", 0, {"blob": "h:1"})
+        super().__init__(settings, me, ROLES)
         self.address = address
 
-    def epoch(self, role: str = ROLE) -> int:
-        """Its epoch, as soon as it has been granted the role."""
-        wait_until(lambda: role in self.grants(), f"{self.address} is granted {role}")
-        epoch = self.grants()[role]
-        assert epoch is not None
-        return epoch
+    @property
+    def granted(self) -> int | None:
+        """The epoch of its grant."""
+        grant = self.grant
+        return None if grant is None else grant.epoch
 
-    def believes(self, role: str = ROLE) -> bool:
-        """Whether it would decide something now."""
-        return role in self.grants() and not self.suspended
+    def epoch(self) -> int:
+        """Waits until it is granted leadership, and returns the epoch."""
+        return wait_until(lambda: self.granted, f"{self.address} is granted leadership")
 
-    def leads(self, role: str = ROLE) -> int:
-        """As `epoch`, and has it confirmed as a host does."""
-        epoch = self.epoch(role)
-        self.confirm_leadership(role, epoch)
+    def believes(self) -> bool:
+        """Returns whether it may decide now."""
+        return self.grant is not None and not self.is_suspended
+
+    def leads(self) -> int:
+        """Returns the epoch and confirms the leadership, as a host does."""
+        epoch = self.epoch()
+        self.confirm_leadership(epoch)
         return epoch
 
 
 @contextlib.contextmanager
 def onlooker(settings: ZooKeeperSettings, **more: Any) -> Iterator[KazooClient]:
-    """A client of its own."""
+    """Returns a client of its own."""
     kazoo = KazooClient(settings.quorum, timeout=60.0, **more)
     kazoo.start(timeout=TIMEOUT_S)
     try:
@@ -72,27 +78,27 @@ def onlooker(settings: ZooKeeperSettings, **more: Any) -> Iterator[KazooClient]:
 
 
 def tree(kazoo: KazooClient, path: str) -> list[str]:
-    """All nodes below a path."""
-    found: list[str] = []
+    """Returns all nodes below a path."""
+    results: list[str] = []
     try:
         children = kazoo.get_children(path)
     except NoNodeError:
-        return found
+        return results
     for child in children:
-        found += [f"{path}/{child}", *tree(kazoo, f"{path}/{child}")]
-    return sorted(found)
+        results += [f"{path}/{child}", *tree(kazoo, f"{path}/{child}")]
+    return sorted(results)
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """What another process saw of its mandates from a time on (of `uptime`, the same in all processes)."""
+    """The grants that another process had from a time on (by `uptime`, which is the same in all processes)."""
 
     time: float
     epoch: int | None
-    suspended: bool
+    is_suspended: bool
 
 
 class OtherMaster:
-    """A process that contends for ROLE, and writes down what it sees. A context manager; killed at its end."""
+    """A candidate in a process of its own, which prints its grants. A context manager; killed at the end."""
 
     def __init__(self, settings: ZooKeeperSettings, address: str) -> None:
         self._process = subprocess.Popen(
@@ -111,32 +117,32 @@ class OtherMaster:
 
     @property
     def epoch(self) -> int | None:
-        """As it last said."""
+        """Returns its epoch as it last printed it."""
         return self.sights[-1].epoch if self.sights else None
 
     @property
     def deciding(self) -> int | None:
-        """The epoch under which it would decide something, as it last said."""
+        """Returns the epoch under which it may decide, as it last printed it."""
         last = self.sights[-1] if self.sights else None
-        return None if last is None or last.suspended else last.epoch
+        return None if last is None or last.is_suspended else last.epoch
 
     def kill(self) -> float:
-        """SIGKILL; returns when that was."""
+        """Sends SIGKILL; returns the time of that."""
         self._process.kill()
         self._process.wait()
         return uptime()
 
     def pause(self) -> float:
-        """SIGSTOP; returns when that was."""
+        """Sends SIGSTOP; returns the time of that."""
         self._process.send_signal(signal.SIGSTOP)
         return uptime()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """As a process ends that closes its mandates first."""
+        """Ends as a process that closes its LeaderElection first."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(TIMEOUT_S)

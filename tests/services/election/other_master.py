@@ -1,4 +1,4 @@
-"""A process that contends for a role until its standard input ends, and says what it sees. For tests."""
+"""A process that is a candidate until its standard input ends, and prints its grants. For tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
 from tailrace.services.election.zookeeper_leader_election import ZooKeeperLeaderElection
 
-ROLE = "dispatcher"
-
 
 def wait_for_the_end(ended: threading.Event) -> None:
     sys.stdin.read()
@@ -27,18 +25,21 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     address = sys.argv[1]
     settings = msgspec.json.decode(sys.stdin.readline(), type=ZooKeeperSettings)
-    mandates = ZooKeeperLeaderElection(settings, LeaderInformation(address, f"session of {address}"))
-    mandates.join(ROLE)
+    mandates = ZooKeeperLeaderElection(
+        settings, LeaderInformation(address, f"session of {address}"), ["dispatcher"]
+    )
+    mandates.join()
     ended = threading.Event()
     threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()
     last: tuple[int | None, bool] | None = None
     while not ended.is_set():
-        seen = (mandates.grants().get(ROLE), mandates.suspended)
+        grant = mandates.grant
+        seen = (None if grant is None else grant.epoch, mandates.is_suspended)
         if seen != last:
             last = seen
-            print(json.dumps({"time": uptime(), "epoch": seen[0], "suspended": seen[1]}), flush=True)
+            print(json.dumps({"time": uptime(), "epoch": seen[0], "is_suspended": seen[1]}), flush=True)
             if seen[0] is not None and not seen[1]:
-                mandates.confirm_leadership(ROLE, seen[0])
+                mandates.confirm_leadership(seen[0])
         time.sleep(0.002)
     mandates.close()
 

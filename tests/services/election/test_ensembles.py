@@ -1,4 +1,4 @@
-"""An election lives as long as most of the ensemble does, and begins anew when the whole of it was gone."""
+"""An election continues while a majority of the ensemble is up, and starts again after the whole ensemble was down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from .masters import ROLE, Master, onlooker, tree
+from .masters import Master, onlooker, tree
 
 pytestmark = pytest.mark.integration
 
@@ -35,16 +35,16 @@ def over(ensemble: ZooKeeperEnsemble, name: str, session_s: float) -> ZooKeeperS
 
 def stand(settings: ZooKeeperSettings, masters: Make) -> tuple[Master, Master, int]:
     one, other = masters(settings), masters(settings)
-    one.join(ROLE)
+    one.join()
     epoch = one.leads()
-    other.join(ROLE)
+    other.join()
     with onlooker(settings) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
     return one, other, epoch
 
 
 def peer(master: Master) -> str | None:
-    """The server that a master is connected to."""
+    """Returns the server that a master is connected to."""
     connection: socket.socket | None = master._session.client._connection._socket
     with contextlib.suppress(OSError):
         if connection is not None and master._session.client.connected:
@@ -57,53 +57,51 @@ def has_left(master: Master, server: str | None) -> bool:
     return peer(master) not in (None, server)
 
 
-def test_a_rolling_restart_changes_nothing(ensemble: ZooKeeperEnsemble, masters: Make) -> None:
+def test_rolling_restart_keeps_leader(ensemble: ZooKeeperEnsemble, masters: Make) -> None:
     one, other, _ = stand(over(ensemble, "rolling", 60.0), masters)
-    granted = one.grants()
+    granted = one.granted
     for server in ensemble.servers:
         server.stop()
         wait_until(one.believes)
         server.start()
     wait_until(one.believes)
-    assert one.grants() is granted
-    assert not other.grants()
+    assert one.granted == granted
+    assert not other.granted
 
 
-def test_a_server_that_stands_still_is_left_for_another_in_time(
-    ensemble: ZooKeeperEnsemble, masters: Make
-) -> None:
+def test_master_leaves_frozen_server_in_time(ensemble: ZooKeeperEnsemble, masters: Make) -> None:
     # The server that stands still may lead the ensemble, and the others then take seconds to elect another.
     one, other, _ = stand(over(ensemble, "still", 20.0), masters)
-    granted = one.grants()
+    granted = one.granted
     for _ in range(2):
-        left = peer(one)
-        server = next(server for server in ensemble.servers if server.address == left)
+        rest = peer(one)
+        server = next(server for server in ensemble.servers if server.address == rest)
         server.pause()
         try:
-            wait_until(partial(has_left, one, left))
+            wait_until(partial(has_left, one, rest))
             wait_until(one.believes)
         finally:
             server.resume()
         wait_until(lambda: all(server.mode() is not None for server in ensemble.servers))
-    assert one.grants() is granted
-    assert not other.grants()
+    assert one.granted == granted
+    assert not other.granted
 
 
-def test_after_the_whole_ensemble_was_gone_for_longer_than_a_session_there_is_a_new_term(
+def test_outage_of_ensemble_longer_than_session_starts_new_term(
     ensemble: ZooKeeperEnsemble, masters: Make
 ) -> None:
     one, other, epoch = stand(over(ensemble, "gone", 3.0), masters)
     ensemble.kill()
     try:
-        wait_until(lambda: one.suspended and other.suspended)
-        wait_until(lambda: not one.grants())
-        assert not other.grants()
+        wait_until(lambda: one.is_suspended and other.is_suspended)
+        wait_until(lambda: not one.granted)
+        assert not other.granted
     finally:
         ensemble.start()
     wait_until(lambda: one.believes() or other.believes())
     leader, standby = (one, other) if one.believes() else (other, one)
     assert leader.epoch() > epoch
-    assert not standby.grants()
-    wait_until(lambda: not standby.suspended)
+    assert not standby.granted
+    wait_until(lambda: not standby.is_suspended)
     leader.close()
     assert standby.epoch() > epoch

@@ -1,4 +1,4 @@
-"""Who looks for a leader is told who it is, and of each change; and what it knows survives a blip."""
+"""LeaderRetriever reports the leader and each change; its last value survives a short outage."""
 
 from __future__ import annotations
 
@@ -23,61 +23,59 @@ pytestmark = pytest.mark.integration
 Make = Callable[[ZooKeeperSettings], Master]
 
 
-def test_each_leader_is_told_in_turn(settings: ZooKeeperSettings, masters: Make) -> None:
-    told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
+def test_each_leader_is_reported_in_order(settings: ZooKeeperSettings, masters: Make) -> None:
+    leaders: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
     one, other = masters(settings), masters(settings)
-    with LeaderRetriever(settings, ROLE, told.put) as retriever:
-        one.join(ROLE)
+    with LeaderRetriever(settings, ROLE, leaders.put) as retriever:
+        one.join()
         epoch = one.leads()
-        first = told.get(timeout=TIMEOUT_S)
+        first = leaders.get(timeout=TIMEOUT_S)
         assert first == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
         assert retriever.wait(TIMEOUT_S) == first
         one.close()
-        assert told.get(timeout=TIMEOUT_S) is None
-        other.join(ROLE)
+        assert leaders.get(timeout=TIMEOUT_S) is None
+        other.join()
         epoch = other.leads()
-        second = told.get(timeout=TIMEOUT_S)
+        second = leaders.get(timeout=TIMEOUT_S)
         assert second is not None
         assert (second.address, second.epoch) == ("host:2", epoch)
 
 
-def test_what_is_known_stays_known_in_a_blip_and_what_changed_meanwhile_is_told(
+def test_last_leader_is_kept_in_short_outage_and_change_is_reported_afterwards(
     settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper
 ) -> None:
-    told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
+    leaders: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
     one, other = masters(settings), masters(settings)
-    one.join(ROLE)
+    one.join()
     one.leads()
     with NetworkLink(zookeeper.connect_string) as link:
         beyond = msgspec.structs.replace(settings, quorum=link.address, session_timeout_s=1.0)
-        with LeaderRetriever(beyond, ROLE, told.put) as retriever:
+        with LeaderRetriever(beyond, ROLE, leaders.put) as retriever:
             first = retriever.wait(TIMEOUT_S)
-            assert told.get(timeout=TIMEOUT_S) == first
+            assert leaders.get(timeout=TIMEOUT_S) == first
             link.sever()
             wait_until(lambda: not retriever._session.usable)
             assert retriever.leader == first
             one.close()
-            other.join(ROLE)
+            other.join()
             other.leads()
             with onlooker(settings) as kazoo:
                 wait_until(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
             assert retriever.leader == first
             link.heal()
-            second = told.get(timeout=TIMEOUT_S)
+            second = leaders.get(timeout=TIMEOUT_S)
             assert second is not None
             assert second.address == "host:2"
 
 
-def test_where_nobody_leads_it_is_said_what_to_look_at(settings: ZooKeeperSettings) -> None:
+def test_error_without_leader_says_what_to_check(settings: ZooKeeperSettings) -> None:
     with LeaderRetriever(settings, ROLE) as retriever:
         wait_until(lambda: retriever._session.usable)
-        with pytest.raises(
-            NoLeader, match=r"nobody has published itself in .*dispatcher_lock: is a jobmanager"
-        ):
+        with pytest.raises(NoLeader, match=r"no leader is published in .*dispatcher_lock: is a jobmanager"):
             retriever.wait(0.05)
 
 
-def test_where_zookeeper_does_not_answer_that_is_said() -> None:
+def test_error_names_zookeeper_that_does_not_answer() -> None:
     with NetworkLink("127.0.0.1:1") as link:
         link.sever()
         settings = ZooKeeperSettings(

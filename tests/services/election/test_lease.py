@@ -1,4 +1,4 @@
-"""A lease is believed for so long after a request that was answered was sent; what has lapsed does not come back."""
+"""A lease holds for a fixed time after the sending of a request that was answered; an expired lease does not return."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TIMEOUT = 12.0
 
 
 class Leases(RuleBasedStateMachine):
-    """Beside a session of a server that ends it as soon as it may: a timeout after it heard the last request."""
+    """Compared with a server's session that ends as early as possible: one timeout after the last received request."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.lease = Lease()
-        self.heard = -TIMEOUT
+        self.received = -TIMEOUT
         self.asked: list[float] = []
         self.given_up = True
 
@@ -28,39 +28,39 @@ class Leases(RuleBasedStateMachine):
         self.given_up = self.given_up or not self.lease.is_held_until(self.now)
 
     @rule(arrives=st.booleans())
-    def a_request_is_sent(self, arrives: bool) -> None:
-        if arrives and self.now < self.heard + TIMEOUT:
-            self.heard = self.now
+    def send_request(self, arrives: bool) -> None:
+        if arrives and self.now < self.received + TIMEOUT:
+            self.received = self.now
             self.asked.append(self.now)
 
     @rule()
-    def an_answer_comes(self) -> None:
+    def receive_answer(self) -> None:
         if self.asked:
             self.lease.confirm(self.asked.pop(0), self.now)
 
     @rule()
-    def a_session_begins(self) -> None:
-        self.heard, self.asked, self.given_up = self.now, [], False
+    def start_session(self) -> None:
+        self.received, self.asked, self.given_up = self.now, [], False
         self.lease.begin(self.now, TIMEOUT)
 
     @rule()
-    def the_session_is_lost(self) -> None:
+    def lose_session(self) -> None:
         self.lease.expire()
         self.given_up = True
 
     @invariant()
-    def it_is_held_only_while_the_session_lives(self) -> None:
+    def lease_is_held_only_during_session(self) -> None:
         if self.lease.is_held_until(self.now):
-            assert self.now < self.heard + TIMEOUT
+            assert self.now < self.received + TIMEOUT
 
     @invariant()
-    def what_is_fresh_is_held(self) -> None:
+    def fresh_lease_is_held(self) -> None:
         if self.lease.renew_at(self.now):
             assert self.lease.is_held_until(self.now)
-            assert self.now < self.heard + TIMEOUT * FRESH
+            assert self.now < self.received + TIMEOUT * FRESH
 
     @invariant()
-    def what_was_given_up_stays_given_up(self) -> None:
+    def expired_lease_stays_expired(self) -> None:
         if self.given_up:
             assert not self.lease.is_held_until(self.now)
 
@@ -69,21 +69,21 @@ TestLeases = Leases.TestCase
 
 
 @given(
-    sent=st.floats(0, 1e6), timeout=st.floats(0.5, 600), later=st.floats(0, 600), answered=st.floats(0, 600)
+    sent=st.floats(0, 1e6), timeout_s=st.floats(0.5, 600), later=st.floats(0, 600), answered=st.floats(0, 600)
 )
-def test_an_answer_that_comes_late_renews_from_when_it_was_asked_for(
-    sent: float, timeout: float, later: float, answered: float
+def test_late_answer_renews_lease_from_time_of_request(
+    sent: float, timeout_s: float, later: float, answered: float
 ) -> None:
     lease = Lease()
-    lease.begin(sent, timeout)
-    asked = sent + min(later, timeout * 0.9)
-    now = asked + answered
-    lease.confirm(asked, now)
-    assert lease.is_held_until(now) == (now < sent + timeout)
+    lease.begin(sent, timeout_s)
+    request_time = sent + min(later, timeout_s * 0.9)
+    now = request_time + answered
+    lease.confirm(request_time, now)
+    assert lease.is_held_until(now) == (now < sent + timeout_s)
     if lease.is_held_until(now):
-        assert not lease.is_held_until(max(now, asked + timeout))
+        assert not lease.is_held_until(max(now, request_time + timeout_s))
 
 
-def test_nothing_is_held_before_the_first_session() -> None:
+def test_no_lease_before_first_session() -> None:
     assert not Lease().is_held_until(0.0)
     assert not Lease().renew_at(0.0)

@@ -1,7 +1,7 @@
-"""The law of the election, whatever happens to the network, in an order drawn from a seed.
+"""The law of the election, under network faults in a random order by seed.
 
-At each moment at most one contender would decide something, and that is the one whose node ZooKeeper has first; epochs
-rise strictly from one to the next. Once the network is whole again somebody leads.
+At each moment at most one candidate may decide, and it is the one whose node is first in ZooKeeper; epochs strictly
+increase. When the network is healed, one candidate leads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
 
 from ...fault_injection.network_link import NetworkLink
-from .masters import ROLE, Master, onlooker
+from .masters import Master, onlooker
 
 pytestmark = pytest.mark.integration
 
@@ -33,8 +33,8 @@ SEEDS = int(os.environ.get("EXAMPLES", "2"))
 
 
 class Watcher:
-    """Looks at all contenders as often as it can. What is seen of one before and after it was seen of another was so in
-    between: a term that has ended does not begin again."""
+    """Polls all candidates as often as possible. If a candidate is seen to decide before and after another
+    observation, it also decides in between: an ended term does not resume."""
 
     def __init__(self, masters: list[Master], kazoo: KazooClient, latch: str) -> None:
         self._masters = masters
@@ -85,13 +85,13 @@ class Watcher:
 
 
 def believed(master: Master) -> int | None:
-    """The epoch under which it would decide something now."""
-    epoch = master.grants().get(ROLE)
-    return None if master.suspended else epoch
+    """Returns the epoch under which it may decide now."""
+    epoch = master.granted
+    return None if master.is_suspended else epoch
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_at_most_one_decides_and_epochs_rise(
+def test_at_most_one_candidate_decides_and_epochs_increase(
     seed: int,
     zookeeper: EmbeddedZooKeeper,
     settings: ZooKeeperSettings,
@@ -102,8 +102,8 @@ def test_at_most_one_decides_and_epochs_rise(
     standing = [masters(beyond(settings, link)) for link in links]
     with onlooker(settings) as kazoo:
         for master in standing:
-            master.join(ROLE)
-        watcher = Watcher(standing, kazoo, Paths.from_settings(settings).latch(ROLE))
+            master.join()
+        watcher = Watcher(standing, kazoo, Paths.from_settings(settings).latch)
         pause = threading.Event()
         try:
             for _ in range(STEPS):
@@ -121,18 +121,17 @@ def test_at_most_one_decides_and_epochs_rise(
                     case "reset":
                         link.reset()
                     case "withdraw":
-                        master.leave(ROLE)
-                        master.join(ROLE)
+                        master.rejoin()
                     case "die":
                         link.sever()
                         links[index] = fresh = NetworkLink(zookeeper.connect_string)
                         links.append(link)
                         standing[index] = masters(beyond(settings, fresh))
-                        standing[index].join(ROLE)
+                        standing[index].join()
                         standing.append(master)
                     case _:
-                        for each in links[:CONTENDERS]:
-                            each.heal()
+                        for network_link in links[:CONTENDERS]:
+                            network_link.heal()
                 # How long things last is a part of what is drawn; nothing is expected of it.
                 pause.wait(chance.choice([0.02, 0.2, 0.5, SESSION_S * 1.3]))
             for link in links:

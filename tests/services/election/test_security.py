@@ -1,4 +1,4 @@
-"""Masters reach a ZooKeeper that asks for TLS or SASL, on a real server, and are not let in by a wrong one."""
+"""Masters connect to a real ZooKeeper with TLS or SASL, and are rejected with wrong credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from .masters import ROLE, Master, logged, onlooker, tree
+from .masters import Master, logged, onlooker, tree
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,8 @@ PASSWORD = "swordfish"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """ca.pem, server.pem (key and certificate for 127.0.0.1), client.crt and client.key, which has a password."""
+    """Creates ca.pem, server.pem (key and certificate for 127.0.0.1), client.crt and client.key, which has a
+    password."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificates, and is not installed")
     where = tmp_path_factory.mktemp("certificates")
@@ -60,7 +61,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def secured(certificates: Path) -> Iterator[str]:
-    """The address at which a server speaks TLS, with those alone who show a certificate."""
+    """Returns the address of a TLS server that requires a client certificate."""
     port = ReservedPort()
     of_tls = {
         "secureClientPort": str(port.number),
@@ -99,14 +100,12 @@ def tls(certificates: Path) -> dict[str, str]:
     }
 
 
-def test_over_tls_a_master_is_known_by_its_certificate(
-    secured: str, certificates: Path, masters: Make
-) -> None:
+def test_tls_certificate_authenticates_master(secured: str, certificates: Path, masters: Make) -> None:
     settings = configured(secured, {**tls(certificates), f"{ZK}.client.acl": "creator", "cluster.id": "tls"})
     one, other = masters(settings), masters(settings)
-    one.join(ROLE)
+    one.join()
     first = one.leads()
-    other.join(ROLE)
+    other.join()
     of_client = {
         "use_ssl": True,
         "ca": str(certificates / "ca.pem"),
@@ -115,7 +114,7 @@ def test_over_tls_a_master_is_known_by_its_certificate(
         "keyfile_password": PASSWORD,
     }
     with onlooker(settings, **of_client) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
         (acl,) = kazoo.get_acls(settings.cluster_path)[0]
         assert (acl.id.scheme, acl.id.id) == ("x509", "CN=master")
     one.close()
@@ -123,7 +122,7 @@ def test_over_tls_a_master_is_known_by_its_certificate(
 
 
 @pytest.mark.parametrize("what", ["no certificate", "no TLS", "another authority"])
-def test_who_does_not_fit_is_not_let_in_and_says_why(
+def test_wrong_credentials_are_rejected_with_reason(
     what: str, secured: str, certificates: Path, masters: Make, tmp_path: Path
 ) -> None:
     options = tls(certificates)
@@ -137,15 +136,17 @@ def test_who_does_not_fit_is_not_let_in_and_says_why(
             subprocess.run(["openssl", *arguments.split()], cwd=tmp_path, check=True, capture_output=True)
             options[f"{ZK}.ssl.ca"] = str(tmp_path / "ca.pem")
     master = masters(configured(secured, {**options, "cluster.id": "refused"}))
-    master.join(ROLE)
+    master.join()
     wait_until(lambda: master._session.client.complaints.text)
-    assert not master.grants()
-    assert master.suspended
+    assert not master.granted
+    assert master.is_suspended
     if what == "another authority":
         assert "CERTIFICATE_VERIFY_FAILED" in master._session.complaint
 
 
-def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sasl_password_authenticates_master(
+    tmp_path: Path, masters: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "jaas.conf").write_text(
         f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_master="{PASSWORD}"; }};\n'
     )
@@ -167,18 +168,18 @@ def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.Capt
             )
 
         master = masters(settings("credentials"))
-        master.join(ROLE)
+        master.join()
         assert master.leads()
         refused = masters(settings("wrong"))
-        refused.join(ROLE)
-        told = ""
+        refused.join()
+        report = ""
 
-        def is_told() -> bool:
-            nonlocal told
-            told += logged(capsys)
-            return "ZooKeeper does not take this client" in told
+        def has_logged() -> bool:
+            nonlocal report
+            report += logged(capsys)
+            return "ZooKeeper rejects this client" in report
 
-        wait_until(is_told)
-        assert not refused.grants()
+        wait_until(has_logged)
+        assert not refused.granted
         refused.close()
         master.close()

@@ -1,7 +1,7 @@
-"""What becomes of an election when a master or its connection fails: SUSPENDED keeps everything, LOST steps down.
+"""Elections when a master or its connection fails: SUSPENDED keeps the grants, LOST revokes them.
 
-A master's own clock counts for it: it stops deciding before anybody else can be elected, and gives up what it was
-granted when its session may be over, without having been told.
+A master relies on its own clock: it stops deciding before another one can be elected, and gives up its grants when its
+session may have expired, without a notification.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Make = Callable[[ZooKeeperSettings], Master]
 
 @pytest.fixture
 def link(zookeeper: EmbeddedZooKeeper) -> Iterator[NetworkLink]:
-    """The first master's way to ZooKeeper."""
+    """Returns the first master's link to ZooKeeper."""
     with NetworkLink(zookeeper.connect_string) as link:
         yield link
 
@@ -41,7 +41,7 @@ def through(link: NetworkLink, settings: ZooKeeperSettings, session_s: float) ->
 
 
 class Forgetful(NetworkLink):
-    """Of the connections that come while it `forgets`, nobody ever hears, and none is refused."""
+    """Accepts connections and never answers them while it `forgets`."""
 
     forgets = 0
 
@@ -62,36 +62,36 @@ def lasting(settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
     return msgspec.structs.replace(settings, session_timeout_s=session_s)
 
 
-def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoch(
+def test_master_that_reconnects_before_session_expiry_keeps_epoch(
     settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     one, other = masters(through(link, settings, 30.0)), masters(settings)
-    one.join(ROLE)
+    one.join()
     epoch = one.leads()
-    other.join(ROLE)
+    other.join()
     with onlooker(settings) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
         wait_until(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
         before = tree(kazoo, settings.cluster_path)
         for _ in range(3):
-            granted = one.grants()
+            granted = one.granted
             link.sever()
-            wait_until(lambda: one.suspended)
-            assert one.grants() is granted
+            wait_until(lambda: one.is_suspended)
+            assert one.granted == granted
             link.heal()
             wait_until(lambda: one.believes())
-            assert one.grants() is granted
+            assert one.granted == granted
         assert one.epoch() == epoch
-        assert not other.grants()
+        assert not other.granted
         assert tree(kazoo, settings.cluster_path) == before
 
 
-def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_session(
+def test_server_that_accepts_and_forgets_connections_does_not_cost_session(
     settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper
 ) -> None:
     with Forgetful(zookeeper.connect_string) as link:
         one = masters(through(link, settings, 30.0))
-        one.join(ROLE)
+        one.join()
         granted = one.epoch()
         link.forgets = 2
         link.reset()
@@ -101,74 +101,74 @@ def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_sess
         one.close()
 
 
-def test_a_node_that_went_while_nobody_looked_ends_the_term(
+def test_node_lost_during_disconnection_ends_term(
     settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     one = masters(through(link, settings, 30.0))
-    one.join(ROLE)
+    one.join()
     first = one.leads()
     link.sever()
-    wait_until(lambda: one.suspended)
+    wait_until(lambda: one.is_suspended)
     with onlooker(settings) as kazoo:
-        (node,) = tree(kazoo, Paths.from_settings(settings).latch(ROLE))
+        (node,) = tree(kazoo, Paths.from_settings(settings).latch)
         kazoo.delete(node)
     link.heal()
-    wait_until(lambda: one.grants().get(ROLE) not in (None, first))
+    wait_until(lambda: one.granted not in (None, first))
     assert one.epoch() > first
 
 
 @pytest.mark.parametrize("how", ["severed", "cut"])
-def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by_its_own_clock(
+def test_disconnected_master_stops_deciding_before_successor_is_elected(
     how: str, settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     session_s = 3.0
     one, other = masters(through(link, settings, session_s)), masters(settings)
-    one.join(ROLE)
+    one.join()
     first = one.leads()
-    other.join(ROLE)
+    other.join()
     with onlooker(settings) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
     link.sever() if how == "severed" else link.cut()
     while one.believes():
-        followed = bool(other.grants())
+        followed = bool(other.granted)
         assert not (followed and one.believes())
-    wait_until(lambda: not one.grants())
+    wait_until(lambda: not one.granted)
     second = other.epoch()
     link.heal()
-    wait_until(lambda: not one.suspended)
-    assert not one.grants()
+    wait_until(lambda: not one.is_suspended)
+    assert not one.granted
     assert second > first
     other.close()
     assert one.epoch() > second
 
 
-def test_a_session_that_outlives_the_belief_in_it_is_a_new_term(
+def test_session_that_outlives_its_lease_is_new_term(
     settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole of ZooKeeper stands still for longer than a session: it keeps the session, its master cannot know."""
+    """ZooKeeper stops for longer than a session: it keeps the session, but its master cannot know that."""
     one = masters(lasting(settings, 2.0))
-    one.join(ROLE)
+    one.join()
     first = one.leads()
     session = one._session.id
     zookeeper.pause()
     try:
-        wait_until(lambda: one.suspended)
-        assert one.grants() == {ROLE: first}
-        wait_until(lambda: not one.grants())
+        wait_until(lambda: one.is_suspended)
+        assert one.granted == first
+        wait_until(lambda: not one.granted)
     finally:
         zookeeper.resume()
     assert one.epoch() > first
     with onlooker(settings) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 1)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 1)
     assert session is not None
 
 
-def test_a_process_that_is_killed_is_followed_within_its_session_timeout(settings: ZooKeeperSettings) -> None:
+def test_killed_process_is_replaced_within_session_timeout(settings: ZooKeeperSettings) -> None:
     brief = lasting(settings, 3.0)
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
         wait_until(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
             killed = first.kill()
             wait_until(lambda: second.deciding)
             assert second.epoch is not None
@@ -177,41 +177,41 @@ def test_a_process_that_is_killed_is_followed_within_its_session_timeout(setting
             assert second.sights[-1].time > killed
 
 
-def test_a_process_that_ends_in_order_is_followed_at_once(settings: ZooKeeperSettings) -> None:
+def test_closed_process_is_replaced_at_once(settings: ZooKeeperSettings) -> None:
     long = lasting(settings, 300.0)
     with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
         wait_until(lambda: first.deciding)
         with OtherMaster(long, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
             first.end()
             wait_until(lambda: second.deciding)
 
 
-def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_mandate(
+def test_process_stopped_for_longer_than_session_resumes_without_grants(
     settings: ZooKeeperSettings,
 ) -> None:
     brief = lasting(settings, 2.0)
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
         wait_until(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
             epoch, stopped = first.epoch, first.pause()
             wait_until(lambda: second.deciding)
             followed = second.sights[-1].time
             first.resume()
-            wait_until(lambda: first.sights[-1].time > followed and not first.sights[-1].suspended)
+            wait_until(lambda: first.sights[-1].time > followed and not first.sights[-1].is_suspended)
             assert first.epoch is None
             believed_until = next(sight.time for sight in first.sights if sight.time > stopped)
             assert believed_until > stopped
             assert not any(
-                sight.epoch == epoch and not sight.suspended
+                sight.epoch == epoch and not sight.is_suspended
                 for sight in first.sights
                 if sight.time > followed
             )
             assert second.deciding
 
 
-def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_epoch(
+def test_process_stopped_for_less_than_session_keeps_epoch(
     settings: ZooKeeperSettings,
 ) -> None:
     with OtherMaster(lasting(settings, 30.0), "first:1") as first:
@@ -219,10 +219,12 @@ def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_
         epoch = first.epoch
         stopped = first.pause()
         with OtherMaster(settings, "second:1") as second:
-            wait_until(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
+            wait_until(
+                lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].is_suspended
+            )
             first.resume()
             with onlooker(settings) as kazoo:
-                wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+                wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
             assert first.deciding == epoch
             assert second.epoch is None
 
@@ -232,40 +234,40 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
         late = msgspec.structs.replace(settings, quorum=zookeeper.connect_string, connection_timeout_s=0.3)
         zookeeper.kill()
         master = masters(late)
-        master.join(ROLE)
+        master.join()
         wait_until(lambda: master._session.complaint)
-        assert master.suspended
-        assert not master.grants()
+        assert master.is_suspended
+        assert not master.granted
         zookeeper.start()
         assert zookeeper.connect_string == late.quorum
         master.epoch()
-        assert not master.suspended
+        assert not master.is_suspended
         master.close()
 
 
-def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_behind(
+def test_session_that_ends_during_election_leaves_no_candidate(
     settings: ZooKeeperSettings, masters: Make, link: NetworkLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, waiting = masters(settings), masters(through(link, settings, 4.0))
-    latch = Paths.from_settings(settings).latch(ROLE)
-    leader.join(ROLE)
+    latch = Paths.from_settings(settings).latch
+    leader.join()
     leader.leads()
     create = Client.create_async
 
     def cut_off(self: Client, *args: object, **more: object) -> object:
-        """What it asks for comes to ZooKeeper, and no answer comes back. The leader may be about to publish itself."""
+        """Cuts the link: requests reach ZooKeeper, but no answer returns. The leader may be about to publish itself."""
         if self is waiting._session.client:
             link.cut(requests=False)
         return create(self, *args, **more)
 
     with onlooker(settings) as kazoo:
         monkeypatch.setattr(Client, "create_async", cut_off)
-        waiting.join(ROLE)
+        waiting.join()
         wait_until(lambda: len(tree(kazoo, latch)) == 2)
         monkeypatch.undo()
         orphan = tree(kazoo, latch)
         wait_until(lambda: len(tree(kazoo, latch)) == 1)
-        assert not waiting.grants()
+        assert not waiting.granted
         link.heal()
         wait_until(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
         leader.close()
@@ -273,13 +275,13 @@ def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_be
         wait_until(lambda: len(tree(kazoo, latch)) == 1)
 
 
-def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_the_election(
+def test_node_of_unknown_session_does_not_block_election(
     settings: ZooKeeperSettings, masters: Make, link: NetworkLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kazoo goes on in a new session by itself, also in the middle of what was begun in the old one."""
+    """kazoo continues in a new session by itself, also during a request that began in the old one."""
     create = Client.create_async
     with onlooker(settings) as kazoo:
-        kazoo.ensure_path(Paths.from_settings(settings).latch(ROLE))
+        kazoo.ensure_path(Paths.from_settings(settings).latch)
         master = masters(through(link, settings, 3.0))
         # Ephemeral, and gone with the session that it is of.
         sign = f"{settings.cluster_path}/sign"
@@ -298,7 +300,7 @@ def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_
             return create(self, *args, **more)
 
         monkeypatch.setattr(Client, "create_async", in_another_session)
-        master.join(ROLE)
+        master.join()
         epoch = master.epoch()
-        (node,) = tree(kazoo, Paths.from_settings(settings).latch(ROLE))
+        (node,) = tree(kazoo, Paths.from_settings(settings).latch)
         assert kazoo.exists(node).czxid == epoch

@@ -1,4 +1,4 @@
-"""ZooKeeper is reached as the configuration says, and passwords show nowhere."""
+"""The configuration of ZooKeeper connections; passwords are never shown."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_defaults() -> None:
     )
 
 
-def test_what_is_set_is_obeyed(credentials: str) -> None:
-    found = ZooKeeperSettings.from_configuration(
+def test_configured_values_are_used(credentials: str) -> None:
+    settings = ZooKeeperSettings.from_configuration(
         Configuration(
             {
                 **BASE,
@@ -46,7 +46,7 @@ def test_what_is_set_is_obeyed(credentials: str) -> None:
             }
         )
     )
-    assert found == ZooKeeperSettings(
+    assert settings == ZooKeeperSettings(
         quorum="one:2181,two:2181",
         cluster_path="/streams/tailrace/green",
         latch="/latch",
@@ -59,7 +59,7 @@ def test_what_is_set_is_obeyed(credentials: str) -> None:
     )
 
 
-def test_a_password_shows_nowhere(credentials: str) -> None:
+def test_password_is_never_shown(credentials: str) -> None:
     configuration = Configuration(
         {
             **BASE,
@@ -72,16 +72,16 @@ def test_a_password_shows_nowhere(credentials: str) -> None:
     assert settings.sasl is not None
     assert (settings.sasl.mechanism, settings.sasl.user) == (SaslMechanism.DIGEST_MD5, "tailrace")
     assert settings.sasl.password == Secret(PASSWORD)
-    for told in (settings, configuration, configuration.environment(), configuration.as_map()):
-        assert PASSWORD not in repr(told)
+    for report in (settings, configuration, configuration.environment(), configuration.as_map()):
+        assert PASSWORD not in repr(report)
 
 
-def test_nothing_of_it_is_said_in_the_log(credentials: str) -> None:
-    said = Configuration({**BASE, f"{ZK}.client.auth-file": credentials}).as_map()
-    assert not [key for key in said if key.startswith("high-availability.")]
+def test_configuration_in_log_contains_no_zookeeper_setting(credentials: str) -> None:
+    output = Configuration({**BASE, f"{ZK}.client.auth-file": credentials}).as_map()
+    assert not [key for key in output if key.startswith("high-availability.")]
 
 
-def test_tls_is_handed_to_the_client(tmp_path: Path) -> None:
+def test_tls_settings_are_passed_to_client(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("ca", "certificate", "key", "key-password-file")}
     for name, file in files.items():
         file.write_text(f"{PASSWORD}\n" if name == "key-password-file" else "PEM")
@@ -100,7 +100,7 @@ def test_tls_is_handed_to_the_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({f"{ZK}.quorum": ""}, f"{ZK}.quorum is empty"),
         ({f"{ZK}.client.acl": "creator"}, "nothing says who the creator is"),
@@ -113,14 +113,14 @@ def test_tls_is_handed_to_the_client(tmp_path: Path) -> None:
         ({f"{ZK}.path.root": "/a/"}, "an absolute path of ZooKeeper"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(wrong: dict[str, str], told: str) -> None:
+def test_invalid_setting_is_rejected_in_one_line(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         ZooKeeperSettings.from_configuration(Configuration({**BASE, **wrong}))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_without_a_password_is_refused_without_being_told(tmp_path: Path) -> None:
+def test_file_without_password_is_rejected_without_showing_it(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text(PASSWORD)
     with pytest.raises(ConfigurationError, match="is not user:password") as error:

@@ -1,5 +1,5 @@
-"""Heartbeats between real participants, over the topic in memory and over Kafka's contract alike: who is heard, who is
-not, and what is made of a report that contradicts the log. Time is the test's own."""
+"""Heartbeats between real participants, over the in-memory topic and over Kafka's contract: silence is detected, and
+so are reports that contradict the log. The test controls the time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from tailrace.schemas.types import (
     AllocatedSlotReport,
     HardwareDescription,
     JobGraph,
+    JobStatus,
     ResourceProfile,
 )
-from tailrace.services.configuration.role_options import TaskExecutorOptions
+from tailrace.services.configuration.role_options import JobOptions, TaskExecutorOptions
 from tailrace.services.core.role import RESOURCE_MANAGER, OutgoingEvent, with_headers
 from tailrace.services.core.time_index import FifoTimeIndex
 from tailrace.services.heartbeats.job_masters import JobMasterHeartbeats
@@ -35,11 +36,13 @@ from tailrace.services.heartbeats.memory import MemoryHeartbeats
 from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats, workers_in_grace
 from tailrace.services.heartbeats.task_executor import TaskExecutorHeartbeats
 from tailrace.services.heartbeats.topic import MASTERS, TASK_EXECUTORS
-from tailrace.services.job_master.state import Connection, Handshake, JobMasterState
+from tailrace.services.job_master.state import ConnectionState, StartedJob
+from tailrace.services.job_master.topology import SchedulingTopology
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
 from tailrace.services.resource_manager.worker_pool import Worker as PoolWorker
 from tailrace.services.resource_manager.worker_pool import WorkerPool, WorkerState
-from tailrace.services.task_executor.state import JobConnection, Registration, TaskExecutorState
+from tailrace.services.task_executor.resources import JobConnection, Registration
+from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotTable
 
 SECOND = 1_000_000
@@ -49,7 +52,7 @@ Said = list[tuple[str, Any]]
 
 
 class Bench:
-    """One process's heartbeats, driven round by round instead of by its thread, with a clock that is set by hand."""
+    """The heartbeats of one process; the test runs each round and sets the clock."""
 
     def __init__(self, topic: MemoryHeartbeats, reads: int, participant: Any, own: str = "*") -> None:
         self.now = 1_000 * SECOND
@@ -70,7 +73,7 @@ class Bench:
         self.heartbeats._round(self.topic)
 
     def passes(self, seconds: float) -> None:
-        """Time passes while the process is at work."""
+        """Advances the time while the process is busy."""
         end = self.now + int(seconds * SECOND)
         while self.now < end:
             self.now = min(end, self.now + SECOND)
@@ -95,7 +98,7 @@ def worker(name: str, instance: str = "1") -> WorkerRegistration:
 
 
 def known(*workers: WorkerRegistration) -> ResourceManagerState:
-    return ResourceManagerState(workers=Map({each.resource_id: each for each in workers}))
+    return ResourceManagerState(workers=Map({worker.resource_id: worker for worker in workers}))
 
 
 def beat(name: str, instance: str = "1", sender: str | None = None) -> Event:
@@ -106,15 +109,15 @@ def beat(name: str, instance: str = "1", sender: str | None = None) -> Event:
 
 
 class Master:
-    """A ResourceManager's heartbeats, and TaskExecutors that write to it."""
+    """The heartbeats of a ResourceManager, and TaskExecutors that write to it."""
 
     def __init__(self, *workers: WorkerRegistration) -> None:
-        self.said: Said = []
+        self.sent: Said = []
         self.wrong: set[str] = set()
         self.kafka = MemoryHeartbeats()
         self.others = self.kafka.end_of(TASK_EXECUTORS, lambda _: True)
         self.heartbeats = ResourceManagerHeartbeats(
-            lambda sender, owed: self.said.append((sender, owed.body)),
+            lambda sender, owed: self.sent.append((sender, owed.body)),
             lambda _, body: body.resource_id in self.wrong,
         )
         self.bench = Bench(self.kafka, MASTERS, self.heartbeats, RESOURCE_MANAGER)
@@ -123,25 +126,27 @@ class Master:
 
     @property
     def lost(self) -> list[str | None]:
-        return [body.instance_id for _, body in self.said if isinstance(body, resource_manager.WorkerLost)]
+        return [body.instance_id for _, body in self.sent if isinstance(body, resource_manager.WorkerLost)]
 
 
-def test_a_broadcast_is_sent_every_interval_and_task_executors_hear_it() -> None:
+def test_broadcast_is_sent_every_interval_and_task_executors_receive_it() -> None:
     master = Master()
-    assert [type(each.body) for each in master.others.poll(0)] == [task_executor.HeartbeatFromResourceManager]
+    assert [type(record.body) for record in master.others.poll(0)] == [
+        task_executor.HeartbeatFromResourceManager
+    ]
     master.bench.passes(9)
     assert master.others.poll(0) == []
     master.bench.passes(21)
     assert len(master.others.poll(0)) == 3
 
 
-def test_who_is_silent_for_the_timeout_is_lost_and_nobody_else() -> None:
+def test_only_task_executor_silent_for_timeout_is_lost() -> None:
     master = Master(worker("loud"), worker("silent"))
     for _ in range(6):
         master.others.send([beat("loud")])
         master.bench.passes(10)
     assert master.lost == ["silent-1"]
-    ((sender, body),) = master.said
+    ((sender, body),) = master.sent
     assert sender == RESOURCE_MANAGER
     assert not body.exited
     assert body.reason.startswith("no heartbeat for 50 s from TaskExecutor silent at h:silent")
@@ -154,19 +159,19 @@ def at(name: str, position: int) -> Event:
     return sealed(f"task_executor/{name}", [OutgoingEvent(RESOURCE_MANAGER, body, None)])[0]
 
 
-def test_who_sends_and_does_not_read_is_lost_within_the_timeout() -> None:
+def test_task_executor_that_sends_and_does_not_read_is_lost_within_timeout() -> None:
     master = Master(worker("deaf"), worker("slow"), worker("reads"))
     for number in range(7):
         master.bench.position += 100
         master.others.send([at("deaf", 7), at("slow", 7 + number), at("reads", master.bench.position)])
         master.bench.passes(10)
     assert master.lost == ["deaf-1"]
-    ((_, body),) = master.said
+    ((_, body),) = master.sent
     assert "TaskExecutor deaf at h:deaf has not read the log for 5" in body.reason
-    assert "it stands at offset 7, the log at" in body.reason
+    assert "its position is 7, the log is at" in body.reason
 
 
-def test_a_process_that_hangs_is_silent_though_its_last_heartbeat_did_not_count() -> None:
+def test_hung_process_is_silent_even_if_its_last_heartbeat_did_not_count() -> None:
     master = Master(worker("hangs"))
     for position in (7, 7):
         master.bench.position += 100
@@ -174,11 +179,11 @@ def test_a_process_that_hangs_is_silent_though_its_last_heartbeat_did_not_count(
         master.bench.passes(10)
     master.bench.passes(60)
     assert master.lost == ["hangs-1"]
-    ((_, body),) = master.said
+    ((_, body),) = master.sent
     assert body.reason.startswith("no heartbeat for 5")
 
 
-def test_where_the_log_stands_still_nobody_has_to_move() -> None:
+def test_no_process_has_to_read_when_log_does_not_grow() -> None:
     master = Master(worker("te"))
     for _ in range(20):
         master.others.send([at("te", master.bench.position)])
@@ -186,7 +191,7 @@ def test_where_the_log_stands_still_nobody_has_to_move() -> None:
     assert master.lost == []
 
 
-def test_a_process_whose_host_stands_still_sends_nothing() -> None:
+def test_process_with_stalled_host_sends_nothing() -> None:
     master = Master()
     idle_s = 0.0
     master.bench.heartbeats._idle_s = lambda: idle_s
@@ -201,7 +206,7 @@ def test_a_process_whose_host_stands_still_sends_nothing() -> None:
     assert len(master.others.poll(0)) == 3
 
 
-def test_a_fact_that_nothing_followed_is_said_again_after_another_timeout() -> None:
+def test_unanswered_report_is_repeated_after_another_timeout() -> None:
     master = Master(worker("silent"))
     master.bench.passes(99)
     assert len(master.lost) == 1
@@ -214,7 +219,7 @@ def test_a_fact_that_nothing_followed_is_said_again_after_another_timeout() -> N
     [beat("te", "0"), beat("te", sender="task_executor/other"), beat("unknown")],
     ids=["an earlier registration", "another sender", "another TaskExecutor"],
 )
-def test_a_heartbeat_of_anybody_else_saves_nobody(other: Event) -> None:
+def test_heartbeat_of_other_process_does_not_count(other: Event) -> None:
     master = Master(worker("te"))
     for _ in range(6):
         master.others.send([other])
@@ -222,7 +227,7 @@ def test_a_heartbeat_of_anybody_else_saves_nobody(other: Event) -> None:
     assert master.lost == ["te-1"]
 
 
-def test_a_new_registration_has_a_fresh_timeout_and_who_has_left_has_none() -> None:
+def test_new_registration_has_new_timeout_and_departed_one_has_none() -> None:
     master = Master(worker("again"), worker("gone"))
     master.bench.passes(40)
     master.heartbeats.follow(known(worker("again", "2")))
@@ -232,7 +237,7 @@ def test_a_new_registration_has_a_fresh_timeout_and_who_has_left_has_none() -> N
     assert master.lost == ["again-2"]
 
 
-def test_a_stall_of_this_process_loses_nobody() -> None:
+def test_stall_of_own_process_loses_nobody() -> None:
     master = Master(worker("te"))
     master.bench.now += 200 * SECOND
     master.bench.round()
@@ -243,7 +248,7 @@ def test_a_stall_of_this_process_loses_nobody() -> None:
     assert master.lost == ["te-1"]
 
 
-def test_while_kafka_can_not_be_reached_nobody_is_lost() -> None:
+def test_outage_of_kafka_loses_nobody() -> None:
     master = Master(worker("te"))
     master.bench.passes(45)
     master.kafka.break_down()
@@ -255,8 +260,8 @@ def test_while_kafka_can_not_be_reached_nobody_is_lost() -> None:
     assert master.lost == ["te-1"]
 
 
-def test_what_lies_in_the_topic_unread_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll may return before all that is there has come: then the topic is read to its end first."""
+def test_unread_heartbeats_are_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll may return before all present records have come: then the topic is read to its end first."""
     master = Master(worker("te"))
     master.bench.passes(49)
     master.others.send([beat("te")])
@@ -269,19 +274,19 @@ def test_what_lies_in_the_topic_unread_is_no_silence(monkeypatch: pytest.MonkeyP
     assert master.lost == []
 
 
-def test_one_report_that_contradicts_the_log_may_have_crossed_it_two_in_a_row_are_said() -> None:
+def test_report_contradicting_log_is_reported_only_if_repeated() -> None:
     master = Master(worker("te"))
     reports = [True, False, True, True, False, True]
     for wrong in reports:
         master.wrong = {"te"} if wrong else set()
         master.others.send([beat("te")])
         master.bench.round()
-    ((sender, body),) = master.said
+    ((sender, body),) = master.sent
     assert (sender, type(body)) == (RESOURCE_MANAGER, resource_manager.SlotReportContradicted)
     assert (body.resource_id, body.instance_id) == ("te", "te-1")
 
 
-def test_reports_of_two_registrations_are_not_two_in_a_row() -> None:
+def test_reports_of_different_registrations_are_not_consecutive() -> None:
     master = Master(worker("te"))
     master.wrong = {"te"}
     master.others.send([beat("te")])
@@ -289,7 +294,7 @@ def test_reports_of_two_registrations_are_not_two_in_a_row() -> None:
     master.heartbeats.follow(known(worker("te", "2")))
     master.others.send([beat("te", "2")])
     master.bench.round()
-    assert master.said == []
+    assert master.sent == []
 
 
 GRAPH = JobGraph(name="j", vertices=(), edges=())
@@ -306,14 +311,27 @@ REGISTRATION = Registration(
     instance_id="te-1",
 )  # fmt: skip
 CONNECTED = JobConnection("j", 4, registration_sent=True, answered=True, graph=GRAPH)
-CONNECTION = Connection("te", Handshake.DONE, 4)
+
+
+def job_state(**connections: ConnectionState) -> StartedJob:
+    """The state of job j."""
+    return StartedJob(
+        job_id="j",
+        status=JobStatus.RUNNING,
+        graph=GRAPH,
+        options=JobOptions(),
+        topology=SchedulingTopology(),
+        start_offset=0,
+        cause=0,
+        connections=Map(connections),
+    )
 
 
 class Job:
-    """A JobMaster's heartbeats and those of a TaskExecutor that it is connected to, each in a process of its own."""
+    """The heartbeats of a JobMaster and of a TaskExecutor that is connected to it, each in a process of its own."""
 
     def __init__(self) -> None:
-        self.said: Said = []
+        self.sent: Said = []
         self.missing: set[str] = set()
         self.wrong_slots: tuple[list[str], list[str]] = ([], [])
         self.running: list[str] = ["attempt"]
@@ -321,18 +339,18 @@ class Job:
         self.returning: set[str] = set()
         """Task executors that the ResourceManager waits for."""
         self.job = JobMasterHeartbeats(
-            self.say, lambda *_: tuple(self.missing), report, lambda: frozenset(self.returning)
+            self.send, lambda *_: tuple(self.missing), report, lambda: frozenset(self.returning)
         )
         self.te = TaskExecutorHeartbeats(
-            self.say,
+            self.send,
             "task_executor/te",
             slot_report=lambda state: state.slots.report("te"),
-            running=lambda _: [snapshot(each) for each in self.running],
+            running=lambda _: [snapshot(item) for item in self.running],
             slot_contradictions=lambda *_: self.wrong_slots,
         )
         self.master = Bench(kafka, MASTERS, self.job, "job_master/j")
         self.worker = Bench(kafka, TASK_EXECUTORS, self.te, "task_executor/te")
-        self.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": CONNECTION})))
+        self.job.follow("job_master/j", job_state(te=ConnectionState.CONNECTED))
         self.state = TaskExecutorState(
             resource_id="te",
             registration=REGISTRATION,
@@ -340,14 +358,14 @@ class Job:
             jobs=Map({"j": CONNECTED}),
         )
         self.te.follow(self.state)
-        self.heard: list[Record] = []
+        self.received: list[Record] = []
 
-    def say(self, sender: str, owed: OutgoingEvent) -> None:
+    def send(self, sender: str, owed: OutgoingEvent) -> None:
         assert owed.recipient == sender
-        self.said.append((sender, owed.body))
+        self.sent.append((sender, owed.body))
 
     def passes(self, seconds: int, *, master: bool = True, worker: bool = True) -> None:
-        """Time passes; who does not beat stands still."""
+        """Advances the time; processes without heartbeats are stopped."""
         for _ in range(seconds):
             for bench, alive in ((self.worker, worker), (self.master, master)):
                 bench.now += SECOND
@@ -355,7 +373,7 @@ class Job:
                     bench.round()
 
 
-def report(state: JobMasterState, resource_id: str) -> AllocatedSlotReport:
+def report(state: StartedJob, resource_id: str) -> AllocatedSlotReport:
     assert resource_id == "te"
     infos = (AllocatedSlotInfo(slot_index=1, allocation_id="slot"),)
     return AllocatedSlotReport(job_id=state.job_id, allocated_slot_infos=infos)
@@ -365,7 +383,7 @@ def snapshot(attempt: str) -> AccumulatorSnapshot:
     return AccumulatorSnapshot(job_id="j", execution_attempt_id=attempt, user_accumulators={"n": 2.0})
 
 
-def test_a_task_executor_sends_its_slots_to_the_resource_manager_and_its_tasks_to_each_job() -> None:
+def test_task_executor_sends_slots_to_resource_manager_and_tasks_to_each_job() -> None:
     job = Job()
     job.running = ["attempt"]
     ((sender, owed),) = beats_of(job.worker)
@@ -383,7 +401,7 @@ def test_a_task_executor_sends_its_slots_to_the_resource_manager_and_its_tasks_t
     )
 
 
-def test_a_job_master_sends_each_task_executor_the_slots_that_it_holds_there() -> None:
+def test_job_master_sends_each_task_executor_its_slots() -> None:
     job = Job()
     ((sender, (owed,)),) = beats_of(job.master)
     assert (sender, owed.recipient) == ("job_master/j", "task_executor/te")
@@ -398,18 +416,18 @@ def beats_of(bench: Bench) -> list[tuple[str, Sequence[OutgoingEvent]]]:
     return list(bench.participant.heartbeats_to_send(bench.position))
 
 
-def test_a_job_and_its_task_executor_that_hear_each_other_say_nothing() -> None:
+def test_no_report_while_job_and_task_executor_receive_heartbeats() -> None:
     job = Job()
     job.te.follow(replace(job.state, registration=None))
     job.passes(300)
-    assert job.said == []
+    assert job.sent == []
 
 
-def test_a_task_executor_that_is_silent_is_missed_by_the_job() -> None:
+def test_job_reports_silent_task_executor() -> None:
     job = Job()
     job.passes(20)
     job.passes(52, worker=False)
-    ((sender, body),) = job.said
+    ((sender, body),) = job.sent
     assert sender == "job_master/j"
     assert isinstance(body, job_master.HeartbeatTimedOut)
     assert body.resource_id == "te"
@@ -418,10 +436,10 @@ def test_a_task_executor_that_is_silent_is_missed_by_the_job() -> None:
 
 @given(ended=st.integers(0, 38), away=st.integers(1, 120))
 @settings(max_examples=10)
-def test_a_task_executor_that_may_come_back_is_not_missed_and_has_a_fresh_timeout_then(
+def test_task_executor_that_may_return_is_not_reported_and_has_new_timeout_then(
     ended: int, away: int
 ) -> None:
-    """`ended`: for how long it had been silent; its grace is longer than the timeout of heartbeats, or shorter."""
+    """`ended`: how long it had been silent; its grace period is longer or shorter than the heartbeat timeout."""
     job = Job()
     job.passes(20)
     job.passes(ended, worker=False)
@@ -429,12 +447,12 @@ def test_a_task_executor_that_may_come_back_is_not_missed_and_has_a_fresh_timeou
     job.passes(away, worker=False)
     job.returning.clear()
     job.passes(45, worker=False)
-    assert job.said == []
+    assert job.sent == []
     job.passes(11, worker=False)
-    assert [type(body) for _, body in job.said] == [job_master.HeartbeatTimedOut]
+    assert [type(body) for _, body in job.sent] == [job_master.HeartbeatTimedOut]
 
 
-def test_the_resource_manager_says_whom_it_waits_for() -> None:
+def test_resource_manager_lists_processes_it_waits_for() -> None:
     gone = PoolWorker("te", WorkerState.LOST, cause=5, since=7, exited=True)
     silent = replace(gone, resource_id="silent", exited=False)
     pool = WorkerPool(workers=Map({"te": gone, "silent": silent}), exited=FifoTimeIndex().add("te", 7))
@@ -447,11 +465,11 @@ def test_the_resource_manager_says_whom_it_waits_for() -> None:
     assert set(master.lost) == {"silent-1"}, "the end of the other is known, and its grace goes on"
 
 
-def test_masters_that_are_silent_are_missed_by_the_task_executor_each_by_itself() -> None:
+def test_task_executor_reports_each_silent_master() -> None:
     job = Job()
     job.passes(20)
     job.passes(52, master=False)
-    assert [(sender, body.peer) for sender, body in job.said] == [
+    assert [(sender, body.peer) for sender, body in job.sent] == [
         ("task_executor/te", "resource_manager"),
         ("task_executor/te", "job_master/j"),
     ]
@@ -466,26 +484,25 @@ def test_masters_that_are_silent_are_missed_by_the_task_executor_each_by_itself(
     ],
     ids=["not registered", "not answered by the job", "left"],
 )
-def test_who_has_not_answered_yet_is_not_missed(changed: dict[str, Any]) -> None:
+def test_master_without_first_answer_is_not_reported(changed: dict[str, Any]) -> None:
     job = Job()
     job.te.follow(replace(job.state, **changed))
     job.passes(120, master=False)
-    assert job.said == []
+    assert job.sent == []
 
 
-def test_a_connection_that_is_being_ended_is_not_waited_for() -> None:
+def test_closing_connection_is_not_monitored() -> None:
     job = Job()
-    parting = replace(CONNECTION, disconnect=Handshake.SAID)
     job.passes(20)
-    job.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": parting})))
+    job.job.follow("job_master/j", job_state(te=ConnectionState.DISCONNECTING))
     job.passes(120, worker=False)
-    job.job.follow("job_master/j", JobMasterState(job_id="j"))
+    job.job.follow("job_master/j", job_state())
     job.passes(120, worker=False)
-    assert job.said == []
+    assert job.sent == []
     assert list(job.job.heartbeats_to_send(7)) == []
 
 
-def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
+def test_heartbeat_of_deposed_master_does_not_count() -> None:
     job = Job()
     job.te.follow(replace(job.state, jobs=Map()))
     beat_of_master = task_executor.HeartbeatFromResourceManager()
@@ -506,10 +523,10 @@ def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
     for _ in range(6):
         job.passes(10, master=False)
         job.master.topic.send(of_epoch(1))
-    assert [body.peer for _, body in job.said] == ["resource_manager"]
+    assert [body.peer for _, body in job.sent] == ["resource_manager"]
 
 
-def test_each_master_has_epochs_of_its_own() -> None:
+def test_each_master_has_its_own_epochs() -> None:
     job = Job()
     body = task_executor.HeartbeatFromResourceManager()
     owed = [OutgoingEvent("*", body, None)]
@@ -519,25 +536,25 @@ def test_each_master_has_epochs_of_its_own() -> None:
     job.master.topic.send(later)
     # The JobMaster speaks under epoch 1 all the while.
     job.passes(120)
-    assert {body.peer for _, body in job.said} == {"resource_manager"}
+    assert {body.peer for _, body in job.sent} == {"resource_manager"}
 
 
-def test_a_job_that_is_led_elsewhere_is_waited_for_no_more_and_afresh_when_it_is_back() -> None:
+def test_job_led_elsewhere_is_not_monitored_until_it_returns() -> None:
     job = Job()
-    state = JobMasterState(job_id="j", connections=Map({"te": CONNECTION}))
+    state = job_state(te=ConnectionState.CONNECTED)
     job.passes(45, worker=False)
     job.job.retire("job_master/j")
     job.passes(120, worker=False)
-    assert job.said == []
+    assert job.sent == []
     assert list(job.job.heartbeats_to_send(7)) == []
     job.job.follow("job_master/j", state)
     job.passes(45, worker=False)
-    assert job.said == []
+    assert job.sent == []
     job.passes(20, worker=False)
-    assert [type(body) for _, body in job.said] == [job_master.HeartbeatTimedOut]
+    assert [type(body) for _, body in job.sent] == [job_master.HeartbeatTimedOut]
 
 
-def test_a_resource_manager_that_is_led_elsewhere_waits_for_nobody() -> None:
+def test_resource_manager_led_elsewhere_monitors_nobody() -> None:
     master = Master(worker("a"))
     master.bench.passes(45)
     master.heartbeats.retire()
@@ -550,29 +567,29 @@ def test_a_resource_manager_that_is_led_elsewhere_waits_for_nobody() -> None:
     assert master.lost == ["a-1"]
 
 
-def test_tasks_that_two_reports_in_a_row_lack_are_missed() -> None:
+def test_tasks_missing_in_two_consecutive_reports_are_reported() -> None:
     job = Job()
     for missing in ({"a", "b"}, {"b", "c"}, {"a"}, set()):
         job.missing = missing
         job.passes(10)
-    ((_, body),) = [each for each in job.said if isinstance(each[1], job_master.TasksContradicted)]
+    ((_, body),) = [pair for pair in job.sent if isinstance(pair[1], job_master.TasksContradicted)]
     assert (body.resource_id, body.execution_attempt_ids) == ("te", ("b",))
 
 
-def test_slots_that_two_reports_in_a_row_contradict_are_said() -> None:
+def test_slots_contradicted_by_two_consecutive_reports_are_reported() -> None:
     job = Job()
     for missing, surplus in ((["a", "b"], ["c"]), (["b"], ["c", "a"]), ([], [])):
         job.wrong_slots = missing, surplus
         job.passes(10)
-    facts = [body for _, body in job.said if isinstance(body, task_executor.AllocatedSlotsContradicted)]
+    facts = [body for _, body in job.sent if isinstance(body, task_executor.AllocatedSlotsContradicted)]
     assert [(fact.job_id, fact.missing, fact.surplus) for fact in facts] == [("j", ("b",), ("c",))]
 
 
 class Silent:
-    """A participant that notes what is asked of it."""
+    """A participant that records its calls."""
 
     def __init__(self) -> None:
-        self.heard: list[Record] = []
+        self.received: list[Record] = []
         self.asked = threading.Event()
 
     def update(self, monitor: Monitor, now: int) -> None:
@@ -584,7 +601,7 @@ class Silent:
         return [("task_executor/te", [OutgoingEvent("resource_manager", beat("te").body, None)])]
 
     def on_heartbeat(self, record: Record) -> Target | None:
-        self.heard.append(record)
+        self.received.append(record)
         return None
 
     def owns(self, target: Target) -> bool:
@@ -593,7 +610,7 @@ class Silent:
     def on_timeout(self, target: Target, silence: int) -> None: ...
 
 
-def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
+def test_process_that_does_not_lead_neither_sends_nor_reads() -> None:
     kafka, participant, leads = MemoryHeartbeats(), Silent(), threading.Event()
     heartbeats = HeartbeatManager(
         lambda: kafka.end_of(TASK_EXECUTORS, lambda _: True),
@@ -614,7 +631,7 @@ def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
         heartbeats.close()
 
 
-def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_again(
+def test_deposed_process_stops_and_starts_from_scratch_when_it_leads_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tailrace.services.heartbeats.manager._PAUSE_S", 0.0)
@@ -651,7 +668,7 @@ def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_agai
         heartbeats.close()
 
 
-def test_whatever_goes_wrong_in_one_round_the_next_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_continue_after_error_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.services.heartbeats.manager._PAUSE_S", 0.0)
     participant = Silent()
     failures = [RuntimeError("nobody thought of this"), LookupError("nor of this")]

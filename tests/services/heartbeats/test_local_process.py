@@ -1,4 +1,4 @@
-"""The local driver: workers are found again by whoever comes next, and no other process is ever taken for one."""
+"""The local driver finds its workers again after a restart, and never takes another process for a worker."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def running(code: str) -> Command:
 
 
 class Drivers:
-    """Makes drivers of one home, one after the other, as jobmanagers follow each other."""
+    """Creates drivers of one home, one after the other, as successive jobmanagers do."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.made: list[LocalProcessDriver] = []
-        self.told: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.reports: queue.Queue[tuple[str, str]] = queue.Queue()
 
     def __call__(self, code: str = WAITS, kill_after_s: float = 15.0) -> LocalProcessDriver:
         driver = LocalProcessDriver(
-            self.home, "c", running(code), lambda *end: self.told.put(end), kill_after_s=kill_after_s
+            self.home, "c", running(code), lambda *end: self.reports.put(end), kill_after_s=kill_after_s
         )
         self.made.append(driver)
         return driver
@@ -75,7 +75,7 @@ def pid_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def test_a_worker_that_is_started_runs_with_its_name_and_slots_and_is_told_when_it_dies(
+def test_started_worker_has_name_and_slots_and_its_end_is_reported(
     drivers: Drivers,
 ) -> None:
     driver = drivers()
@@ -83,48 +83,48 @@ def test_a_worker_that_is_started_runs_with_its_name_and_slots_and_is_told_when_
     assert driver.survivors() == {"w-1": address}
     wait_until(lambda: drivers.log("w-1").read_text() == "w-1 4\n")
     os.kill(pid_of(address), signal.SIGKILL)
-    resource_id, reason = drivers.told.get(timeout=TIMEOUT_S)
+    resource_id, reason = drivers.reports.get(timeout=TIMEOUT_S)
     assert resource_id == "w-1"
     assert "has ended by signal 9; see " in reason
     assert driver.survivors() == {}
-    assert drivers.told.empty()
+    assert drivers.reports.empty()
 
 
-def test_a_worker_that_ends_by_itself_says_how(drivers: Drivers) -> None:
+def test_worker_exit_is_reported_with_status(drivers: Drivers) -> None:
     drivers("raise SystemExit(7)").start("w", 1)
-    assert "exit code 7" in drivers.told.get(timeout=TIMEOUT_S)[1]
+    assert "exit code 7" in drivers.reports.get(timeout=TIMEOUT_S)[1]
 
 
-def test_a_worker_that_runs_already_is_not_started_twice(drivers: Drivers) -> None:
+def test_running_worker_is_not_started_twice(drivers: Drivers) -> None:
     address = drivers().start("w", 1)
     assert drivers().start("w", 1) == address
 
 
-def test_a_worker_that_is_stopped_ends_and_says_why(drivers: Drivers) -> None:
+def test_stopped_worker_ends_with_reason(drivers: Drivers) -> None:
     driver = drivers()
     pid = pid_of(driver.start("w", 1))
     assert driver.stop("w", "idle for 30 s")
-    resource_id, reason = drivers.told.get(timeout=TIMEOUT_S)
+    resource_id, reason = drivers.reports.get(timeout=TIMEOUT_S)
     assert resource_id == "w"
-    assert "as asked: idle for 30 s" in reason
+    assert "as requested: idle for 30 s" in reason
     assert not psutil.pid_exists(pid)
 
 
-def test_a_worker_that_does_not_heed_sigterm_is_killed(drivers: Drivers) -> None:
+def test_worker_that_ignores_sigterm_is_killed(drivers: Drivers) -> None:
     driver = drivers(STUBBORN, kill_after_s=0.2)
     driver.start("w", 1)
     wait_until(lambda: drivers.log("w").read_text() == "up\n")
     driver.stop("w", "not wanted")
-    assert "by signal 9 as asked: not wanted" in drivers.told.get(timeout=TIMEOUT_S)[1]
+    assert "by signal 9 as requested: not wanted" in drivers.reports.get(timeout=TIMEOUT_S)[1]
 
 
-def test_what_does_not_run_can_not_be_stopped_and_nothing_follows(drivers: Drivers) -> None:
+def test_stop_of_worker_that_does_not_run_does_nothing(drivers: Drivers) -> None:
     driver = drivers()
     assert not driver.stop("unknown", "why not")
-    assert drivers.told.empty()
+    assert drivers.reports.empty()
 
 
-def test_workers_outlive_their_driver_and_its_successor_finds_stops_and_hears_of_them(
+def test_successor_of_driver_finds_stops_and_monitors_workers(
     drivers: Drivers,
 ) -> None:
     first = drivers()
@@ -133,12 +133,12 @@ def test_workers_outlive_their_driver_and_its_successor_finds_stops_and_hears_of
     successor = drivers()
     assert successor.survivors() == started
     os.kill(pid_of(started["a"]), signal.SIGKILL)
-    assert drivers.told.get(timeout=TIMEOUT_S)[0] == "a"
+    assert drivers.reports.get(timeout=TIMEOUT_S)[0] == "a"
     successor.stop("b", "the job is done")
-    assert drivers.told.get(timeout=TIMEOUT_S)[0] == "b"
+    assert drivers.reports.get(timeout=TIMEOUT_S)[0] == "b"
 
 
-def test_a_worker_that_died_while_nobody_looked_is_no_survivor(drivers: Drivers) -> None:
+def test_worker_that_died_unobserved_is_no_survivor(drivers: Drivers) -> None:
     first = drivers()
     pid = pid_of(first.start("w", 1))
     first.close()
@@ -148,7 +148,7 @@ def test_a_worker_that_died_while_nobody_looked_is_no_survivor(drivers: Drivers)
     assert worker_records(drivers.home, "c") == []
 
 
-def test_a_pid_that_another_process_has_now_is_left_alone(drivers: Drivers) -> None:
+def test_reused_pid_is_left_alone(drivers: Drivers) -> None:
     driver = drivers()
     (drivers.home / "workers" / "c").mkdir(parents=True)
     record = WorkerRecord(pid=os.getpid(), created=1.0, resource_id="w", log="w.log")
@@ -157,14 +157,14 @@ def test_a_pid_that_another_process_has_now_is_left_alone(drivers: Drivers) -> N
     assert not driver.stop("w", "it would be us")
 
 
-def test_what_can_not_be_started_says_why(tmp_path: Path) -> None:
+def test_failed_start_has_reason(tmp_path: Path) -> None:
     driver = LocalProcessDriver(tmp_path, "c", lambda *_: (["/nowhere/to/be/found"], {}), lambda *_: None)
-    with pytest.raises(WorkerNotStarted, match=r"w can't be started: .*nowhere"):
+    with pytest.raises(WorkerNotStarted, match=r"w cannot be started: .*nowhere"):
         driver.start("w", 1)
     driver.close()
 
 
-def test_a_worker_is_told_the_whole_configuration(tmp_path: Path) -> None:
+def test_worker_gets_whole_configuration(tmp_path: Path) -> None:
     configuration = Configuration(
         {"cluster.id": "c", "bootstrap.servers": "k:1", "home": str(tmp_path), "heartbeat.interval": "1 s"}
     )

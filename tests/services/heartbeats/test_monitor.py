@@ -1,4 +1,5 @@
-"""The HeartbeatMonitor's laws: who is heard in time is not late, who is silent is, a stall makes nobody late."""
+"""Laws of HeartbeatMonitor: a target with heartbeats in time is never late, a silent one is, a stall makes nobody
+late."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ NAMES = st.sampled_from("abcd")
 
 
 class Monitored(RuleBasedStateMachine):
-    """Beside the monitor the simplest thing that can be right: since when each target counts as silent."""
+    """Compares the monitor with the simplest model: the time since when each target counts as silent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,19 +25,19 @@ class Monitored(RuleBasedStateMachine):
         self.monitor.tick(self.now)
 
     @rule(after=st.integers(0, STALL))
-    def time_goes_on(self, after: int) -> None:
+    def advance_time(self, after: int) -> None:
         self.now += after
         self.monitor.tick(self.now)
 
     @rule(after=st.integers(STALL + 1, 10 * TIMEOUT))
-    def the_process_stalls(self, after: int) -> None:
+    def stall_process(self, after: int) -> None:
         self.now += after
         self.monitor.tick(self.now)
         assert self.monitor.expired(self.now) == []
         self.silent_since = dict.fromkeys(self.silent_since, self.now)
 
     @rule()
-    def the_topic_could_not_be_read(self) -> None:
+    def fail_read(self) -> None:
         self.monitor.refresh(self.now)
         assert self.monitor.expired(self.now) == []
         self.silent_since = dict.fromkeys(self.silent_since, self.now)
@@ -52,28 +53,28 @@ class Monitored(RuleBasedStateMachine):
         self.silent_since.pop(name, None)
 
     @rule(name=NAMES)
-    def hear(self, name: str) -> None:
+    def receive(self, name: str) -> None:
         self.monitor.on_heartbeat(name, self.now)
         if name in self.silent_since:
             self.silent_since[name] = self.now
 
     @precondition(lambda self: self.silent_since)
     @rule(back=st.integers(0, 2 * TIMEOUT))
-    def what_was_not_read_yet_counts_for_nothing(self, back: int) -> None:
+    def unread_time_does_not_count(self, back: int) -> None:
         known = self.now - back
         late = {name for name, since in self.silent_since.items() if since + TIMEOUT <= known}
         assert set(self.monitor.expired(known)) == late
 
     @invariant()
-    def the_late_are_those_silent_for_the_timeout(self) -> None:
+    def late_targets_are_silent_for_timeout(self) -> None:
         late = [name for name, since in self.silent_since.items() if since + TIMEOUT <= self.now]
-        found = self.monitor.expired(self.now)
-        assert sorted(found) == sorted(late)
-        for name in found:
+        results = self.monitor.expired(self.now)
+        assert sorted(results) == sorted(late)
+        for name in results:
             assert self.monitor.silence(name, self.now) == self.now - self.silent_since[name] >= TIMEOUT
 
     @invariant()
-    def the_deadline_is_that_of_the_first_that_will_be_late(self) -> None:
+    def deadline_is_that_of_next_late_target(self) -> None:
         assert self.monitor.deadline() == (
             min(self.silent_since.values()) + TIMEOUT if self.silent_since else None
         )
@@ -87,26 +88,26 @@ class Monitored(RuleBasedStateMachine):
 TestMonitored = Monitored.TestCase
 
 
-def test_asking_who_is_late_costs_what_is_late() -> None:
-    """Looked at is the first one that is not late, and no other."""
+def test_query_for_late_targets_costs_number_of_late_targets() -> None:
+    """The query looks at the late targets, and at the first that is not late."""
     monitor: HeartbeatMonitor[int] = HeartbeatMonitor(timeout=TIMEOUT, stall=STALL)
     for target in range(100_000):
         monitor.watch(target, target)
     seen = []
 
-    class Heard(int):
+    class CountedInt(int):
         def __add__(self, other: int) -> int:
             seen.append(int(self))
             return int(self) + other
 
-    for target in monitor._heard:
-        monitor._heard[target] = Heard(monitor._heard[target])
+    for target in monitor._last_heartbeats:
+        monitor._last_heartbeats[target] = CountedInt(monitor._last_heartbeats[target])
     assert monitor.expired(TIMEOUT + 2) == [0, 1, 2]
     assert seen == [0, 1, 2, 3]
 
 
 @given(st.lists(st.integers(0, 1_000), min_size=1))
-def test_a_clock_that_goes_back_changes_no_order(times: list[int]) -> None:
+def test_clock_that_goes_back_keeps_order(times: list[int]) -> None:
     monitor: HeartbeatMonitor[int] = HeartbeatMonitor(timeout=TIMEOUT, stall=STALL)
     for target, now in enumerate(times):
         monitor.watch(target, now)

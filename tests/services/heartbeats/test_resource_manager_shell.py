@@ -1,4 +1,4 @@
-"""The ResourceManager's shell with a driver that notes what is asked of it: what is said of starts, stops and ends."""
+"""The ResourceManager's shell with a recording driver: its reports of starts, stops and ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HARDWARE = HardwareDescription(cpu_cores=1, physical_memory=1, jvm_heap=1, manag
 
 
 class Driver:
-    """Runs nothing. `dies_at_once`: a worker ends before its start has returned."""
+    """A driver that runs no process. `dies_at_once`: a worker ends before its start returns."""
 
     def __init__(self) -> None:
         self.on_exit: Callable[[str, str], None] = lambda _name, _reason: None
@@ -73,7 +73,7 @@ class Watch:
 class Bench:
     def __init__(self) -> None:
         self.driver, self.watch = Driver(), Watch()
-        self.said: queue.Queue[Body] = queue.Queue()
+        self.sent: queue.Queue[Body] = queue.Queue()
         self.causes: list[int | None] = []
         self.state = ResourceManagerState()
         self.shell = ResourceManagerShell(self._say, self._driver, self._watch)
@@ -81,7 +81,7 @@ class Bench:
     def _say(self, sender: str, owed: OutgoingEvent) -> None:
         assert (sender, owed.recipient) == (RESOURCE_MANAGER, RESOURCE_MANAGER)
         self.causes.append(owed.cause)
-        self.said.put(owed.body)
+        self.sent.put(owed.body)
 
     def _driver(self, on_exit: Callable[[str, str], None]) -> Driver:
         self.driver.on_exit = on_exit
@@ -108,7 +108,7 @@ class Bench:
         self.shell.perform(RESOURCE_MANAGER, instructions, self.state)
 
     def next(self) -> Body:
-        return self.said.get(timeout=TIMEOUT_S)
+        return self.sent.get(timeout=TIMEOUT_S)
 
     def next_loss(self) -> tuple[str, str | None, str]:
         body = self.next()
@@ -123,7 +123,7 @@ def bench() -> Iterator[Bench]:
     yield made
     made.driver.looking.set()
     made.shell.close()
-    assert made.said.empty()
+    assert made.sent.empty()
 
 
 START = StartWorkerProcess("w", 4, 5)
@@ -131,27 +131,27 @@ STOP = StopWorkerProcess("w", "idle", 6)
 STARTED = resource_manager.WorkerStarted(resource_id="w", address="h:w")
 
 
-def test_a_worker_is_started_once_however_often_that_is_demanded(bench: Bench) -> None:
+def test_worker_is_started_once_per_demand(bench: Bench) -> None:
     bench.perform(START)
     bench.perform(START)
     assert bench.next() == STARTED
     assert bench.driver.started == [("w", 4)]
 
 
-def test_a_worker_that_can_not_be_started_is_lost(bench: Bench) -> None:
+def test_worker_that_cannot_be_started_is_lost(bench: Bench) -> None:
     bench.driver.fails = True
     bench.perform(START)
-    assert bench.next_loss() == ("w", None, "it can't be started: no room on this machine")
+    assert bench.next_loss() == ("w", None, "it cannot be started: no room on this machine")
 
 
-def test_a_worker_that_ends_at_once_was_started_first(bench: Bench) -> None:
+def test_worker_that_ends_at_once_is_reported_started_first(bench: Bench) -> None:
     bench.driver.dies_at_once = True
     bench.perform(START)
     assert bench.next() == STARTED
     assert bench.next_loss() == ("w", None, "it ended")
 
 
-def test_the_end_of_a_registered_worker_is_said_once_whoever_saw_it_first(bench: Bench) -> None:
+def test_end_of_registered_worker_is_reported_once(bench: Bench) -> None:
     bench.perform(START)
     bench.next()
     bench.registers("w")
@@ -161,7 +161,7 @@ def test_the_end_of_a_registered_worker_is_said_once_whoever_saw_it_first(bench:
     assert bench.next_loss() == ("w", "i", "its process has ended")
 
 
-def test_a_worker_that_ended_before_its_registration_was_read_is_lost_with_it(bench: Bench) -> None:
+def test_worker_that_ended_before_its_registration_was_read_is_lost(bench: Bench) -> None:
     bench.perform(START)
     bench.next()
     bench.driver.exits("w")
@@ -171,7 +171,7 @@ def test_a_worker_that_ended_before_its_registration_was_read_is_lost_with_it(be
     assert bench.next_loss() == ("w", "i", "it ended")
 
 
-def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: Bench) -> None:
+def test_worker_is_stopped_once_and_its_end_reported_after_it_has_left(bench: Bench) -> None:
     bench.perform(START)
     bench.next()
     bench.registers("w")
@@ -185,14 +185,14 @@ def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: B
     assert bench.driver.stopped.empty()
 
 
-def test_a_worker_that_does_not_run_has_been_stopped(bench: Bench) -> None:
+def test_worker_that_does_not_run_counts_as_stopped(bench: Bench) -> None:
     bench.perform(STOP)
     name, instance, reason = bench.next_loss()
     assert (name, instance) == ("w", None)
-    assert reason == "its process does not run any more; it was to be stopped: idle"
+    assert reason == "its process no longer runs; it was being stopped: idle"
 
 
-def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_alone(bench: Bench) -> None:
+def test_unknown_survivor_is_stopped_and_known_one_kept(bench: Bench) -> None:
     bench.driver.running = {"known": "h:known", "stranger": "h:stranger"}
     bench.knows("known", WorkerState.REGISTERED)
     bench.perform()
@@ -202,7 +202,7 @@ def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_a
     assert bench.next_loss() == ("known", None, "it ended")
 
 
-def test_who_did_not_survive_is_lost_unless_it_is_another_drivers_or_its_start_or_stop_stands(
+def test_missing_worker_is_lost_unless_other_driver_or_pending_start_or_stop(
     bench: Bench,
 ) -> None:
     bench.knows("registered", WorkerState.REGISTERED)
@@ -216,7 +216,7 @@ def test_who_did_not_survive_is_lost_unless_it_is_another_drivers_or_its_start_o
     assert bench.next() == STARTED
 
 
-def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> None:
+def test_survivors_are_recovered_before_any_start(bench: Bench) -> None:
     bench.driver.looking.clear()
     bench.perform(START)
     assert bench.driver.started == []
@@ -224,14 +224,14 @@ def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> No
     assert bench.next() == STARTED
 
 
-def test_of_a_worker_that_is_gone_nothing_is_kept(bench: Bench) -> None:
+def test_shell_keeps_nothing_of_worker_that_is_gone(bench: Bench) -> None:
     bench.registers("w")
     bench.perform()
     bench.watch.on_end("w", "i", "its process has ended")
     bench.perform()
     bench.watch.on_end("w", "i", "its process has ended")
     assert bench.next_loss() == ("w", "i", "its process has ended")
-    assert bench.said.empty()
+    assert bench.sent.empty()
     bench.leaves("w")
     bench.perform()
     bench.registers("w")

@@ -1,4 +1,5 @@
-"""What a TaskExecutor reports as running: what its runtime has, and what the runtime is still to be given."""
+"""The tasks that a TaskExecutor reports as running: those of its runtime, and those that the runtime still has to
+get."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 from tailrace.schemas.types import JobGraph
 from tailrace.services.configuration import Configuration
 from tailrace.services.task_executor.instructions import RunTasks
+from tailrace.services.task_executor.resources import Task
 from tailrace.services.task_executor.shell import TaskExecutorShell
-from tailrace.services.task_executor.state import Task, TaskExecutorState
+from tailrace.services.task_executor.state import TaskExecutorState
 
 GRAPH = JobGraph(name="job", vertices=(), edges=())
 
 
 class Runtime:
-    """Has what it was given, until that ends."""
+    """A runtime that has each given task until it ends."""
 
     def __init__(self) -> None:
         self.counts: dict[str, dict[str, float]] = {}
@@ -47,15 +49,15 @@ def task(attempt: str) -> Task:
     )  # fmt: skip
 
 
-def test_what_was_submitted_is_reported_until_the_runtime_has_ended_it() -> None:
+def test_submitted_task_is_reported_until_runtime_has_ended_it() -> None:
     shell = TaskExecutorShell(lambda *_: None, "task_executor/te", "c")
     tasks = Map({"a": task("a"), "b": task("b")})
     state = TaskExecutorState(resource_id="te", tasks=tasks)
 
     def reported() -> dict[str, Mapping[str, float]]:
-        found = list(shell.running(state))
-        assert {each.job_id for each in found} <= {"job"}
-        return {each.execution_attempt_id: each.user_accumulators for each in found}
+        snapshots = list(shell.running(state))
+        assert {snapshot.job_id for snapshot in snapshots} <= {"job"}
+        return {snapshot.execution_attempt_id: snapshot.user_accumulators for snapshot in snapshots}
 
     assert reported() == {"a": {}, "b": {}}, "a process that is starting has given nothing up"
     runtime = Runtime()

@@ -1,4 +1,4 @@
-"""Simulated histories with what was known behind each event: what time travel is held against."""
+"""Simulated histories with the state after each event; tests compare time travel with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.snapshots.state_hash import StateHasher, hash_all
+from tailrace.services.snapshots.state_hash import RepeatedStateHasher, hash_all
 
 from ..snapshots.simulated_logs import WALKS, create_quiet_replica, history
 
@@ -23,7 +23,7 @@ SHORT = 40
 
 
 class LiveMoment(msgspec.Struct, frozen=True):
-    """What the replica that folded all events one by one knew behind one of them."""
+    """The state after one event of a replica that has folded all events one by one."""
 
     offset: int
     states: Mapping[str, Any]
@@ -36,13 +36,13 @@ class LiveMoment(msgspec.Struct, frozen=True):
 
 @functools.cache
 def record_live_moments(seed: int) -> tuple[LiveMoment, ...]:
-    """A Live for each event."""
-    replica, found, time = create_quiet_replica(), [], -1
-    hasher = StateHasher(replica)
+    """Returns a LiveMoment for each event."""
+    replica, moments, time = create_quiet_replica(), [], -1
+    hasher = RepeatedStateHasher(replica)
     for record in history(seed):
         replica.apply(record)
         time = max(time, record.header.time)
-        found.append(
+        moments.append(
             LiveMoment(
                 record.offset,
                 dict(replica.states),
@@ -52,23 +52,23 @@ def record_live_moments(seed: int) -> tuple[LiveMoment, ...]:
                 time,
             )
         )
-    return tuple(found)
+    return tuple(moments)
 
 
 def events(seed: int) -> list[Event]:
-    """The history, to be appended."""
-    return [Event(each.header, each.body) for each in history(seed)]
+    """Returns the history as events to append."""
+    return [Event(record.header, record.body) for record in history(seed)]
 
 
 def create_log(some: list[Event]) -> MemoryEventLog:
-    """A log of them."""
+    """Returns a log of the events."""
     log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     log.append(some)
     return log
 
 
 def describe_difference(replica: Replica, from_: LiveMoment) -> str | None:
-    """In what, if in anything."""
+    """Describes the difference; empty if there is none."""
     if replica.offset != from_.offset:
         return f"offset {replica.offset}, not {from_.offset}"
     if replica.leadership != from_.leadership:
@@ -77,5 +77,5 @@ def describe_difference(replica: Replica, from_: LiveMoment) -> str | None:
         return f"awake: {frozenset(replica.active_addresses) ^ from_.awake}"
     if replica.states.keys() != from_.states.keys():
         return f"addresses: {replica.states.keys() ^ from_.states.keys()}"
-    wrong = [each for each, state in from_.states.items() if replica.states[each] != state]
+    wrong = [item for item, state in from_.states.items() if replica.states[item] != state]
     return f"states: {', '.join(wrong)}" if wrong else None

@@ -1,4 +1,4 @@
-"""What the log tells of checkpoints: who acknowledged, what came of each, and what is still there."""
+"""The checkpoints in the log: acknowledgements, results, and what storage still has."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from tailrace.schemas.types import (
     ExecutionState,
     RestoredCheckpoint,
     SnapshotType,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.checkpoint_history import CheckpointHistory, CheckpointStatus, CheckpointView
 from tailrace.services.history.cluster_view import checkpoints
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import StartedJob
 
 from .. import scenarios_checkpoints
 from ..simulated_cluster.cluster import Cluster, header
 
-STORIES = [each for name, each in vars(scenarios_checkpoints).items() if name.startswith("a_")]
+STORIES = [item for name, item in vars(scenarios_checkpoints).items() if name.startswith("a_")]
 
 NAMES = {"a": "Source (1/1)", "b": "Count (1/2)", "c": "Count (2/2)"}
 
 
 class Story:
-    """The checkpoints of job j; a millisecond passes from event to event."""
+    """The checkpoints of job j; each event is a millisecond after the one before."""
 
     def __init__(self) -> None:
         self.checkpoints = CheckpointHistory()
         self.time = 0
 
-    def hear(self, body: Body) -> None:
+    def receive(self, body: Body) -> None:
         self.time += 1_000
         record = Record(self.time, header("job_master/j", "job_master/j", time=self.time), body)
         self.checkpoints.on_event(record, lambda attempt: NAMES[attempt])
@@ -50,7 +51,7 @@ class Story:
         options = CheckpointOptions(
             snapshot_type=SnapshotType.CHECKPOINT, directory=f"file:///j/chk-{number}", shared="file:///s"
         )
-        self.hear(
+        self.receive(
             job_master.CheckpointTriggered(
                 job_id="j",
                 checkpoint_id=number,
@@ -62,35 +63,41 @@ class Story:
         )
 
     def acknowledge(self, number: int, attempt: str, size: int = 10) -> None:
-        self.hear(
+        self.receive(
             job_master.AcknowledgeCheckpoint(
                 job_id="j",
-                execution_attempt_id=attempt,
                 checkpoint_id=number,
-                metrics=CheckpointMetrics(bytes_written=size),
-                subtask_state=SubtaskState(size=2 * size),
+                acknowledgements=(
+                    SubtaskAcknowledgement(
+                        execution_attempt_id=attempt,
+                        metrics=CheckpointMetrics(bytes_written=size),
+                        subtask_state=SubtaskState(size=2 * size),
+                    ),
+                ),
             )
         )
 
     def complete(self, number: int) -> None:
-        done = CompletedCheckpoint(
+        checkpoint = CompletedCheckpoint(
             checkpoint_id=number,
             snapshot_type=SnapshotType.CHECKPOINT,
             uri=f"file:///j/chk-{number}",
             size=99,
         )
-        self.hear(job_master.CheckpointCompleted(job_id="j", checkpoint=done))
+        self.receive(job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
 
     def abort(self, number: int, reason: str = "too late") -> None:
         kind = CheckpointFailureReason.CHECKPOINT_EXPIRED
-        self.hear(job_master.CheckpointAborted(job_id="j", checkpoint_id=number, failure=kind, reason=reason))
+        self.receive(
+            job_master.CheckpointAborted(job_id="j", checkpoint_id=number, failure=kind, reason=reason)
+        )
 
     def only(self) -> CheckpointView:
         (view,) = self.checkpoints.for_job("j").checkpoints
         return view
 
 
-def test_a_checkpoint_from_its_trigger_to_its_end() -> None:
+def test_checkpoint_is_followed_from_trigger_to_end() -> None:
     story = Story()
     story.trigger(1, awaited=("a", "b"), finished=("c",))
     view = story.only()
@@ -110,11 +117,11 @@ def test_a_checkpoint_from_its_trigger_to_its_end() -> None:
     assert story.checkpoints.summary("j").last == CheckpointView(
         1, SnapshotType.CHECKPOINT, CheckpointStatus.COMPLETED, "file:///j/chk-1", 1_000, 5_000, size=99
     )
-    story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=1))
+    story.receive(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=1))
     assert story.only().discarded
 
 
-def test_what_comes_late_or_is_said_of_others_changes_nothing() -> None:
+def test_late_and_foreign_events_change_nothing() -> None:
     story = Story()
     story.trigger(1)
     story.acknowledge(1, "a")
@@ -125,7 +132,7 @@ def test_what_comes_late_or_is_said_of_others_changes_nothing() -> None:
     story.complete(1)
     story.complete(7)
     story.abort(1, "again")
-    story.hear(job_master.CheckpointDiscarded(job_id="k", checkpoint_id=1))
+    story.receive(job_master.CheckpointDiscarded(job_id="k", checkpoint_id=1))
     assert story.checkpoints.for_job("j") == ended
     assert (ended.completed, ended.failed) == (0, 1)
     assert ended.checkpoints[0].waiting_for == ["Count (1/2)"]
@@ -133,16 +140,16 @@ def test_what_comes_late_or_is_said_of_others_changes_nothing() -> None:
     assert story.checkpoints.for_job("k").checkpoints == ()
 
 
-def test_a_task_that_finishes_is_not_awaited_and_one_that_declines_says_why() -> None:
+def test_finished_task_is_not_expected_and_decline_has_reason() -> None:
     story = Story()
     story.trigger(1)
-    story.hear(
+    story.receive(
         job_master.UpdateTaskExecutionState(
             job_id="j", execution_attempt_id="a", execution_state=ExecutionState.FINISHED
         )
     )
     assert story.only().waiting_for == ["Count (1/2)"]
-    story.hear(
+    story.receive(
         job_master.DeclineCheckpoint(
             job_id="j", execution_attempt_id="b", checkpoint_id=1, reason="no space left"
         )
@@ -150,51 +157,51 @@ def test_a_task_that_finishes_is_not_awaited_and_one_that_declines_says_why() ->
     assert story.only().subtasks[1].declined == "no space left"
 
 
-def test_what_a_job_began_with_is_the_last_that_was_said() -> None:
+def test_restored_checkpoint_is_last_one_reported() -> None:
     story = Story()
     assert story.checkpoints.for_job("j").restored is None
-    found = RestoredCheckpoint(checkpoint_id=3, uri="file:///j/chk-3", generation=0)
-    story.hear(
+    checkpoint = RestoredCheckpoint(checkpoint_id=3, uri="file:///j/chk-3", generation=0)
+    story.receive(
         job_master.CheckpointRestored(
-            job_id="j", checkpoint=found, passed_over={"file:///j/chk-4": "is torn"}
+            job_id="j", checkpoint=checkpoint, passed_over={"file:///j/chk-4": "is torn"}
         )
     )
     restored = story.checkpoints.for_job("j").restored
     assert restored is not None
     assert (restored.uri, restored.passed_over) == ("file:///j/chk-3", {"file:///j/chk-4": "is torn"})
-    story.hear(job_master.RestoreFailed(job_id="j", reason="nothing is left"))
+    story.receive(job_master.RestoreFailed(job_id="j", reason="nothing is left"))
     restored = story.checkpoints.for_job("j").restored
     assert restored is not None
     assert restored.failure == "nothing is left"
 
 
-def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_storage() -> None:
+def test_history_keeps_counts_last_thousand_and_stored_checkpoints() -> None:
     story = Story()
     for number in range(1, 1_502):
         story.trigger(number, awaited=("a",))
         story.acknowledge(number, "a")
         story.complete(number)
         if number > 5:
-            story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number - 1))
+            story.receive(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number - 1))
     view = story.checkpoints.for_job("j")
     assert view.completed == 1_501
-    numbers = [each.checkpoint_id for each in view.checkpoints]
+    numbers = [checkpoint.checkpoint_id for checkpoint in view.checkpoints]
     assert numbers[:4] == [1, 2, 3, 4]
     assert numbers[-990:] == list(range(512, 1_502))
     assert len(numbers) <= 1_010
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: str(story.__name__))
-def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callable[[], Cluster]) -> None:
+def test_history_agrees_with_job_masters_at_every_offset(story: Callable[[], Cluster]) -> None:
     fold = HistoryProjection()
     for record in story().log:
         fold.apply(record)
         for address, state in fold.replica.states.items():
-            if isinstance(state, JobMasterState) and state.terminated is None:
+            if isinstance(state, StartedJob):
                 agree(fold, address.partition("/")[2], state)
 
 
-def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
+def test_event_ignored_by_job_master_is_not_in_history() -> None:
     cluster = scenarios_checkpoints.a_job_goes_back_to_a_checkpoint()
     fold = HistoryProjection()
     for record in cluster.log:
@@ -209,20 +216,26 @@ def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
         job_master.CheckpointDiscarded(job_id="j1", checkpoint_id=1_000),
     ):
         for cause in (None, 0, len(cluster.log) - 1):
-            cluster.say(me, me, body, cause=cause)
+            cluster.send(me, me, body, cause=cause)
             fold.apply(cluster.log[-1])
             assert checkpoints(fold, "j1") == before
 
 
-def agree(fold: HistoryProjection, job_id: str, state: JobMasterState) -> None:
+def agree(fold: HistoryProjection, job_id: str, state: StartedJob) -> None:
     view, known = checkpoints(fold, job_id), state.checkpoints
-    under_way = [each for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS]
-    assert {each.checkpoint_id for each in under_way} == set(known.pending)
-    for each in under_way:
-        awaited = {part.execution_attempt_id for part in each.subtasks if part.awaited}
-        assert awaited == set(known.pending[each.checkpoint_id].awaited)
-    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
-    savepoints = [each.uri for each in complete if each.snapshot_type is SnapshotType.SAVEPOINT]
-    assert savepoints == [each.uri for each in known.savepoints]
-    in_storage = {each.uri for each in complete if not each.discarded}
-    assert {each.uri for each in known.completed} <= in_storage
+    under_way = [
+        checkpoint for checkpoint in view.checkpoints if checkpoint.status is CheckpointStatus.IN_PROGRESS
+    ]
+    assert {checkpoint.checkpoint_id for checkpoint in under_way} == set(known.pending)
+    for checkpoint_view in under_way:
+        awaited = {part.execution_attempt_id for part in checkpoint_view.subtasks if part.awaited}
+        assert awaited == set(known.pending[checkpoint_view.checkpoint_id].awaited)
+    complete = [
+        checkpoint for checkpoint in view.checkpoints if checkpoint.status is CheckpointStatus.COMPLETED
+    ]
+    savepoints = [
+        checkpoint.uri for checkpoint in complete if checkpoint.snapshot_type is SnapshotType.SAVEPOINT
+    ]
+    assert savepoints == [savepoint.uri for savepoint in known.savepoints]
+    in_storage = {item.uri for item in complete if not item.discarded}
+    assert {completed_checkpoint.uri for completed_checkpoint in known.completed} <= in_storage

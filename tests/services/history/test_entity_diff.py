@@ -1,4 +1,4 @@
-"""Differences entity by entity: nothing is left out, and backwards they say the opposite."""
+"""Differences per entity: complete, and the reverse of a difference is its inverse."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ OPPOSITE = {
 @pytest.mark.parametrize("seed", SEEDS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_every_change_belongs_to_one_entity_and_back_is_the_opposite(seed: int, data: st.DataObject) -> None:
+def test_every_change_belongs_to_one_entity_and_reverse_is_inverse(seed: int, data: st.DataObject) -> None:
     offsets = st.integers(0, len(record_live_moments(seed)) - 1)
     a, b = (replica_at(seed, data.draw(offsets)) for _ in range(2))
-    found, there = entity_differences(a, b)
-    told = [change for each in there for change in each.changes]
-    assert sorted(map(repr, told)) == sorted(map(repr, found.changes))
-    assert len({each.entity for each in there}) == len(there)
+    difference, there = entity_differences(a, b)
+    changes = [change for difference in there for change in difference.changes]
+    assert sorted(map(repr, changes)) == sorted(map(repr, difference.changes))
+    assert len({entity_difference.entity for entity_difference in there}) == len(there)
     _, back = entity_differences(b, a)
-    assert {(each.entity, OPPOSITE[each.became]) for each in there} == {
-        (each.entity, each.became) for each in back
+    assert {(item.entity, OPPOSITE[item.became]) for item in there} == {
+        (element.entity, element.became) for element in back
     }
-    by_entity = {each.entity: each.facts for each in back}
-    for each in there:
-        assert by_entity[each.entity] == {name: (now, was) for name, (was, now) in each.facts.items()}
+    by_entity = {value.entity: value.facts for value in back}
+    for entity_difference in there:
+        assert by_entity[entity_difference.entity] == {
+            name: (now, was) for name, (was, now) in entity_difference.facts.items()
+        }
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_told_of_what_is_the_same(seed: int) -> None:
+def test_unchanged_entity_has_no_difference(seed: int) -> None:
     a = replica_at(seed, 50)
-    found, there = entity_differences(a, a)
-    assert (found.changes, there) == ((), [])
+    difference, there = entity_differences(a, a)
+    assert (difference.changes, there) == ((), [])

@@ -1,4 +1,4 @@
-"""Places in a log: an offset, or a time, which stands for the longest beginning that was said by then."""
+"""Positions in a log: an offset, or a time, which stands for the longest prefix up to that time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 22, 12, 30, tzinfo=timezone(timedelta(hours=1)))
 
 
 def log_at(*times: int) -> MemoryEventLog:
-    """A log whose events were said at these times."""
+    """Returns a log whose events have these times."""
     log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
     for time in times:
         header = Header(event_id="e", time=time, sender="dispatcher", sender_epoch=1, recipient="*")
@@ -39,7 +39,7 @@ def micros(moment: datetime) -> int:
 
 class TestParsing:
     @pytest.mark.parametrize("text", ["0", "4711", " 12 ", "-1", "20261122"])
-    def test_a_number_is_an_offset(self, text: str) -> None:
+    def test_number_is_offset(self, text: str) -> None:
         assert LogPosition.parse(text, NOW) == LogPosition(text, offset=int(text))
 
     @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ class TestParsing:
             ("-500ms", NOW - timedelta(milliseconds=500)),
         ],
     )
-    def test_the_rest_is_a_time(self, text: str, time: datetime) -> None:
+    def test_other_text_is_time(self, text: str, time: datetime) -> None:
         assert LogPosition.parse(text, NOW) == LogPosition(text, time=micros(time))
 
     @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ class TestParsing:
             f"-{'9' * 400}d",
         ],
     )
-    def test_anything_else_is_told_with_what_there_is(self, text: str) -> None:
+    def test_invalid_text_is_rejected_with_valid_range(self, text: str) -> None:
         with pytest.raises(InvalidPosition, match=r"say an offset \(4711\), a time \(2026-11-22T08:30:00"):
             LogPosition.parse(text, NOW)
 
 
 class Sparse:
-    """Marks at some offsets."""
+    """An index with marks at some offsets."""
 
     def __init__(self, times: list[int], every: int) -> None:
         self._marks = [TimeMark(i, max(times[: i + 1])) for i in range(0, len(times), every)]
 
     def not_after(self, time: int) -> TimeMark | None:
         return max(
-            (each for each in self._marks if each.time <= time), key=lambda each: each.offset, default=None
+            (mark for mark in self._marks if mark.time <= time), key=lambda mark: mark.offset, default=None
         )
 
 
@@ -103,9 +103,7 @@ class Sparse:
     time=st.integers(5, 40),
     every=st.integers(1, 30),
 )
-def test_a_time_stands_for_the_longest_beginning_that_was_said_by_then(
-    times: list[int], time: int, every: int
-) -> None:
+def test_time_stands_for_longest_prefix_up_to_it(times: list[int], time: int, every: int) -> None:
     log, position = log_at(*times), LogPosition("then", time=time)
     lengths = [length for length in range(len(times) + 1) if max(times[:length], default=0) <= time]
     for marks in (None, Sparse(times, every)):
@@ -118,18 +116,18 @@ def test_a_time_stands_for_the_longest_beginning_that_was_said_by_then(
 
 @settings(max_examples=100, deadline=None)
 @given(times=st.lists(st.integers(10, 30), min_size=1, max_size=20), time=st.integers(5, 40))
-def test_a_stretch_from_a_time_has_what_was_said_at_that_time(times: list[int], time: int) -> None:
+def test_range_from_time_includes_events_of_that_time(times: list[int], time: int) -> None:
     log, position = log_at(*times), LogPosition("then", time=time)
     if time < times[0]:
         with pytest.raises(PositionOutOfRange):
             position.start(log)
     else:
         start = position.start(log)
-        assert all(each < time for each in times[:start])
+        assert all(time_ < time for time_ in times[:start])
         assert start == len(times) or times[start] >= time
 
 
-def test_an_offset_stands_for_the_beginning_that_ends_with_it() -> None:
+def test_offset_stands_for_prefix_that_ends_with_it() -> None:
     log = log_at(1, 2, 3)
     for offset in (-1, 0, 2):
         assert LogPosition.parse(str(offset)).at(log) == offset
@@ -137,7 +135,7 @@ def test_an_offset_stands_for_the_beginning_that_ends_with_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["3", "-2", "99"])
-def test_an_offset_outside_the_log_is_told_with_what_there_is(text: str) -> None:
+def test_offset_outside_log_is_rejected_with_valid_range(text: str) -> None:
     log = log_at(1_000_000, 2_000_000, 3_000_000)
     why = (
         rf"offset {text} is outside c1\.log: its first offset is 0 \(1970-.*\), its last 2 \(1970-.*03\.000\)"
@@ -148,7 +146,7 @@ def test_an_offset_outside_the_log_is_told_with_what_there_is(text: str) -> None
         LogPosition.parse(text).start(log)
 
 
-def test_a_log_whose_head_is_gone_begins_later() -> None:
+def test_log_with_deleted_head_starts_later() -> None:
     log = log_at(1, 2, 3, 4)
     log.truncate(2)
     assert first_offset(log) == 2
@@ -160,7 +158,7 @@ def test_a_log_whose_head_is_gone_begins_later() -> None:
     assert LogPosition("then", time=3).at(log) == 2
 
 
-def test_an_empty_log_has_no_place_but_the_one_before_it() -> None:
+def test_empty_log_has_only_the_position_before_first_event() -> None:
     log = log_at()
     assert LogPosition.parse("-1").at(log) == -1
     assert LogPosition.parse("0").start(log) == 0
@@ -169,7 +167,7 @@ def test_an_empty_log_has_no_place_but_the_one_before_it() -> None:
             LogPosition.parse(text).at(log)
 
 
-def test_what_is_no_event_at_the_end_of_a_log_does_not_hide_its_last_time() -> None:
+def test_undecodable_last_record_does_not_hide_last_time() -> None:
     log = log_at(1_000_000, 2_000_000)
     log.append_values([b"no event"] * 40)
     with pytest.raises(PositionOutOfRange, match=r"its last 41 \(1970-.*02\.000\)"):

@@ -1,4 +1,4 @@
-"""Differences: applied to the first moment they give the second, and say nothing of what is the same."""
+"""Differences of states: applied to the first moment they give the second, and they contain only changes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from tailrace.services.core.replica import Replica
 from tailrace.services.history.state_diff import (
-    DiffMismatch,
     StateDifference,
-    apply_difference,
     compare,
     diff_states,
 )
 from tailrace.services.history.time_travel import cluster_moment
 
 from ..snapshots.simulated_logs import create_quiet_replica
+from .apply_difference import DiffMismatch, apply_change, apply_difference
 from .recorded_history import SEEDS, record_live_moments
 
 
@@ -31,29 +30,29 @@ def replica_at(seed: int, offset: int) -> Replica:
 
 
 def as_json(value: object) -> bytes:
-    """With the order of keys."""
+    """Returns JSON that preserves the order of keys."""
     return msgspec.json.encode(value)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_applied_to_the_first_moment_it_gives_the_second(seed: int, data: st.DataObject) -> None:
-    """Forwards and backwards, hash included; also when it was written down and read between."""
+def test_difference_applied_to_first_moment_gives_second(seed: int, data: st.DataObject) -> None:
+    """In both directions, with the hash; also after the difference was written and read."""
     offsets = st.integers(0, len(record_live_moments(seed)) - 1)
     a, b = (replica_at(seed, data.draw(offsets)) for _ in range(2))
     first, second = cluster_moment(a), cluster_moment(b)
     before = as_json(first)
-    found = diff_states(a, b)
-    assert as_json(apply_difference(found, first)) == as_json(second)
-    read = msgspec.json.decode(as_json(found), type=StateDifference)
+    difference = diff_states(a, b)
+    assert as_json(apply_difference(difference, first)) == as_json(second)
+    read = msgspec.json.decode(as_json(difference), type=StateDifference)
     assert as_json(apply_difference(read, first)) == as_json(second)
     assert as_json(first) == before, "nothing was changed in place"
-    assert bool(found.changes) == (first.state_hash != second.state_hash)
+    assert bool(difference.changes) == (first.state_hash != second.state_hash)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_it_is_not_applied_to_another_moment(seed: int) -> None:
+def test_difference_is_rejected_for_other_moment(seed: int) -> None:
     a, b = replica_at(seed, 30), replica_at(seed, 40)
     with pytest.raises(DiffMismatch, match="begins at offset 30"):
         apply_difference(diff_states(a, b), cluster_moment(b))
@@ -67,17 +66,15 @@ PLAIN: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(before=PLAIN, after=PLAIN)
-def test_any_data_is_compared_to_the_type(before: Any, after: Any) -> None:
+def test_comparison_distinguishes_types(before: Any, after: Any) -> None:
     """1, 1.0 and True are equal in Python, and not in JSON."""
-    from tailrace.services.history.state_diff import _apply_change
-
     before, after = ordered({"x": before}), ordered({"x": after})
-    kept, found = copy.deepcopy(before), before
+    original, result = copy.deepcopy(before), before
     changes = list(compare(before, after, ()))
     for change in changes:
-        found = _apply_change(found, change, 0)
-    assert as_json(found) == as_json(after)
-    assert before == kept
+        result = apply_change(result, change, 0)
+    assert as_json(result) == as_json(after)
+    assert before == original
     assert bool(changes) == (as_json(before) != as_json(after))
 
 
@@ -86,14 +83,14 @@ def ordered(value: Any) -> Any:
         case dict():
             return {key: ordered(value[key]) for key in sorted(value)}
         case list():
-            return [ordered(each) for each in value]
+            return [ordered(item) for item in value]
         case _:
             return value
 
 
-def test_what_grew_at_an_end_of_a_list_is_all_that_is_told() -> None:
+def test_growth_at_end_of_list_is_the_only_change() -> None:
     (change,) = compare([1, 2], [1, 2, 3], ("x",))
     assert (change.at, change.before, change.after) == (2, [], [3])
     (change,) = compare([1, 2, 3], [2, 3], ("x",))
     assert (change.at, change.before, change.after) == (0, [1], [])
-    assert [each.path for each in compare([1, [2, 3], 4], [1, [2, 5], 4], ("x",))] == [("x", 1, 1)]
+    assert [change.path for change in compare([1, [2, 3], 4], [1, [2, 5], 4], ("x",))] == [("x", 1, 1)]

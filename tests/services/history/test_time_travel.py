@@ -1,4 +1,4 @@
-"""Time travel: the state at an offset is what folding the log up to it gives, and its hash is the log's alone."""
+"""Time travel: the state at an offset equals the fold of the log up to it, and its hash depends on the log only."""
 
 from __future__ import annotations
 
@@ -39,18 +39,16 @@ def log(cluster: Cluster) -> MemoryEventLog:
     return log
 
 
-def test_the_state_at_every_offset_is_the_fold_of_the_log_up_to_it(
-    cluster: Cluster, log: MemoryEventLog
-) -> None:
+def test_state_at_every_offset_equals_fold_of_log_up_to_it(cluster: Cluster, log: MemoryEventLog) -> None:
     for offset in range(-1, len(cluster.log)):
         assert state_at(log, offset) == cluster_moment(replay_to_replica(cluster.log[: offset + 1]))
 
 
-def test_without_an_offset_it_is_now(cluster: Cluster, log: MemoryEventLog) -> None:
+def test_default_offset_is_end_of_log(cluster: Cluster, log: MemoryEventLog) -> None:
     assert state_at(log) == cluster_moment(cluster.replica)
 
 
-def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster) -> None:
+def test_only_change_of_state_changes_hash(cluster: Cluster) -> None:
     replica = replay_to_replica(cluster.log[:-1])
     before = state_hash(replica)
     assert before == state_hash(replay_to_replica(cluster.log[:-1]))
@@ -58,17 +56,17 @@ def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster)
     assert state_hash(replica) == state_hash(cluster.replica) != before
 
 
-def test_the_hash_is_the_same_in_another_process(cluster: Cluster) -> None:
-    """Python salts the order of sets anew in each process."""
+def test_hash_is_the_same_in_other_process(cluster: Cluster) -> None:
+    """Python salts the order of sets in each process."""
     code = (
         "from tailrace.services.history.to_builtins import to_builtins; import msgspec; from immutables import Map;"
         "print(msgspec.json.encode(to_builtins({'a': frozenset('qwertyuiop'), 'b': Map(x=1, y=2, z=3)})).decode())"
     )
-    found = {
+    results = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         for _ in range(3)
     }
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
@@ -81,18 +79,18 @@ def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
     assert data["leaders"]["dispatcher"]["epoch"] == 1
 
 
-def test_numbers_as_keys_keep_their_order() -> None:
+def test_numeric_keys_keep_their_order() -> None:
     assert list(to_builtins({10: "b", 9: "a"})) == ["9", "10"]
 
 
-def test_jobs_and_taskexecutors_are_read_off_the_states(cluster: Cluster) -> None:
+def test_jobs_and_taskexecutors_come_from_states(cluster: Cluster) -> None:
     fold = HistoryProjection()
     for record in cluster.log:
         fold.apply(record)
     (job,) = jobs(fold)
     assert (job.job_id, job.name, job.status.value) == ("job-a", "WindowWordCount", "RUNNING")
     assert job.tasks == {"RUNNING": 2}
-    assert job.submitted == cluster.said("SubmitJob")[0].header.time
+    assert job.submitted == cluster.events_of("SubmitJob")[0].header.time
     assert job.ended is None
     assert [(w.resource_id, w.slots, w.free_slots) for w in workers(fold.replica)] == [
         ("te-1", 2, 1),

@@ -1,4 +1,4 @@
-"""No claim uses up the epochs of a role, and a cluster whose log holds such a claim has a way back."""
+"""No claim exhausts the epochs of a role, and a cluster whose log has such a claim can recover."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.core import leadership
 from tailrace.services.core.leadership import LARGEST_EPOCH, LARGEST_STEP, LeadershipState
 from tailrace.services.core.replica import Replica
-from tailrace.services.election.leader_election import StandaloneLeaderElection
-from tailrace.services.host.election_participant import ElectionParticipant, EpochOutOfReach
+from tailrace.services.election.leader_election import Grant
+from tailrace.services.host.grant_check import EpochOutOfReach, StaleElectionEpoch, is_claimable
 from tailrace.services.host.host import Host
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
@@ -51,11 +51,11 @@ def claim(role: str, epoch: int, count: int = 0) -> Event:
 
 @pytest.mark.parametrize("last", [0, 1, 2**40, LARGEST - LARGEST_STEP])
 @pytest.mark.parametrize("step", [-1, 0, 1, LARGEST_STEP, LARGEST_STEP + 1])
-def test_a_claim_counts_where_its_epoch_is_above_the_last_and_not_far(last: int, step: int) -> None:
+def test_claim_is_accepted_if_epoch_is_above_last_and_within_bound(last: int, step: int) -> None:
     leaders = LeadershipState().leaders.set("dispatcher", leadership.Leader(last, "a", "s", 0))
     known = LeadershipState(leaders=leaders)
-    said = claim("dispatcher", last + step)
-    record = Record(1, *_parts(said))
+    event = claim("dispatcher", last + step)
+    record = Record(1, *_parts(event))
     counts = 0 < step <= LARGEST_STEP
     assert known.accepts(record) is counts
     assert (known.evolve(record).epoch("dispatcher") == last + step) is (counts or step == 0)
@@ -67,7 +67,7 @@ def _parts(event: Event) -> tuple[Header, LeaderElected]:
     return event.header, event.body
 
 
-def test_masters_lead_a_log_in_which_the_largest_epoch_was_claimed() -> None:
+def test_masters_lead_log_that_contains_largest_epoch() -> None:
     log = MemoryEventLog()
     log.append([claim(role, LARGEST) for role in LEADS])
     for expected in (1, 2):
@@ -90,21 +90,30 @@ def test_masters_lead_a_log_in_which_the_largest_epoch_was_claimed() -> None:
             host.close()
 
 
-class Elected(StandaloneLeaderElection):
-    """Whoever is asked for is granted."""
-
-    elected_by = "zookeeper"
-
-
-def test_an_epoch_that_readers_would_ignore_is_not_claimed() -> None:
-    replica = Replica([ResourceManager()])
-    candidacy = ElectionParticipant(
-        Elected(), replica, ("dispatcher",), session="s", opposed=True, clock=lambda: 0
-    )
-    candidacy.start()
-    assert candidacy.is_valid("dispatcher", LARGEST_STEP)
+def test_epoch_that_readers_ignore_is_not_claimed() -> None:
+    assert is_claimable(Grant(LARGEST_STEP), LEADS, LeadershipState(), 0)
     with pytest.raises(EpochOutOfReach, match=r"lower high-availability\.zookeeper\.base-epoch"):
-        candidacy.is_valid("dispatcher", LARGEST_STEP + 1)
+        is_claimable(Grant(LARGEST_STEP + 1), LEADS, LeadershipState(), 0)
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.lists(st.integers(0, 9), min_size=len(LEADS), max_size=len(LEADS)),
+)
+def test_granted_epoch_is_claimed_exactly_if_it_is_above_all_last_ones(
+    granted: int, joined_at: int, lasts: list[int]
+) -> None:
+    leaders = {
+        role: leadership.Leader(last, "a", "s", 0) for role, last in zip(LEADS, lasts, strict=True) if last
+    }
+    known = LeadershipState(leaders=LeadershipState().leaders.update(leaders))
+    if granted <= joined_at:
+        with pytest.raises(StaleElectionEpoch):
+            is_claimable(Grant(granted), LEADS, known, joined_at)
+    else:
+        assert is_claimable(Grant(granted), LEADS, known, joined_at) is (granted > max(lasts))
+    assert is_claimable(Grant(), LEADS, known, joined_at)
 
 
 @pytest.fixture
@@ -113,7 +122,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 
 def snapshot(store: SnapshotStore, log: MemoryEventLog, *, bounded: bool) -> None:
-    """Of the whole log; not `bounded`: as a release took it that knew no bound."""
+    """Returns a snapshot of the whole log. Without `bounded` it is one of a release without the bound."""
     replica = all_roles()
     last = None
     for record in log.tail(0).poll(0):
@@ -135,7 +144,7 @@ def snapshot(store: SnapshotStore, log: MemoryEventLog, *, bounded: bool) -> Non
     store.write(header, data)
 
 
-def test_the_way_back_is_shown_first_and_taken_when_told_to(
+def test_recovery_command_prints_plan_and_acts_only_when_confirmed(
     tmp_path: Path,
     store: SnapshotStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -146,28 +155,28 @@ def test_the_way_back_is_shown_first_and_taken_when_told_to(
     snapshot(store, log, bounded=False)
     log.append([claim("dispatcher", LARGEST)])
     snapshot(store, log, bounded=False)
-    monkeypatch.setattr("tailrace.services.log.factory.open_event_log", lambda *_, **__: log)
     monkeypatch.setattr(
-        "tailrace.services.cli.commands.cluster_recover.find_cluster",
+        "tailrace.services.history.retention.archived_log.open_archived_log", lambda *_, **__: log
+    )
+    monkeypatch.setattr(
+        "tailrace.services.cli.args.common_options.ClusterOptions.find",
         lambda *_: Configuration({"home": str(tmp_path), "cluster.id": "c"}),
     )
-    for options, left in ((["-o", "json"], [2, 1]), ([], [2, 1]), (["--yes"], [1]), ([], [1])):
+    for options, rest in ((["-o", "json"], [2, 1]), ([], [2, 1]), (["--yes"], [1]), ([], [1])):
         assert main(["cluster", "recover", *options]) == ExitCode.OK
-        assert store.offsets() == left
-        said = capsys.readouterr()
+        assert store.offsets() == rest
+        events = capsys.readouterr()
         if "json" in options:
-            shown = json.loads(said.out)
+            shown = json.loads(events.out)
             assert shown["claims"] == [{"offset": 2, "role": "dispatcher", "epoch": LARGEST, "last": 1}]
-            assert [each["offset"] for each in shown["snapshots"]] == [2]
+            assert [item["offset"] for item in shown["snapshots"]] == [2]
         else:
-            assert "offset 2: a claim of dispatcher with epoch" in said.out
-    assert "continues with this log" in said.err + said.out
+            assert "offset 2: a claim of dispatcher with epoch" in events.out
+    assert "continues with this log" in events.err + events.out
     assert claim_recovery.find(log, store).exhausted == ()
 
 
-def test_epochs_that_are_used_up_are_said_to_be(
-    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exhausted_epochs_are_reported(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert LARGEST_EPOCH + LARGEST_STEP == LARGEST
     log = MemoryEventLog()
     log.append([claim("dispatcher", LARGEST_STEP * number) for number in range(1, 4)])
@@ -185,7 +194,7 @@ def test_epochs_that_are_used_up_are_said_to_be(
         max_size=8,
     )
 )
-def test_the_checker_takes_the_same_claims(claims: list[tuple[str, int]]) -> None:
+def test_checker_accepts_same_claims(claims: list[tuple[str, int]]) -> None:
     known, checker = LeadershipState(), Fencing()
     for offset, (role, epoch) in enumerate(claims):
         record = Record(offset, *_parts(claim(role, epoch)))

@@ -1,4 +1,4 @@
-"""A job whose JobMaster can't say what it owes fails; the process, the other jobs and every successor go on."""
+"""A job whose JobMaster can't append its events fails; the process, other jobs and every successor continue."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from polling import TIMEOUT_S, wait_until
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas import client, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
+from tailrace.schemas.job_master import StartJob
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import AnyRole, Instruction, OutgoingEvent, Time, with_headers
@@ -24,7 +25,7 @@ from tailrace.services.host.event_appender import MAX_APPEND_BYTES, EventAppende
 from tailrace.services.host.host import Host
 from tailrace.services.host.job_failures import JobFailures
 from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import JobMasterState, NewJob
 from tailrace.services.log.event_log import LARGEST_EVENT, EventRefused, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
@@ -39,14 +40,14 @@ UNFIT = job_master.CheckpointDiscarded(job_id="bad", checkpoint_id=1 << 70)
 
 
 class Faulty(JobMaster):
-    """A JobMaster that has a fault where job `bad` is concerned, while that runs or for ever."""
+    """A JobMaster with a bug that concerns job `bad`: while that job runs, or always."""
 
     def __init__(self, fault: str, *, always: bool) -> None:
         self._fault = fault
         self._always = always
 
     def _strikes(self, state: JobMasterState, fault: str) -> bool:
-        is_bad = state.job_id == "bad" and state.known
+        is_bad = state.job_id == "bad" and not isinstance(state, NewJob)
         return is_bad and fault == self._fault and (self._always or state.status is JobStatus.RUNNING)
 
     def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
@@ -69,7 +70,7 @@ class Faulty(JobMaster):
 
 
 def two_jobs() -> MemoryEventLog:
-    """The log of a cluster in which two jobs run."""
+    """Returns the log of a cluster in which two jobs run."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te", 2)
@@ -78,7 +79,7 @@ def two_jobs() -> MemoryEventLog:
         cluster.submit(job_id, graph(1))
         cluster.settle()
     log = MemoryEventLog()
-    log.append([Event(each.header, each.body) for each in cluster.log])
+    log.append([Event(record.header, record.body) for record in cluster.log])
     return log
 
 
@@ -93,7 +94,7 @@ def replica_with(job_masters: JobMaster) -> Replica:
 
 @contextmanager
 def leading(log: MemoryEventLog, job_masters: JobMaster, name: str) -> Iterator[Host]:
-    """A master in a thread of its own; it has to live until it is told to stop."""
+    """Runs a master in a thread; checks that it lives until it is stopped."""
     host = Host(
         log,
         replica_with(job_masters),
@@ -123,28 +124,29 @@ def leading(log: MemoryEventLog, job_masters: JobMaster, name: str) -> Iterator[
     assert errors == []
 
 
-def said(log: MemoryEventLog, wanted: Callable[[Record], bool]) -> list[Record]:
-    return [each for each in everything(log) if wanted(each)]
+def answers_in(log: MemoryEventLog, wanted: Callable[[Record], bool]) -> list[Record]:
+    return [record for record in everything(log) if wanted(record)]
 
 
 @pytest.mark.parametrize("always", [False, True], ids=["once", "for ever"])
 @pytest.mark.parametrize("fault", ["decide", "too large", "unfit", "deadline", "instructions"])
-def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
+def test_bug_in_one_job_fails_only_that_job(fault: str, always: bool) -> None:
     log = two_jobs()
     before = len(everything(log))
     with leading(log, Faulty(fault, always=always), "a") as host:
         wait_until(
-            lambda: said(log, lambda each: isinstance(each.body, job_master.JobMasterFailed)), "the job fails"
+            lambda: answers_in(log, lambda record: isinstance(record.body, job_master.JobMasterFailed)),
+            "the job fails",
         )
         (finished,) = wait_until(
-            lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)),
+            lambda: answers_in(log, lambda entry: isinstance(entry.body, client.JobFinished)),
             "the client is told",
         )
         body = finished.body
         assert isinstance(body, client.JobFinished)
         assert (body.job_id, body.status) == ("bad", JobStatus.FAILED)
         assert (body.reason or "").startswith("its JobMaster failed: ")
-        parting = {type(each.body) for each in said(log, lambda each: each.header.sender == BAD)}
+        parting = {type(record.body) for record in answers_in(log, lambda item: item.header.sender == BAD)}
         assert {resource_manager.DisconnectJobManager, task_executor.DisconnectJobManager} <= parting
         check_others_go_on(log, host)
     replica, records = replica_with(Faulty(fault, always=always)), everything(log)
@@ -158,74 +160,66 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
 
 
 def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
-    """The other job is cancelled, and its JobMaster says what it has to."""
+    """Checks that the other job is cancelled and that its JobMaster sends its events."""
     assert host.leading.wait(TIMEOUT_S)
     host.emit("dispatcher", OutgoingEvent(GOOD, job_master.CancelJob(job_id="good"), None))
     wait_until(
-        lambda: said(
+        lambda: answers_in(
             log,
-            lambda each: (
-                each.header.sender == GOOD
-                and each.body == client.JobStatusChanged(job_id="good", status=JobStatus.CANCELLING)
+            lambda record: (
+                record.header.sender == GOOD
+                and record.body == client.JobStatusChanged(job_id="good", status=JobStatus.CANCELLING)
             ),
         ),
         "the other job is cancelled",
     )
 
 
-def test_what_a_shell_says_of_a_job_and_does_not_fit_fails_that_job() -> None:
+def test_oversized_event_of_shell_fails_its_job() -> None:
     log = two_jobs()
     with leading(log, JobMaster(), "a") as host:
         assert host.leading.wait(TIMEOUT_S)
         host.emit(BAD, OutgoingEvent(BAD, TOO_LARGE, None))
         wait_until(
-            lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)), "the client is told"
+            lambda: answers_in(log, lambda record: isinstance(record.body, client.JobFinished)),
+            "the client is told",
         )
         check_others_go_on(log, host)
 
 
-def test_a_large_graph_goes_to_many_task_executors_in_several_turns() -> None:
-    """And the audit of decisions takes a turn that was cut for what it is."""
-    many = 4
+def test_large_graphs_of_many_jobs_are_sent_in_several_steps() -> None:
+    """The check of decisions accepts a step that was split."""
     head = operator("s", OperatorKind.GENERATOR)
     large = replace(head, code=b"x" * (MAX_APPEND_BYTES // 3))
     job_graph = JobGraph(
         name="g",
-        vertices=(
-            replace(vertex("v", large, operator("p", OperatorKind.PRINT, upstream="s")), parallelism=many),
-        ),
+        vertices=(vertex("v", large, operator("p", OperatorKind.PRINT, upstream="s")),),
         edges=(),
         configuration={},
         python_files=(),
     )
     cluster = Cluster()
     cluster.start_master()
-    for number in range(many):
-        cluster.start_task_executor(f"te-{number}")
-    cluster.settle()
-    cluster.submit("good", job_graph)
-    while not cluster.said("RequestSlot"):
-        assert cluster.step()
-    while len(cluster.said("RegisterTaskManager")) < many:
-        assert cluster.step(but=GOOD)
+    for name in "abcd":
+        cluster.submit(name, job_graph)
     log = MemoryEventLog()
-    log.append([Event(each.header, each.body) for each in cluster.log])
+    log.append([Event(record.header, record.body) for record in cluster.log])
     with leading(log, JobMaster(), "a"):
-        answers = wait_until(
-            lambda: found if len(found := said(log, lambda each: is_welcome(each.body))) == many else None,
-            "all are answered",
+        starts = wait_until(
+            lambda: (
+                records
+                if len(records := answers_in(log, lambda record: isinstance(record.body, StartJob))) == 4
+                else None
+            ),
+            "all are started",
         )
-    assert len({each.header.decided_at for each in answers}) > 1
+    assert len({start.header.decided_at for start in starts}) > 1
     replica, records = replica_with(JobMaster()), everything(log)
     for record in records[: len(cluster.log)]:
         replica.apply(record)
     check = DecisionCheck(replica)
     assert check.check_all(records[len(cluster.log) :]) == []
-    assert check.counts.decided >= many
-
-
-def is_welcome(body: object) -> bool:
-    return isinstance(body, task_executor.JobManagerRegistrationSuccess)
+    assert check.counts.decided >= len(starts)
 
 
 def events_of(sender: str, *bodies: job_master.SuspendJob) -> list[Event]:
@@ -235,19 +229,19 @@ def events_of(sender: str, *bodies: job_master.SuspendJob) -> list[Event]:
     )
 
 
-def test_one_turn_says_a_few_mib_and_leaves_the_rest() -> None:
+def test_one_step_appends_a_few_mib_and_leaves_the_rest() -> None:
     log = MemoryEventLog()
     appender = EventAppender(log, lambda role, error: events_of(role))
     body = job_master.SuspendJob(job_id="x" * (MAX_APPEND_BYTES // 4), reason="")
     events = events_of(GOOD, *[body] * 5) + events_of(BAD, body)
-    offsets, left = appender.append_some(events)
+    offsets, rest = appender.append_some(events)
     assert len(offsets) == len(everything(log)) == 3
-    assert left == [GOOD, BAD]
-    offsets, left = appender.append_some(events[3:])
-    assert (len(offsets), left) == (3, [])
+    assert rest == [GOOD, BAD]
+    offsets, rest = appender.append_some(events[3:])
+    assert (len(offsets), rest) == (3, [])
 
 
-def test_who_is_no_job_master_fails_with_its_process() -> None:
+def test_error_in_other_role_ends_process() -> None:
     log = MemoryEventLog()
     failures = JobFailures(lambda role: None)
     appender = EventAppender(log, lambda role, error: failures.events_of(role, error) and [])

@@ -1,4 +1,4 @@
-"""What is said comes into the log in the order in which it was said, and nobody waits for it."""
+"""Events are appended in the order in which they are emitted, and no caller waits for that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event(number: int) -> Event:
     return Event(header("task_executor/te", "resource_manager", time=number), body)
 
 
-def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
+def test_events_are_appended_in_order_while_log_is_slow() -> None:
     appended: list[Event] = []
     batches: list[int] = []
     open_gate = threading.Event()
@@ -37,17 +37,17 @@ def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
         batches.append(len(events))
 
     voice = EventEmitter(append, lambda error: None)
-    said = [event(number) for number in range(100)]
-    for each in said:
-        voice.emit(each)
+    output = [event(number) for number in range(100)]
+    for outgoing_event in output:
+        voice.emit(outgoing_event)
     assert appended == []
     open_gate.set()
     voice.close()
-    assert appended == said
-    assert len(batches) < len(said), "what gathers is appended together"
+    assert appended == output
+    assert len(batches) < len(output), "what gathers is appended together"
 
 
-def test_a_failure_is_told_once_and_nothing_is_said_behind_it() -> None:
+def test_failure_is_reported_once_and_no_event_follows() -> None:
     failures: list[Exception] = []
     attempts: list[int] = []
 

@@ -1,24 +1,27 @@
-"""The host: who leads, when it decides, how it stops. `integration/test_host.py` says the same of it on Kafka."""
+"""The host: leadership, decisions, shutdown. `integration/test_host.py` checks the same on Kafka."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected, StateHash
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.election.leader_election import StandaloneLeaderElection
-from tailrace.services.host.election_participant import ElectedLeaderExists
+from tailrace.services.host.grant_check import ElectedLeaderExists
 from tailrace.services.host.host import Host
-from tailrace.services.host.host_core import Deposed
+from tailrace.services.host.host_core import Deposed, HostCore, HostIdentity
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
@@ -33,7 +36,7 @@ NewLog = Callable[[], EventLog]
 
 @pytest.fixture
 def new_log() -> NewLog:
-    """Another connection to the one log of the test."""
+    """Returns another connection to the log of the test."""
     log = MemoryEventLog()
     return lambda: log
 
@@ -55,7 +58,7 @@ class Running:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Running]]:
-    """Starts hosts, and stops those that still run when the test is over."""
+    """Starts hosts, and stops at the end of the test those that still run."""
     started: list[Running] = []
 
     def run(
@@ -66,7 +69,7 @@ def start() -> Iterator[Callable[..., Running]]:
         **more: object,
     ) -> Running:
         kinds = [TaskExecutor()] if leads[0].startswith("task_executor") else [ResourceManager()]
-        replica = Replica(kinds, only=lambda each: each in leads)  # type: ignore[arg-type]
+        replica = Replica(kinds, only=lambda item: item in leads)  # type: ignore[arg-type]
         options = {"concerns": None, **more}
         host = Host(log, replica, cluster="c", leads=leads, process_address=name, session=name, **options)  # type: ignore[arg-type]
         stop = threading.Event()
@@ -110,18 +113,18 @@ def everything(log: EventLog) -> list[Record]:
 
 
 def wait_for(log: EventLog, wanted: Callable[[Record], bool], count: int = 1) -> list[Record]:
-    """The first `count` such events. Raises AssertionError when they don't come."""
-    tail, found = log.tail(0), []
+    """Returns the first `count` such events. Raises AssertionError after a timeout."""
+    tail, records = log.tail(0), []
     until = time.monotonic() + TIMEOUT_S
-    while len(found) < count and time.monotonic() < until:
-        found += [record for record in tail.poll(0.1) if wanted(record)]
+    while len(records) < count and time.monotonic() < until:
+        records += [record for record in tail.poll(0.1) if wanted(record)]
     tail.close()
-    assert len(found) >= count, [record.body for record in everything(log)]
-    return found[:count]
+    assert len(records) >= count, [record.body for record in everything(log)]
+    return records[:count]
 
 
 def registers(log: EventLog) -> int:
-    """A TaskExecutor that nobody leads asks for its registration."""
+    """Appends the registration of a TaskExecutor, which no leader has answered."""
     return log.append([Event(header(WORKER, "resource_manager"), REGISTRATION)])[0]
 
 
@@ -136,11 +139,9 @@ def claims(log: EventLog, role: str = "resource_manager") -> list[tuple[int, str
     ]
 
 
-def test_it_takes_the_lead_of_all_its_roles_then_decides(
-    new_log: NewLog, start: Callable[..., Running]
-) -> None:
+def test_host_claims_all_its_roles_then_decides(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
-    asked = registers(log)
+    request = registers(log)
     running = start(new_log(), "a")
     assert running.host.leading.wait(TIMEOUT_S)
     (answer,) = wait_for(log, is_answer)
@@ -151,12 +152,12 @@ def test_it_takes_the_lead_of_all_its_roles_then_decides(
     assert (answer.header.sender, answer.header.sender_epoch, answer.header.cause) == (
         "resource_manager",
         1,
-        asked,
+        request,
     )
     assert max(elected) <= (answer.header.decided_at or 0) < answer.offset
 
 
-def test_it_answers_once_and_stops_when_it_is_told_to(new_log: NewLog, start: Callable[..., Running]) -> None:
+def test_host_answers_once_and_stops_on_request(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     running = start(new_log(), "a")
     assert running.host.leading.wait(TIMEOUT_S)
@@ -170,7 +171,7 @@ def test_it_answers_once_and_stops_when_it_is_told_to(new_log: NewLog, start: Ca
     assert len([record for record in everything(log) if is_answer(record)]) == 2
 
 
-def test_a_successor_takes_the_next_epoch_and_deposes_the_one_before(
+def test_successor_takes_next_epoch_and_deposes_predecessor(
     new_log: NewLog, start: Callable[..., Running]
 ) -> None:
     log = new_log()
@@ -191,7 +192,7 @@ def test_a_successor_takes_the_next_epoch_and_deposes_the_one_before(
 
 
 def elected(epoch: int) -> list[Event]:
-    """Claims of a master that was elected."""
+    """Returns the claims of an elected master."""
     return [
         Event(
             header(role, EVERYONE, epoch=epoch),
@@ -201,7 +202,7 @@ def elected(epoch: int) -> list[Event]:
     ]
 
 
-def test_whom_nobody_elects_does_not_take_the_lead_from_the_elected(
+def test_master_without_election_does_not_depose_elected_leader(
     new_log: NewLog, start: Callable[..., Running]
 ) -> None:
     log = new_log()
@@ -217,7 +218,7 @@ def test_whom_nobody_elects_does_not_take_the_lead_from_the_elected(
 
 
 @pytest.mark.parametrize("how", ["it is told to", "the cluster has ended"])
-def test_it_takes_the_lead_from_the_elected_where(
+def test_master_without_election_deposes_elected_leader_if(
     how: str, new_log: NewLog, start: Callable[..., Running]
 ) -> None:
     log = new_log()
@@ -234,22 +235,20 @@ def test_it_takes_the_lead_from_the_elected_where(
     assert start(new_log(), "b").host.leading.wait(TIMEOUT_S)
 
 
-def test_a_successor_says_what_its_predecessor_still_owed(
-    new_log: NewLog, start: Callable[..., Running]
-) -> None:
+def test_successor_sends_events_that_predecessor_owed(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     first = start(new_log(), "a")
     assert first.host.leading.wait(TIMEOUT_S)
     first.stop.set()
     first.join()
-    asked = registers(log)
+    request = registers(log)
     start(new_log(), "b")
     (answer,) = wait_for(log, is_answer)
-    assert (answer.header.sender_epoch, answer.header.cause) == (2, asked)
+    assert (answer.header.sender_epoch, answer.header.cause) == (2, request)
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_of_hosts_that_race_exactly_one_leads_in_the_end(
+def test_exactly_one_of_racing_hosts_leads(
     new_log: NewLog, start: Callable[..., Running], attempt: int
 ) -> None:
     log = new_log()
@@ -267,13 +266,47 @@ def test_of_hosts_that_race_exactly_one_leads_in_the_end(
             assert isinstance(error, Deposed)
     for role in LEADS:
         assert _effective(claims(log, role))[-1][1] == leader.host.session
-    said = [record for record in everything(log) if is_answer(record)]
-    epochs = [record.header.sender_epoch for record in said if not _fenced(log, record)]
+    records = [record for record in everything(log) if is_answer(record)]
+    epochs = [record.header.sender_epoch for record in records if not _fenced(log, record)]
     assert epochs == sorted(epochs)
 
 
+@given(st.permutations([0] * len(LEADS) + [1] * len(LEADS)))
+def test_interleaved_claims_leave_one_leader(order: list[int]) -> None:
+    """Kafka may put an append of one process between the claims of another one."""
+    records: list[Record] = []
+    cores = [HostCore(Replica([ResourceManager()]), HostIdentity("c", LEADS, name, name)) for name in "ab"]
+    for core in cores:
+        core.start(0)
+    positions, deposed = [0, 0], list[int]()
+    for now in range(1, 10):
+        claims: dict[int, list[Event]] = {}
+        ready = {}
+        for index, core in enumerate(cores):
+            batch, positions[index] = records[positions[index] :], len(records)
+            if index in deposed:
+                continue
+            try:
+                ready[index] = core.step(batch, now)
+            except Deposed:
+                deposed.append(index)
+            else:
+                claims[index] = list(ready[index].append)
+        appended: dict[int, list[int]] = {0: [], 1: []}
+        # The first claims race; later ones come one after the other.
+        for index in order if now == 1 else sorted(order):
+            if claims.get(index):
+                event = claims[index].pop(0)
+                appended[index].append(len(records))
+                records.append(Record(len(records), event.header, event.body))
+        for index, done in ready.items():
+            cores[index].advance(done, appended[index])
+    leading = [index for index, core in enumerate(cores) if index not in deposed and core.is_leading]
+    assert len(leading) == len(deposed) == 1
+
+
 def _effective(all_claims: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Those that came with a higher epoch than any before."""
+    """Returns the claims with a higher epoch than all before."""
     effective: list[tuple[int, str]] = []
     for claim in all_claims:
         if not effective or claim[0] > effective[-1][0]:
@@ -283,15 +316,15 @@ def _effective(all_claims: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 def _fenced(log: EventLog, record: Record) -> bool:
     epoch = 0
-    for each in everything(log):
-        if each.offset >= record.offset:
+    for entry in everything(log):
+        if entry.offset >= record.offset:
             break
-        if isinstance(each.body, LeaderElected) and each.body.role == record.header.sender:
-            epoch = max(epoch, each.body.epoch)
+        if isinstance(entry.body, LeaderElected) and entry.body.role == record.header.sender:
+            epoch = max(epoch, entry.body.epoch)
     return record.header.sender_epoch != epoch
 
 
-def test_it_says_nothing_before_its_own_words_have_come_back(start: Callable[..., Running]) -> None:
+def test_host_decides_nothing_before_its_claims_are_read_back(start: Callable[..., Running]) -> None:
     log = MemoryEventLog()
     held = Held(log)
     running = start(held, "a")
@@ -310,7 +343,7 @@ def test_it_says_nothing_before_its_own_words_have_come_back(start: Callable[...
     wait_for(log, is_answer, 2)
 
 
-def test_a_deadline_wakes_it_up(new_log: NewLog, start: Callable[..., Running]) -> None:
+def test_deadline_wakes_host(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     running = start(new_log(), "a")
     assert running.host.leading.wait(TIMEOUT_S)
@@ -323,8 +356,8 @@ def test_a_deadline_wakes_it_up(new_log: NewLog, start: Callable[..., Running]) 
     assert "the job wants 1, 0 are free" in failed.body.reason  # type: ignore[attr-defined]
 
 
-def test_people_are_told_of_an_illegal_event_when_it_is_new(new_log: NewLog) -> None:
-    log, told = new_log(), list[str]()
+def test_new_illegal_event_is_logged(new_log: NewLog) -> None:
+    log, reports = new_log(), list[str]()
 
     def say_nonsense(name: str) -> None:
         log.append(
@@ -333,7 +366,7 @@ def test_people_are_told_of_an_illegal_event_when_it_is_new(new_log: NewLog) -> 
 
     say_nonsense("old")
     replica = Replica(
-        [ResourceManager()], on_illegal=lambda error, _: told.append(error.record.header.sender)
+        [ResourceManager()], on_illegal=lambda error, _: reports.append(error.record.header.sender)
     )
     host = Host(log, replica, cluster="c", leads=LEADS, process_address="a", session="a")
     stop = threading.Event()
@@ -342,14 +375,14 @@ def test_people_are_told_of_an_illegal_event_when_it_is_new(new_log: NewLog) -> 
     try:
         assert host.leading.wait(TIMEOUT_S)
         say_nonsense("new")
-        wait_until(lambda: told, "word of what is illegal")
+        wait_until(lambda: reports, "word of what is illegal")
     finally:
         stop.set()
         thread.join(TIMEOUT_S)
-    assert told == ["client/new"]
+    assert reports == ["client/new"]
 
 
-def test_what_fails_in_another_thread_ends_it(new_log: NewLog, start: Callable[..., Running]) -> None:
+def test_error_in_other_thread_ends_host(new_log: NewLog, start: Callable[..., Running]) -> None:
     running = start(new_log(), "a")
     assert running.host.leading.wait(TIMEOUT_S)
     running.host.fail(RuntimeError("the reader is gone"))
@@ -357,7 +390,7 @@ def test_what_fails_in_another_thread_ends_it(new_log: NewLog, start: Callable[.
     assert str(error) == "the reader is gone"
 
 
-def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
+def test_unwritable_event_of_shell_ends_host(start: Callable[..., Running]) -> None:
     log = MemoryEventLog()
     running = start(log, "a")
     assert running.host.leading.wait(TIMEOUT_S)
@@ -367,13 +400,13 @@ def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
     assert isinstance(error, LogUnavailable)
 
 
-def test_what_a_shell_says_is_said_under_the_epoch_of_its_role(start: Callable[..., Running]) -> None:
+def test_event_of_shell_has_epoch_of_its_role(start: Callable[..., Running]) -> None:
     log = MemoryEventLog()
     running = start(log, WORKER, (WORKER,), concerns=(WORKER,))
     assert running.host.leading.wait(TIMEOUT_S)
     running.host.emit(WORKER, OutgoingEvent("resource_manager", REGISTRATION, None))
-    (said,) = wait_for(log, lambda record: record.body == REGISTRATION)
-    assert (said.header.sender, said.header.sender_epoch) == (WORKER, 1)
+    (entry,) = wait_for(log, lambda record: record.body == REGISTRATION)
+    assert (entry.header.sender, entry.header.sender_epoch) == (WORKER, 1)
 
 
 class Racing:
@@ -387,6 +420,9 @@ class Racing:
         if isinstance(events[0].body, LeaderElected) and events[0].body.epoch == 1:
             self._together.wait(TIMEOUT_S)
         return self._log.append(events, most_bytes)
+
+    def follow(self, leadership: LeadershipState) -> None:
+        self._log.follow(leadership)
 
     def end(self) -> int:
         return self._log.end()
@@ -412,11 +448,14 @@ class Held:
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         return self._log.append(events, most_bytes)
 
+    def follow(self, leadership: LeadershipState) -> None:
+        self._log.follow(leadership)
+
     def end(self) -> int:
         return self._log.end()
 
     def polled_again(self) -> bool:
-        """Whether the reader went round once more."""
+        """Returns whether the reader has polled once more."""
         self.polled.clear()
         return self.polled.wait(TIMEOUT_S)
 
@@ -433,11 +472,11 @@ class HeldTail:
     def __init__(self, held: Held, log: MemoryEventLog, start: int) -> None:
         self._held, self._log, self.position = held, log, start
 
-    def poll(self, timeout: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[Record]:
         self._held.polled.set()
         end = self._held.back_to
         tail = self._log.tail(self.position)
-        records = [each for each in tail.poll(min(timeout, 0.02)) if end is None or each.offset < end]
+        records = [record for record in tail.poll(min(timeout_s, 0.02)) if end is None or record.offset < end]
         if records:
             self.position = records[-1].offset + 1
         return records
@@ -447,59 +486,54 @@ class HeldTail:
 
 
 class NotElected(StandaloneLeaderElection):
-    """Mandates of a process that is never elected."""
+    """The LeaderElection of a process that is never elected."""
 
     elected_by = "zookeeper"
 
-    def grants(self) -> Mapping[str, int | None]:
-        return _NOTHING
+    def join(self) -> None:
+        pass
 
 
-_NOTHING: Mapping[str, int | None] = {}
-
-
-def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
-    new_log: NewLog, start: Callable[..., Running]
-) -> None:
+def test_standby_reports_states_and_leads_nothing(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     registers(log)
     standby = start(log, "b", election=NotElected())
     assert wait_until(lambda: standby.host.position >= 0, "it has read the log")
     body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
     standby.host.emit_as_standby(OutgoingEvent(EVERYONE, body, None))
-    (said,) = wait_for(log, lambda record: record.body == body)
-    assert (said.header.sender, said.header.sender_epoch) == ("standby/b", 0)
-    assert not standby.host.leads_any()
-    told: list[Record] = []
+    (entry,) = wait_for(log, lambda record: record.body == body)
+    assert (entry.header.sender, entry.header.sender_epoch) == ("standby/b", 0)
+    assert not standby.host.leading.is_set()
+    records: list[Record] = []
 
     class Watching:
         def on_position(self, offset: int) -> int:
             return 1 << 60
 
         def on_event(self, record: Record) -> None:
-            told.append(record)
+            records.append(record)
 
     replica = Replica([ResourceManager()])
     replica.watch(Watching())
     for record in everything(log):
         replica.apply(record)
-    assert [each.body for each in told] == [body]
+    assert [record.body for record in records] == [body]
 
 
 class Lease(StandaloneLeaderElection):
-    """Mandates that a test suspends."""
+    """A LeaderElection that a test suspends."""
 
-    suspended = False
+    is_suspended = False
 
 
-def test_who_has_lost_its_lease_is_not_current(new_log: NewLog) -> None:
+def test_host_without_lease_is_not_current(new_log: NewLog) -> None:
     lease = Lease()
     replica = Replica([ResourceManager()])
     host = Host(new_log(), replica, cluster="c", leads=(), process_address="p", session="s", election=lease)
     assert host.is_current
-    lease.suspended = True
+    lease.is_suspended = True
     assert not host.is_current
-    lease.suspended = False
+    lease.is_suspended = False
     host._iterated_at -= 60
     assert not host.is_current
     host.close()

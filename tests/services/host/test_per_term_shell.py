@@ -1,4 +1,4 @@
-"""A shell for each term: what an earlier one has begun says nothing any more, and nobody waits for its end."""
+"""Each term has its own shell: events of earlier terms are dropped, and no term waits for the end of another."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OWED = OutgoingEvent("client", JobAccepted(job_id="j", name="j"), None)
 
 
 class Slow:
-    """A shell that does not end before it may."""
+    """A shell that ends only when the test lets it."""
 
     def __init__(self, say: Emit, settled: Callable[[], None]) -> None:
-        self.say, self.settled = say, settled
+        self.emit, self.settled = say, settled
         self.obeyed: list[object] = []
         self.may_end = threading.Event()
         self.ended = threading.Event()
@@ -36,60 +36,60 @@ class Slow:
 def shells() -> Iterator[list[Slow]]:
     made: list[Slow] = []
     yield made
-    for each in made:
-        each.may_end.set()
+    for item in made:
+        item.may_end.set()
 
 
 @pytest.fixture
-def said() -> list[OutgoingEvent]:
+def sent() -> list[OutgoingEvent]:
     return []
 
 
 @pytest.fixture
-def afresh(shells: list[Slow], said: list[OutgoingEvent]) -> Iterator[PerTermShell]:
+def per_term_shell(shells: list[Slow], sent: list[OutgoingEvent]) -> Iterator[PerTermShell]:
     def new(say: Emit, settled: Callable[[], None]) -> TermShell:
         shells.append(Slow(say, settled))
         return shells[-1]
 
-    shell = PerTermShell(lambda _, owed: said.append(owed), new, lambda: said.append(OWED))
+    shell = PerTermShell(lambda _, owed: sent.append(owed), new, lambda: sent.append(OWED))
     yield shell
-    for each in shells:
-        each.may_end.set()
+    for item in shells:
+        item.may_end.set()
     shell.close()
-    assert all(each.ended.is_set() for each in shells)
+    assert all(shell.ended.is_set() for shell in shells)
 
 
-def test_nothing_is_begun_before_there_is_something_to_obey(afresh: PerTermShell, shells: list[Slow]) -> None:
-    afresh.retire("dispatcher")
+def test_shell_is_created_with_first_instruction(per_term_shell: PerTermShell, shells: list[Slow]) -> None:
+    per_term_shell.retire("dispatcher")
     assert shells == []
-    afresh.perform("dispatcher", [], 1)
-    afresh.perform("dispatcher", [], 2)
-    assert [each.obeyed for each in shells] == [[1, 2]]
+    per_term_shell.perform("dispatcher", [], 1)
+    per_term_shell.perform("dispatcher", [], 2)
+    assert [shell.obeyed for shell in shells] == [[1, 2]]
 
 
-def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
-    afresh: PerTermShell, shells: list[Slow], said: list[OutgoingEvent]
+def test_new_term_has_new_shell_at_once_and_events_of_old_one_are_dropped(
+    per_term_shell: PerTermShell, shells: list[Slow], sent: list[OutgoingEvent]
 ) -> None:
-    afresh.perform("dispatcher", [], 1)
-    shells[0].say("dispatcher", OWED)
-    assert len(said) == 1
-    afresh.retire("dispatcher")
+    per_term_shell.perform("dispatcher", [], 1)
+    shells[0].emit("dispatcher", OWED)
+    assert len(sent) == 1
+    per_term_shell.retire("dispatcher")
     # Whoever follows the role is told, once.
-    assert len(said) == 2
-    afresh.retire("dispatcher")
-    shells[0].say("dispatcher", OWED)
-    assert len(said) == 2
-    afresh.perform("dispatcher", [], 2)
-    assert [each.obeyed for each in shells] == [[1], [2]]
+    assert len(sent) == 2
+    per_term_shell.retire("dispatcher")
+    shells[0].emit("dispatcher", OWED)
+    assert len(sent) == 2
+    per_term_shell.perform("dispatcher", [], 2)
+    assert [shell.obeyed for shell in shells] == [[1], [2]]
     assert not shells[0].ended.is_set()
-    shells[1].say("dispatcher", OWED)
-    assert len(said) == 3
+    shells[1].emit("dispatcher", OWED)
+    assert len(sent) == 3
 
 
-def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: PerTermShell, shells: list[Slow]) -> None:
-    afresh.perform("dispatcher", [], 1)
-    afresh.retire("dispatcher")
-    afresh.perform("dispatcher", [], 2)
+def test_shell_can_wait_for_end_of_earlier_shells(per_term_shell: PerTermShell, shells: list[Slow]) -> None:
+    per_term_shell.perform("dispatcher", [], 1)
+    per_term_shell.retire("dispatcher")
+    per_term_shell.perform("dispatcher", [], 2)
     settled = threading.Event()
     waiting = threading.Thread(target=lambda: (shells[1].settled(), settled.set()))
     waiting.start()

@@ -1,4 +1,4 @@
-"""A job that takes checkpoints: what its tasks and its shell say of them, and what is seen of it."""
+"""A job with checkpoints: the test sends the events of its tasks and of its shell."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tailrace.schemas.types import (
     JobGraph,
     RestoredCheckpoint,
     SnapshotType,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from tailrace.services.core.role import Instruction, OutgoingEvent
@@ -39,27 +40,28 @@ PERIODIC = {**ON_REQUEST, "execution.checkpointing.interval": "10 s"}
 
 
 class Checkpointed(Job):
-    """Its TaskExecutors answer nothing of themselves: the test says what they say."""
+    """TaskExecutors send nothing by themselves: the test sends their events."""
 
     @property
     def checkpoints(self) -> Checkpoints:
-        return self.state.checkpoints
+        result: Checkpoints = self.state.checkpoints
+        return result
 
     @property
     def pending(self) -> PendingCheckpoint:
-        """The one that is under way."""
-        (found,) = self.checkpoints.pending.values()
-        return found
+        """Returns the pending checkpoint."""
+        (checkpoint,) = self.checkpoints.pending.values()
+        return checkpoint
 
     def ask(self, snapshot_type: SnapshotType = SnapshotType.CHECKPOINT, **how: object) -> int:
-        """A client's request; returns its offset."""
+        """Sends a client's request; returns its offset."""
         body = job_master.TriggerCheckpoint(
             job_id="j",
             snapshot_type=snapshot_type,
             requester="client/me",
             **how,  # type: ignore[arg-type]
         )
-        return self.tell("dispatcher", body)
+        return self.receive("dispatcher", body)
 
     def acknowledge(
         self,
@@ -70,14 +72,18 @@ class Checkpointed(Job):
     ) -> int:
         body = job_master.AcknowledgeCheckpoint(
             job_id="j",
-            execution_attempt_id=execution.execution_attempt_id,
             checkpoint_id=self.pending.checkpoint_id if number is None else number,
-            metrics=CheckpointMetrics(),
-            subtask_state=SubtaskState(
-                changelog_offset=execution.subtask_index, size=size, accumulators=accumulators or {}
+            acknowledgements=(
+                SubtaskAcknowledgement(
+                    execution_attempt_id=execution.execution_attempt_id,
+                    metrics=CheckpointMetrics(),
+                    subtask_state=SubtaskState(
+                        changelog_offset=execution.subtask_index, size=size, accumulators=accumulators or {}
+                    ),
+                ),
             ),
         )
-        return self.tell(f"task_executor/{execution.resource_id}", body)
+        return self.receive(f"task_executor/{execution.resource_id}", body)
 
     def decline(self, execution: Execution, reason: str = "no space left") -> int:
         body = job_master.DeclineCheckpoint(
@@ -86,37 +92,37 @@ class Checkpointed(Job):
             checkpoint_id=self.pending.checkpoint_id,
             reason=reason,
         )
-        return self.tell(f"task_executor/{execution.resource_id}", body)
+        return self.receive(f"task_executor/{execution.resource_id}", body)
 
     def acknowledged_by_all(self) -> None:
-        """All who are awaited do their part."""
+        """All expected tasks acknowledge the checkpoint."""
         for execution in self.executions():
             if execution.execution_attempt_id in self.pending.awaited:
                 self.acknowledge(execution)
 
     def written(self) -> list[OutgoingEvent]:
-        """The shell has written the metadata; returns what follows."""
+        """The shell reports that the metadata is written; returns the events that follow."""
         self.write()
-        return self.say()
+        return self.send()
 
     def write(self, number: int | None = None) -> int:
-        """The shell has written the metadata, and nobody has said anything to that."""
+        """The shell reports that the metadata is written; nothing is sent in response yet."""
         (pending,) = [
-            each.pending
-            for each in self.demands(WriteMetadata)
-            if number is None or number == each.pending.checkpoint_id
+            demand.pending
+            for demand in self.demands(WriteMetadata)
+            if number is None or number == demand.pending.checkpoint_id
         ]
         checkpoint = CompletedCheckpoint(
             checkpoint_id=pending.checkpoint_id,
             snapshot_type=pending.options.snapshot_type,
             uri=pending.options.directory,
             generation=pending.generation,
-            size=sum(each.state.size for each in pending.subtasks()),
+            size=sum(subtask.state.size for subtask in pending.subtasks()),
         )
-        return self.tell(JOB, job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
+        return self.receive(JOB, job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
 
     def not_written(self, reason: str = "disk full") -> list[OutgoingEvent]:
-        """The shell could not."""
+        """The shell reports that it could not write the metadata."""
         pending = self.demanded(WriteMetadata).pending
         body = job_master.CheckpointAborted(
             job_id="j",
@@ -124,14 +130,14 @@ class Checkpointed(Job):
             failure=CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
             reason=reason,
         )
-        self.tell(JOB, body)
-        return self.say()
+        self.receive(JOB, body)
+        return self.send()
 
     def checkpoint(self) -> CompletedCheckpoint:
-        """The next one that is due, from its beginning to its end, and what it lets go."""
+        """Runs the next checkpoint from trigger to completion, and discards what it subsumes."""
         if self.state.options.checkpointing.interval is None:
             self.ask()
-            self.say()
+            self.send()
         else:
             self.tick(10)
         self.acknowledged_by_all()
@@ -140,18 +146,18 @@ class Checkpointed(Job):
         return self.checkpoints.completed[-1]
 
     def discarded(self) -> None:
-        """The shell deletes what it is told to."""
+        """The shell deletes the checkpoints that it has to discard."""
         for number in sorted(self.checkpoints.discarding):
-            self.tell(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number))
+            self.receive(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number))
 
     def ends(
         self, *executions: Execution, state: ExecutionState = ExecutionState.CANCELED
     ) -> list[OutgoingEvent]:
-        """Tasks have ended; all that were told to, if none are named."""
-        for each in executions or self.executions():
-            if each.state is ExecutionState.CANCELING or executions:
-                self.report(each, state)
-        return self.say()
+        """Tasks end: by default all that were told to."""
+        for execution in executions or self.executions():
+            if execution.state is ExecutionState.CANCELING or executions:
+                self.report(execution, state)
+        return self.send()
 
     def restored(
         self,
@@ -159,31 +165,33 @@ class Checkpointed(Job):
         passed_over: Mapping[str, str] | None = None,
         finished: Mapping[str, tuple[int, ...]] | None = None,
     ) -> list[OutgoingEvent]:
-        """The shell has found a checkpoint; returns what follows."""
+        """The shell finds a checkpoint; returns the events that follow."""
         body = job_master.CheckpointRestored(
             job_id="j", checkpoint=checkpoint, passed_over=passed_over or {}, finished=finished or {}
         )
         self.answer_search(body)
-        said = self.say()
+        events = self.send()
         if self.state.generation and self.demands(CreateChannels):
             # What is gone is made anew; until then nothing is submitted.
-            assert not any(isinstance(owed.body, task_executor.SubmitTask) for owed in said)
-            self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
-            said += self.say()
-        return said
+            assert not any(isinstance(owed.body, task_executor.SubmitTask) for owed in events)
+            self.receive(JOB, job_master.ChannelsCreated(job_id="j"))
+            events += self.send()
+        return events
 
     def answer_search(self, body: job_master.CheckpointRestored | job_master.RestoreFailed) -> int:
-        """What the shell says of the checkpoint that is looked for."""
-        causes = [each.cause for each in self.demands(FindCheckpoint)]
-        return self.tell(JOB, body, cause=causes[0] if causes else None)
+        """The shell reports the result of its search for a checkpoint."""
+        causes = [demand.cause for demand in self.demands(FindCheckpoint)]
+        return self.receive(JOB, body, cause=causes[0] if causes else None)
 
     def demanded(self, kind: type[I]) -> I:
-        """The one instruction of a kind."""
-        (found,) = self.demands(kind)
-        return found
+        """Returns the only instruction of a kind."""
+        (result,) = self.demands(kind)
+        return result
 
     def demands(self, kind: type[I]) -> list[I]:
-        return [each for each in self.role.instructions(self.state) if isinstance(each, kind)]
+        return [
+            instruction for instruction in self.role.instructions(self.state) if isinstance(instruction, kind)
+        ]
 
 
 def running(
@@ -191,11 +199,11 @@ def running(
     graph: JobGraph = GRAPH,
     resource_ids: tuple[str, ...] = ("te-1",),
 ) -> Checkpointed:
-    """A job all of whose tasks run, and none of whose checkpoints is due."""
+    """Returns a job whose tasks all run, and with no checkpoint due."""
     job = Checkpointed(graph, configuration)
     job.assemble(resource_ids)
     job.runs()
-    job.say()
+    job.send()
     return job
 
 

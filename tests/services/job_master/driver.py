@@ -1,9 +1,10 @@
-"""One JobMaster by itself: the test is everybody else. What the JobMaster owes is folded as soon as it is said."""
+"""One JobMaster alone: the test sends the events of all others. Events that the JobMaster requires are folded when
+they are sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tailrace.schemas import everyone, job_master
 from tailrace.schemas.body import Body
@@ -11,8 +12,9 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, ResourceProfile, SlotOffer
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.state import Execution, JobMasterState
+from tailrace.services.job_master.state import Execution, StartedJob
 
+from ...submitted_tasks import SubmittedTask, submitted_tasks
 from ..simulated_cluster.cluster import PROFILE, SECOND
 from .invariants import check_job_master
 
@@ -21,7 +23,7 @@ JOB = "job_master/j"
 
 
 class Job:
-    """Job j, from StartJob on; every state that it passes through is checked."""
+    """Job j, from StartJob on. Every state is checked against the invariants."""
 
     def __init__(
         self,
@@ -30,7 +32,8 @@ class Job:
         savepoint_path: str | None = None,
     ) -> None:
         self.role = JobMaster()
-        self.state: JobMasterState = self.role.initial(JOB)
+        self.state: Any = self.role.initial(JOB)
+        """A JobMasterState: mostly of a StartedJob."""
         self.now = 1_000 * SECOND
         self.log: list[Record] = []
         self.slots_given = 0
@@ -40,15 +43,15 @@ class Job:
             configuration=configuration or {},
             savepoint_path=savepoint_path,
         )
-        self.tell("dispatcher", start)
+        self.receive("dispatcher", start)
 
-    def tell(self, sender: str, body: Body, *, recipient: str = JOB, cause: int | None = None) -> int:
-        """An event, folded; its sender has read all that came before.
+    def receive(self, sender: str, body: Body, *, recipient: str = JOB, cause: int | None = None) -> int:
+        """Folds an event whose sender has read everything before it.
 
-        Without a `cause`, the shell says of channels what became of those that are demanded now.
+        Without a `cause`, a report of the shell about channels is about those that are demanded now.
         """
         if cause is None and isinstance(body, job_master.ChannelsCreated | job_master.ChannelsFailed):
-            cause = self.state.started
+            cause = getattr(self.state, "start_offset", None)
         header = Header(
             event_id=str(len(self.log)),
             time=self.now,
@@ -61,57 +64,68 @@ class Job:
         return self.fold(Record(len(self.log), header, body))
 
     def fold(self, record: Record) -> int:
-        """Raises IllegalEvent."""
+        """Folds an event. Raises IllegalEvent."""
         self.log.append(record)
         self.state = self.role.evolve(self.state, record)
         check_job_master(self.state)
         return record.offset
 
     def owed(self) -> list[OutgoingEvent]:
-        """What the JobMaster would say now."""
+        """Returns the events that the JobMaster requires now."""
         return self.role.decide(self.state, self.now)
 
-    def say(self, owed: list[OutgoingEvent] | None = None) -> list[OutgoingEvent]:
-        """Says what it owes, or owed before, and what follows, until it owes nothing; returns all that was said."""
-        said: list[OutgoingEvent] = []
+    def send(self, owed: list[OutgoingEvent] | None = None) -> list[OutgoingEvent]:
+        """Sends the required events, or the given ones, and those that follow, until there are none; returns all of
+        them."""
+        events: list[OutgoingEvent] = []
         now = self.owed() if owed is None else owed
         while now or owed is not None:
-            for each in now:
-                self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
-            said += now
+            for event in now:
+                self.receive(JOB, event.body, recipient=event.recipient, cause=event.cause)
+            events += now
             now, owed = self.owed(), None
-            assert len(said) < 10_000, "it talks without end"
-        return said
+            assert len(events) < 10_000, "it talks without end"
+        return events
+
+    def judge(self) -> None:
+        """Sends the verdict on the failures, and nothing else."""
+        (verdict,) = [
+            event
+            for event in self.owed()
+            if isinstance(event.body, job_master.RestartScheduled | job_master.RestartSuppressed)
+        ]
+        self.receive(JOB, verdict.body, recipient=verdict.recipient, cause=verdict.cause)
 
     def tick(self, seconds: float) -> list[OutgoingEvent]:
-        """Time passes."""
+        """Advances the time."""
         self.now += round(seconds * SECOND)
-        return self.say()
+        return self.send()
 
     def assemble(self, resource_ids: tuple[str, ...] = ("te-1",)) -> list[OutgoingEvent]:
-        """Registration, channels, and slots for all requests, spread over TaskExecutors; returns the last words."""
-        self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
-        self.say()
-        self.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
-        self.say()
+        """Registers the job, creates channels, and gives slots for all requests, spread over TaskExecutors; returns
+        the last events."""
+        self.receive(JOB, job_master.ChannelsCreated(job_id="j"))
+        self.send()
+        self.receive("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+        self.send()
         return self.give(*resource_ids)
 
     def give(self, *resource_ids: str, profile: ResourceProfile = PROFILE) -> list[OutgoingEvent]:
-        """Slots for all requests that are out, an offer from each TaskExecutor; returns what is said to that."""
-        waiting = sorted(self.state.slots.requests.values(), key=lambda each: each.slot)
+        """Gives slots for all open requests, one offer per TaskExecutor; returns the events in response."""
+        waiting = sorted(self.state.slots.requests.values(), key=lambda item: item.slot)
         for place, resource_id in enumerate(resource_ids):
             if resource_id not in self.state.connections:
                 hello = job_master.RegisterTaskManager(job_id="j", resource_id=resource_id)
-                self.tell(f"task_executor/{resource_id}", hello)
+                self.receive(f"task_executor/{resource_id}", hello)
             self.offer(
                 resource_id,
-                *(each.allocation_id for each in waiting[place :: len(resource_ids)]),
+                *(request.allocation_id for request in waiting[place :: len(resource_ids)]),
                 profile=profile,
             )
-        return self.say()
+        return self.send()
 
     def offer(self, resource_id: str, *allocation_ids: str, profile: ResourceProfile = PROFILE) -> int:
-        """OfferSlots."""
+        """Sends OfferSlots."""
         offers = []
         for allocation_id in allocation_ids:
             offers.append(
@@ -119,7 +133,7 @@ class Job:
             )
             self.slots_given += 1
         body = job_master.OfferSlots(job_id="j", resource_id=resource_id, slots=tuple(offers))
-        return self.tell(f"task_executor/{resource_id}", body)
+        return self.receive(f"task_executor/{resource_id}", body)
 
     def report(
         self,
@@ -130,7 +144,7 @@ class Job:
         *,
         progress_lost: bool = False,
     ) -> int:
-        """UpdateTaskExecutionState."""
+        """Sends UpdateTaskExecutionState."""
         body = job_master.UpdateTaskExecutionState(
             job_id="j",
             execution_attempt_id=execution.execution_attempt_id,
@@ -139,39 +153,48 @@ class Job:
             accumulators=accumulators or {},
             progress_lost=progress_lost,
         )
-        return self.tell(f"task_executor/{execution.resource_id}", body)
+        return self.receive(f"task_executor/{execution.resource_id}", body)
 
     def runs(self) -> None:
-        """Every task that was submitted runs."""
+        """Reports every submitted task as RUNNING."""
         for execution in self.executions():
             if execution.state is ExecutionState.DEPLOYING:
                 self.report(execution, ExecutionState.RUNNING)
 
     def executions(self) -> list[Execution]:
-        """The current ones, by vertex and subtask."""
-        return [self.state.executions[self.state.current[each]] for each in sorted(self.state.current)]
+        """Returns the current Executions, by vertex and subtask; none of a terminated job."""
+        if not isinstance(self.state, StartedJob):
+            return []
+        current = self.state.current_attempts
+        return [self.state.executions[current[vertex]] for vertex in sorted(current)]
 
     def execution(self, vertex_id: str, index: int = 0) -> Execution:
-        """The current one of a subtask."""
-        return self.state.executions[self.state.current[(vertex_id, index)]]
+        """Returns the current Execution of a subtask."""
+        found: Execution = self.state.executions[self.state.current_attempts[(vertex_id, index)]]
+        return found
 
     def lose(self, resource_id: str, reason: str = "it has exited") -> int:
-        """TaskExecutorLost."""
+        """Sends TaskExecutorLost."""
         body = everyone.TaskExecutorLost(resource_id=resource_id, reason=reason)
-        return self.tell("resource_manager", body, recipient="*")
+        return self.receive("resource_manager", body, recipient="*")
 
 
-def bodies(said: list[OutgoingEvent], kind: type[B]) -> list[B]:
-    """Those of one kind."""
-    return [each.body for each in said if isinstance(each.body, kind)]
+def submissions(events: list[OutgoingEvent]) -> list[SubmittedTask]:
+    """Returns the tasks of SubmitTask events."""
+    return submitted_tasks(event.body for event in events)
+
+
+def bodies(events: list[OutgoingEvent], kind: type[B]) -> list[B]:
+    """Returns the bodies of one kind."""
+    return [event.body for event in events if isinstance(event.body, kind)]
 
 
 def running(
     graph: JobGraph, configuration: Mapping[str, str] | None = None, resource_ids: tuple[str, ...] = ("te-1",)
 ) -> Job:
-    """A job all of whose tasks run."""
+    """Returns a job whose tasks all run."""
     job = Job(graph, configuration)
     job.assemble(resource_ids)
     job.runs()
-    job.say()
+    job.send()
     return job

@@ -1,52 +1,74 @@
-"""What holds in every state of a JobMaster: whatever it keeps twice agrees, and the trees are trees."""
+"""Invariants of every state of a JobMaster: redundant data agrees, and the slot sharing trees are well-formed."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.job_master.checkpoints.state import NotificationKind
+from tailrace.services.core.owed_events import OwedFreeSlot
+from tailrace.services.job_master.checkpoints.stop_phase import StopPhase
 from tailrace.services.job_master.index_validation import index_errors
 from tailrace.services.job_master.job_status import ACTIVE
+from tailrace.services.job_master.owed_events import (
+    OwedCancelSlotRequest,
+    OwedCancelTask,
+    OwedRequestSlot,
+    OwedTriggerCheckpoint,
+)
 from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
 from tailrace.services.job_master.slot_sharing import MultiTaskSlot, SingleTaskSlot, leaves
-from tailrace.services.job_master.state import Execution, JobMasterState
+from tailrace.services.job_master.state import Execution, JobMasterState, StartedJob
 
 
 def check_job_master(state: JobMasterState) -> None:
-    """All of it. Raises AssertionError."""
+    """Checks all invariants. Raises AssertionError."""
     assert [*index_errors(state)] == []
-    check_pool(state.slots)
+    if not isinstance(state, StartedJob):
+        return
+    returning = {
+        event.allocation_id
+        for event in state.outbox
+        if isinstance(event, OwedFreeSlot | OwedCancelSlotRequest)
+    }
+    check_pool(state.slots, returning)
     check_executions(state)
     check_trees(state)
     check_submissions(state)
     check_checkpoints(state)
 
 
-def check_pool(pool: SlotPool) -> None:
-    """An allocation is in one place only."""
+def check_pool(pool: SlotPool, returning: Set[str]) -> None:
+    """Checks that each allocation is in one place only."""
     assert not set(pool.requests) & set(pool.slots)
-    assert not set(pool.returning) & {*pool.requests, *pool.slots}
+    assert not returning & {*pool.requests, *pool.slots}
     for request in pool.requests.values():
         assert request.step in (SlotStep.WANTED, SlotStep.PENDING)
-        assert request.step is SlotStep.PENDING or request.allocation_id in pool.wanted
+        assert (
+            request.step is SlotStep.PENDING
+            or pool.wanted.get(OwedRequestSlot, request.allocation_id) is not None
+        )
     for slot in pool.slots.values():
         assert (slot.step is SlotStep.AVAILABLE) == (slot.slot is None)
 
 
-def check_executions(state: JobMasterState) -> None:
-    """One current Execution for each ExecutionVertex; at most one before it, which has ended."""
-    current = [state.executions[each] for each in state.current.values()]
+def check_executions(state: StartedJob) -> None:
+    """Checks that each ExecutionVertex has one current Execution, and at most one ended Execution before it."""
+    current = [state.executions[item] for item in state.current_attempts.values()]
     assert len(current) == state.topology.subtasks
-    prior = {each.prior for each in current}
+    prior = {execution.prior for execution in current}
     for attempt, execution in state.executions.items():
-        assert state.current[execution.vertex] == attempt or attempt in prior
+        assert state.current_attempts[execution.vertex] == attempt or attempt in prior
         if attempt in prior:
             assert execution.state in (ExecutionState.FAILED, ExecutionState.CANCELED)
 
 
-def check_trees(state: JobMasterState) -> None:
-    """A subtask that is to run has its leaf, in the tree that holds its slot; co-located ones hang together."""
-    found: dict[tuple[str, int], str] = {}
+def check_trees(state: StartedJob) -> None:
+    """Checks that each subtask to run has its leaf in the tree of its slot; co-located ones share a node."""
+    result: dict[tuple[str, int], str] = {}
+    failure = state.pending_failure
+    assert failure is None or _restarts_tasks(state)
+    without_verdict = failure.slots if failure is not None else {}
     for slot, tree in state.sharing.trees.items():
         group, index = slot
         inside = list(leaves(tree.root))
@@ -55,28 +77,33 @@ def check_trees(state: JobMasterState) -> None:
         for leaf in inside:
             vertex = state.topology.vertices[leaf.vertex_id]
             assert vertex.group == group
-            found[(leaf.vertex_id, index)] = leaf.execution_attempt_id
+            result[(leaf.vertex_id, index)] = leaf.execution_attempt_id
         if isinstance(tree.root, MultiTaskSlot):
             assert tree.root.group == group
             for child in tree.root.children:
-                of = {state.topology.vertices[each.vertex_id].co_location_group for each in leaves(child)}
+                of = {state.topology.vertices[leaf.vertex_id].co_location_group for leaf in leaves(child)}
                 assert of == ({None} if isinstance(child, SingleTaskSlot) else {child.group})
         held = state.slots.slots.get(tree.allocation_id)
         assert tree.resolved == (held is not None and held.slot == slot)
         requested = state.slots.requests.get(tree.allocation_id)
-        if not tree.resolved and _goes_on(state):
-            assert requested is not None
-            assert requested.slot == slot
-    for vertex_id in state.scheduled:
-        if _goes_on(state):
-            assert all(each.state is not ExecutionState.CREATED for each in current_of(state, vertex_id))
+        if not tree.resolved and _restarts_tasks(state):
+            if slot in without_verdict:
+                assert tree.allocation_id == ""
+            else:
+                assert requested is not None
+                assert requested.slot == slot
+    for vertex_id in state.scheduled_vertices:
+        if _restarts_tasks(state):
+            assert all(
+                execution.state is not ExecutionState.CREATED for execution in current_of(state, vertex_id)
+            )
             for index in range(state.topology.vertices[vertex_id].parallelism):
-                attempt = state.current[(vertex_id, index)]
+                attempt = state.current_attempts[(vertex_id, index)]
                 ended = state.executions[attempt].state is ExecutionState.FINISHED
-                assert found.get((vertex_id, index)) == (None if ended else attempt)
+                assert result.get((vertex_id, index)) == (None if ended else attempt)
     for vertex_id in state.topology.vertices:
-        if state.status in ACTIVE and vertex_id not in state.scheduled:
-            waiting = {each.state for each in current_of(state, vertex_id)}
+        if state.status in ACTIVE and vertex_id not in state.scheduled_vertices:
+            waiting = {item.state for item in current_of(state, vertex_id)}
             assert waiting <= {ExecutionState.CREATED, ExecutionState.FINISHED}
     if state.status in JOB_ENDS:
         assert not state.sharing.trees
@@ -84,19 +111,20 @@ def check_trees(state: JobMasterState) -> None:
         assert not state.slots.requests
 
 
-def _goes_on(state: JobMasterState) -> bool:
-    """Whether what is lost is to run again."""
-    return state.status in ACTIVE and not state.checkpoints.stopping
+def _restarts_tasks(state: StartedJob) -> bool:
+    """Returns whether lost tasks are restarted."""
+    return state.status in ACTIVE and state.checkpoints.stop is not StopPhase.SAVED
 
 
-def current_of(state: JobMasterState, vertex_id: str) -> list[Execution]:
-    """The current Executions of a vertex."""
+def current_of(state: StartedJob, vertex_id: str) -> list[Execution]:
+    """Returns the current Executions of a vertex."""
     parallelism = state.topology.vertices[vertex_id].parallelism
-    return [state.executions[state.current[(vertex_id, index)]] for index in range(parallelism)]
+    return [state.executions[state.current_attempts[(vertex_id, index)]] for index in range(parallelism)]
 
 
-def check_checkpoints(state: JobMasterState) -> None:
-    """Ids are given once, in order; what is under way accounts for every subtask; what is kept is the newest."""
+def check_checkpoints(state: StartedJob) -> None:
+    """Checks that ids are unique and ordered, pending checkpoints cover every subtask, and the retained ones are the
+    newest."""
     checkpoints, options = state.checkpoints, state.options.checkpointing
     for number, pending in checkpoints.pending.items():
         assert number == pending.checkpoint_id <= checkpoints.counter
@@ -106,44 +134,47 @@ def check_checkpoints(state: JobMasterState) -> None:
             assert len(parts) == state.topology.subtasks
             assert pending.generation == state.generation
             for attempt, subtask in pending.awaited.items():
-                assert state.current[subtask] == attempt
+                assert state.current_attempts[subtask] == attempt
                 assert state.executions[attempt].state in {ExecutionState.RUNNING, ExecutionState.CANCELING}
         assert pending.failure is not None or state.status not in JOB_ENDS or not pending.awaited
-    numbers = [each.checkpoint_id for each in checkpoints.completed]
+    numbers = [checkpoint.checkpoint_id for checkpoint in checkpoints.completed]
     assert numbers == sorted(set(numbers))
     assert len(numbers) <= options.retained
-    assert not set(numbers) & {each.checkpoint_id for each in checkpoints.subsumed}
+    assert not set(numbers) & {item.checkpoint_id for item in checkpoints.subsumed}
     assert not set(numbers) & set(checkpoints.discarding)
     assert not set(checkpoints.pending) & set(checkpoints.discarding)
-    assert (checkpoints.since is not None) == state.all_run
+    assert (checkpoints.since is not None) == state.is_fully_running
     if checkpoints.restoring is not None and not checkpoints.restoring.initial:
-        assert not state.submissions.ready
-        assert all(each.state is not ExecutionState.RUNNING for each in state.executions.values()) or (
-            state.submissions.cancellations
+        assert not state.ready
+        assert all(item.state is not ExecutionState.RUNNING for item in state.executions.values()) or (
+            _cancelled(state)
         )
-    for checkpoint_id, kind, resource_id in checkpoints.notifications:
-        assert resource_id in state.slots.of_resource or state.connections
-        assert kind is not NotificationKind.TRIGGER or checkpoint_id in checkpoints.pending
+    for owed in checkpoints.notifications:
+        assert owed.resource_id in state.slots.of_resource or state.connections
+        assert not isinstance(owed, OwedTriggerCheckpoint) or owed.checkpoint_id in checkpoints.pending
 
 
-def check_submissions(state: JobMasterState) -> None:
-    """Whatever is ready has a slot, or is submitted for nothing; whatever has a slot and is scheduled is ready."""
-    submissions = state.submissions
-    assert set(submissions.cancellations) <= set(state.executions)
-    for attempt in submissions.ready.times:
+def check_submissions(state: StartedJob) -> None:
+    """Checks that ready tasks have a slot, and that scheduled tasks with a slot are ready, or wait for a verdict."""
+    assert _cancelled(state) <= set(state.executions)
+    ready = {owed.execution_attempt_id for owed in state.ready}
+    for attempt in ready:
         execution = state.executions[attempt]
         tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
-        if execution.state is ExecutionState.SCHEDULED:
-            assert tree is not None
-            assert tree.resolved
-        else:
-            assert execution.state is ExecutionState.FAILED
-            assert execution.resource_id is not None
-    if state.waiting_for_all_slots or state.checkpoints.restoring is not None:
-        assert not submissions.ready
+        assert execution.state is ExecutionState.SCHEDULED
+        assert tree is not None
+        assert tree.resolved
+    if state.is_waiting_for_slots or state.checkpoints.restoring is not None:
+        assert not state.ready
     elif state.status in ACTIVE:
-        for attempt in state.current.values():
+        failure = state.pending_failure
+        without_verdict = failure.vertices if failure is not None else {}
+        for attempt in state.current_attempts.values():
             execution = state.executions[attempt]
             tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
             if execution.state is ExecutionState.SCHEDULED and tree is not None and tree.resolved:
-                assert attempt in submissions.ready
+                assert (attempt in ready) == (execution.vertex not in without_verdict)
+
+
+def _cancelled(state: StartedJob) -> set[str]:
+    return {event.execution_attempt_id for event in state.outbox if isinstance(event, OwedCancelTask)}

@@ -1,4 +1,4 @@
-"""Jobs in the middle of what they do: a function for each moment, so that a test can have the same one again."""
+"""Jobs in intermediate states: one function per state, so that a test can create the same one again."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def before_registration() -> Job:
 
 def about_to_request_slots() -> Job:
     job = Job(GRAPH, DELAY)
-    job.tell("job_master/j", job_master.ChannelsCreated(job_id="j"))
-    job.say()
-    job.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+    job.receive("job_master/j", job_master.ChannelsCreated(job_id="j"))
+    job.send()
+    job.receive("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
     return job
 
 
 def waiting_for_slots() -> Job:
     job = about_to_request_slots()
-    job.say()
+    job.send()
     return job
 
 
 def about_to_be_deployed() -> Job:
     job = waiting_for_slots()
-    job.tell("task_executor/te-1", job_master.RegisterTaskManager(job_id="j", resource_id="te-1"))
+    job.receive("task_executor/te-1", job_master.RegisterTaskManager(job_id="j", resource_id="te-1"))
     job.offer("te-1", *sorted(job.state.slots.requests))
     return job
 
@@ -82,13 +82,13 @@ def about_to_free_an_idle_slot() -> Job:
 
 def about_to_cancel_its_tasks() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
-    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
+    job.receive("dispatcher", job_master.CancelJob(job_id="j"))
     return job
 
 
 def about_to_part_from_a_silent_task_executor() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
-    job.tell("job_master/j", job_master.HeartbeatTimedOut(resource_id="te-1", reason="no heartbeat"))
+    job.receive("job_master/j", job_master.HeartbeatTimedOut(resource_id="te-1", reason="no heartbeat"))
     return job
 
 
@@ -101,7 +101,7 @@ def about_to_give_everything_back() -> Job:
 
 def suspending() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
     return job
 
 

@@ -1,4 +1,4 @@
-"""What a job has counted: all that its subtasks have committed, once, whatever became of their attempts."""
+"""The accumulators of a job: all that its subtasks have committed counts once, whatever happens to their attempts."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ moves = st.lists(
 
 
 def reached(job: Job) -> dict[str, float]:
-    """What the JobMaster says in the end."""
-    (end,) = bodies(job.say(), dispatcher.JobReachedTerminalState)
+    """Returns the accumulators that the JobMaster reports at the end."""
+    (end,) = bodies(job.send(), dispatcher.JobReachedTerminalState)
     return dict(end.accumulators)
 
 
 def again(job: Job) -> None:
-    """What failed or was lost runs again, in new slots if need be."""
+    """Restarts failed and lost tasks, in new slots if needed."""
     job.tick(1)
     job.give("te-1")
     job.runs()
-    job.say()
+    job.send()
 
 
 @given(moves)
-def test_what_is_committed_counts_once(story: list[tuple[str, tuple[str, int], dict[str, int]]]) -> None:
+def test_committed_values_count_once(story: list[tuple[str, tuple[str, int], dict[str, int]]]) -> None:
     job = running(GRAPH, FOR_EVER)
-    committed: dict[tuple[str, int], Counter[str]] = {each: Counter() for each in SUBTASKS}
+    committed: dict[tuple[str, int], Counter[str]] = {subtask: Counter() for subtask in SUBTASKS}
     for move, subtask, counted in story:
         committed[subtask].update(counted)
         match move:
@@ -68,7 +68,7 @@ def test_what_is_committed_counts_once(story: list[tuple[str, tuple[str, int], d
     assert reached(job) == sum(committed.values(), Counter[str]())
 
 
-def test_an_attempt_that_has_not_restored_yet_takes_nothing_back() -> None:
+def test_attempt_before_restore_reduces_no_value() -> None:
     job = running(GRAPH, FOR_EVER)
     job.report(job.execution("sink"), FAILED, "broken", {"a": 3, "b": 1})
     again(job)
@@ -81,16 +81,16 @@ def test_an_attempt_that_has_not_restored_yet_takes_nothing_back() -> None:
     assert reached(job) == {"a": 4, "b": 1}
 
 
-def test_a_job_that_fails_tells_what_it_had_counted() -> None:
+def test_failed_job_reports_accumulators() -> None:
     job = running(GRAPH, {"restart-strategy.type": "none"})
     job.report(job.execution("sink"), FAILED, "broken", {"a": 3})
-    job.say()
+    job.send()
     for subtask in (("source", 0), ("sink", 1)):
         job.report(job.execution(*subtask), ExecutionState.CANCELED, None, {"a": 1})
     assert reached(job) == {"a": 5}
 
 
-def test_what_an_attempt_says_after_its_end_counts_for_nothing() -> None:
+def test_report_of_ended_attempt_does_not_count() -> None:
     job = running(GRAPH, FOR_EVER)
     old = job.execution("sink")
     job.report(old, FAILED, "broken", {"a": 1})
@@ -101,18 +101,18 @@ def test_what_an_attempt_says_after_its_end_counts_for_nothing() -> None:
     assert job.state == before
 
 
-def test_a_report_that_is_impossible_is_taken_as_far_as_it_is_possible() -> None:
+def test_invalid_parts_of_report_are_ignored() -> None:
     job = running(GRAPH, FOR_EVER)
     many = {f"{number:04}": 1.0 for number in range(2 * MAX_ACCUMULATORS)}
     wrong = {"": 1.0, "x" * 999: 1.0, "n": float("inf"), "m": float("nan")}
-    for subtask, said in zip(SUBTASKS, (many, wrong, {"0000": 1.0, "zzz": 1.0}), strict=True):
-        job.report(job.execution(*subtask), FINISHED, None, said)
-    found = reached(job)
-    assert list(found) == sorted(many)[:MAX_ACCUMULATORS]
-    assert found["0000"] == 2
+    for subtask, output in zip(SUBTASKS, (many, wrong, {"0000": 1.0, "zzz": 1.0}), strict=True):
+        job.report(job.execution(*subtask), FINISHED, None, output)
+    result = reached(job)
+    assert list(result) == sorted(many)[:MAX_ACCUMULATORS]
+    assert result["0000"] == 2
 
 
-def test_a_running_attempt_counts_when_it_ends() -> None:
+def test_running_attempt_counts_when_it_ends() -> None:
     job = running(GRAPH, FOR_EVER)
     job.report(job.execution("sink"), RUNNING, None, {"a": 100})
     for subtask in SUBTASKS:
@@ -120,44 +120,46 @@ def test_a_running_attempt_counts_when_it_ends() -> None:
     assert reached(job) == {"a": 3}
 
 
-def test_what_had_finished_in_a_savepoint_counts_in_the_job_that_begins_with_it_and_in_the_next() -> None:
+def test_values_of_finished_subtasks_in_savepoint_count_in_restored_jobs() -> None:
     first = checkpointed.running()
     for index in (0, 1):
         first.report(first.execution("source", index), FINISHED, None, {"a": 2})
-    kept: dict[str, float] = {}
+    values: dict[str, float] = {}
     job: Checkpointed = first
-    for begun in range(3):
-        if begun:
-            job = begins_with(kept)
+    for start in range(3):
+        if start:
+            job = begins_with(values)
         job.ask(SnapshotType.SAVEPOINT)
-        job.say()
+        job.send()
         job.acknowledged_by_all()
         demand = job.demanded(WriteMetadata)
-        kept = total(
-            each.state.accumulators for each in demand.pending.subtasks(demand.counted) if each.finished
+        values = total(
+            subtask.state.accumulators
+            for subtask in demand.pending.subtasks(demand.counted)
+            if subtask.finished
         )
-        assert kept == {"a": 4}
+        assert values == {"a": 4}
         job.written()
-    for each in job.executions():
-        if each.state is RUNNING:
-            job.report(each, FINISHED, None, {"a": 1})
+    for execution in job.executions():
+        if execution.state is RUNNING:
+            job.report(execution, FINISHED, None, {"a": 1})
     assert reached(job) == {"a": 6}
 
 
 def begins_with(counted: dict[str, float]) -> Checkpointed:
-    """Another job, of a savepoint in which the sources had finished."""
+    """Returns another job, which starts from a savepoint in which the sources had finished."""
     job = Checkpointed(checkpointed.GRAPH, checkpointed.PERIODIC, savepoint_path="file:///s/savepoint-1")
     job.assemble()
-    found = job_master.CheckpointRestored(
+    event = job_master.CheckpointRestored(
         job_id="j",
         checkpoint=RestoredCheckpoint(checkpoint_id=7, uri="file:///s/savepoint-1", generation=-1),
         finished={"source": (0, 1)},
         accumulators=counted,
     )
-    job.answer_search(found)
-    job.say()
+    job.answer_search(event)
+    job.send()
     job.runs()
     for index in (0, 1):
         job.report(job.execution("source", index), FINISHED)
-    job.say()
+    job.send()
     return job

@@ -1,6 +1,5 @@
-"""A job with checkpoints, whatever happens in whatever order: every state is consistent, everybody is answered, the job
-comes to an end, and the log alone gives the same states.
-"""
+"""A job with checkpoints under random events: every state is consistent, every request is answered, the job ends,
+and a replay gives the same states."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tailrace.services.job_master.instructions import (
     RemoveCheckpoints,
     WriteMetadata,
 )
-from tailrace.services.job_master.state import Execution
+from tailrace.services.job_master.state import Execution, RegistrationState, StartedJob
 
 from .checkpointed import GRAPH, PERIODIC, Checkpointed
 from .driver import JOB, bodies
@@ -60,7 +59,7 @@ ACTIONS = (*GOOD * 6, *BAD * 2, *RARE)
 
 
 class Story(Checkpointed):
-    """One action after the other; each picks its task by a number."""
+    """Runs one action after the other; a number selects the task."""
 
     def __init__(self, retained: int, concurrent: int, savepoint_path: str | None) -> None:
         own = {
@@ -72,32 +71,32 @@ class Story(Checkpointed):
         self.executors = 0
 
     def act(self, action: str, number: int) -> None:
-        """Does nothing where that is not possible now."""
-        deployed = [each for each in self.executions() if each.state in DEPLOYED]
+        """Runs an action, or nothing if it is not possible now."""
+        deployed = [execution for execution in self.executions() if execution.state in DEPLOYED]
         task = deployed[number % len(deployed)] if deployed else None
         match action:
             case "all run" | "all acknowledge":
                 for _ in range(4):
-                    for each in [each for each in self.executions() if each.state in DEPLOYED]:
-                        cancels = each.state is ExecutionState.CANCELING and action == "all run"
-                        self.of_task("cancelled" if cancels else action.removeprefix("all "), each, number)
+                    for item in [execution for execution in self.executions() if execution.state in DEPLOYED]:
+                        cancels = item.state is ExecutionState.CANCELING and action == "all run"
+                        self.of_task("cancelled" if cancels else action.removeprefix("all "), item, number)
                     self.act("say", 5)
             case "all perform":
                 for _ in range(4):
                     self.perform(number)
-                self.say()
+                self.send()
             case "tick":
                 self.now += (1 + number % 12) * 1_000_000
             case "say":
                 for owed in self.owed()[: 1 + number % 6]:
-                    self.tell(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
+                    self.receive(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
             case "later" if task is not None:
                 # What was decided before comes into the log behind what has happened since.
                 decided = self.owed()[:6]
                 self.report(task, FAILED, "broken")
                 for owed in decided:
-                    self.tell(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
-            case "give":
+                    self.receive(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
+            case "give" if isinstance(self.state, StartedJob):
                 self.registered()
                 self.executors += 1
                 self.give(f"te-{self.executors}")
@@ -106,11 +105,11 @@ class Story(Checkpointed):
             case "not written" | "torn":
                 self.refuse(action)
             case "suspend":
-                self.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+                self.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
             case "resume" if self.state.status is JobStatus.SUSPENDED:
-                self.say()
+                self.send()
                 if not self.state.counts.unfinished and not self.state.status_notifications:
-                    self.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+                    self.receive("dispatcher", job_master.ResumeJob(job_id="j"))
             case "checkpoint" | "savepoint":
                 kind = SnapshotType.CHECKPOINT if action == "checkpoint" else SnapshotType.SAVEPOINT
                 self.asked.add(self.ask(kind))
@@ -142,38 +141,38 @@ class Story(Checkpointed):
                         self.decline(task)
 
     def registered(self) -> None:
-        self.say()
-        if self.state.registration is not None:
-            self.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
-        self.say()
+        self.send()
+        if self.state.registration is not RegistrationState.CLOSED:
+            self.receive("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+        self.send()
 
     def perform(self, number: int) -> None:
-        """One of the instructions, as the shell would."""
+        """Performs an instruction as the shell does."""
         instructions = self.role.instructions(self.state)
         if not instructions:
             return
-        each = instructions[number % len(instructions)]
-        match each:
+        instruction = instructions[number % len(instructions)]
+        match instruction:
             case CreateChannels():
-                self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
+                self.receive(JOB, job_master.ChannelsCreated(job_id="j"))
             case DeleteChannels():
-                self.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+                self.receive(JOB, job_master.ChannelsDeleted(job_id="j"))
             case WriteMetadata(pending=pending):
                 self.write(pending.checkpoint_id)
             case DiscardCheckpoint(checkpoint_id=checkpoint_id, directory=directory, kept=kept):
                 assert directory not in kept
                 latest = self.checkpoints.latest
                 assert latest is None or latest.uri != directory, "tasks begin with it"
-                self.tell(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=checkpoint_id))
+                self.receive(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=checkpoint_id))
             case FindCheckpoint(candidates=candidates):
                 assert not self.state.counts.unfinished, "nobody of the old generation runs"
-                body = job_master.CheckpointRestored(job_id="j", checkpoint=found(candidates[0]))
+                body = job_master.CheckpointRestored(job_id="j", checkpoint=with_checkpoint_id(candidates[0]))
                 self.answer_search(body)
             case RemoveCheckpoints():
                 assert not self.checkpoints.pending
-                self.tell(JOB, job_master.CheckpointsRemoved(job_id="j"))
+                self.receive(JOB, job_master.CheckpointsRemoved(job_id="j"))
             case _:
-                raise AssertionError(each)
+                raise AssertionError(instruction)
 
     def refuse(self, how: str) -> None:
         if how == "torn" and self.demands(FindCheckpoint):
@@ -181,28 +180,28 @@ class Story(Checkpointed):
             if len(candidates) > 1:
                 passed_over = {candidates[0].uri: "torn"}
                 body = job_master.CheckpointRestored(
-                    job_id="j", checkpoint=found(candidates[1]), passed_over=passed_over
+                    job_id="j", checkpoint=with_checkpoint_id(candidates[1]), passed_over=passed_over
                 )
                 self.answer_search(body)
         if how == "not written" and len(self.demands(WriteMetadata)) == 1:
             self.not_written()
 
-    def comes_to_an_end(self) -> None:
-        """It is cancelled, and everybody does what is asked of them."""
-        self.tell("dispatcher", job_master.CancelJob(job_id="j"))
+    def end_job(self) -> None:
+        """Cancels the job; all others do what they are asked to."""
+        self.receive("dispatcher", job_master.CancelJob(job_id="j"))
         for _ in range(60):
-            self.say()
-            for each in self.executions() if self.state.terminated is None else []:
-                if each.state is ExecutionState.CANCELING:
-                    self.report(each, ExecutionState.CANCELED)
+            self.send()
+            for execution in self.executions():
+                if execution.state is ExecutionState.CANCELING:
+                    self.report(execution, ExecutionState.CANCELED)
             self.perform(0)
             if self.role.is_quiescent(self.state):
                 return
         raise AssertionError(f"it does not end: {self.role.instructions(self.state)}")
 
 
-def found(candidate: RestoredCheckpoint) -> RestoredCheckpoint:
-    """A savepoint's number is known from its metadata."""
+def with_checkpoint_id(candidate: RestoredCheckpoint) -> RestoredCheckpoint:
+    """Returns the candidate with a checkpoint id, as the shell reads it from the metadata."""
     return (
         candidate
         if candidate.checkpoint_id
@@ -220,7 +219,7 @@ steps = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_si
     path=st.none() | st.just("file:///s/savepoint-old"),
     actions=steps,
 )
-def test_whatever_happens_all_is_consistent_answered_and_replayed(
+def test_states_are_consistent_requests_answered_and_replay_equal_for_any_events(
     retained: int, concurrent: int, path: str | None, actions: list[tuple[str, int]]
 ) -> None:
     story = Story(retained, concurrent, path)
@@ -231,17 +230,17 @@ def test_whatever_happens_all_is_consistent_answered_and_replayed(
         ("perform", 0),
         ("say", 11),
     )
-    begun: Callable[[str, int], None] = story.act
-    for action, number in (*beginning, *[("run", each) for each in range(4)], *actions):
-        begun(action, number)
+    start: Callable[[str, int], None] = story.act
+    for action, number in (*beginning, *[("run", index) for index in range(4)], *actions):
+        start(action, number)
         assert story.owed() == story.owed()
-    story.comes_to_an_end()
+    story.end_job()
     answered = [
-        each.header.cause
-        for each in story.log
-        if isinstance(each.body, client.CheckpointSucceeded | client.CheckpointFailed)
+        record.header.cause
+        for record in story.log
+        if isinstance(record.body, client.CheckpointSucceeded | client.CheckpointFailed)
     ]
-    assert sorted(each for each in answered if each is not None) == sorted(story.asked)
+    assert sorted(number for number in answered if number is not None) == sorted(story.asked)
     state = story.role.initial(JOB)
     for record in story.log:
         state = story.role.evolve(state, record)

@@ -1,4 +1,4 @@
-"""A checkpoint from its beginning to its end: who is awaited, what completes it, what ends it before that."""
+"""A checkpoint from trigger to end: which tasks it expects, what completes it, what aborts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.services.job_master.instructions import DiscardCheckpoint, WriteMe
 
 from ...graphs import edge, job_graph, source, vertex
 from .checkpointed import GRAPH, ON_REQUEST, PERIODIC, Checkpointed, running
-from .driver import JOB, bodies
+from .driver import JOB, bodies, submissions
 
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 
@@ -23,16 +23,16 @@ RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, Exe
 # How it begins.
 
 
-def test_a_checkpoint_is_due_an_interval_after_all_tasks_have_begun_to_run_and_after_the_last() -> None:
+def test_checkpoint_is_due_interval_after_all_tasks_run_and_after_last_one() -> None:
     job = Checkpointed(GRAPH, PERIODIC)
     job.assemble()
     first, *others = job.executions()
-    for each in others:
-        job.report(each, RUNNING)
-    job.say()
+    for other in others:
+        job.report(other, RUNNING)
+    job.send()
     assert job.tick(60) == []
     job.report(first, RUNNING)
-    job.say()
+    job.send()
     assert job.role.deadline(job.state) == job.now + 10_000_000
     assert job.tick(9.9) == []
     (began,) = bodies(job.tick(0.1), job_master.CheckpointTriggered)
@@ -44,39 +44,39 @@ def test_a_checkpoint_is_due_an_interval_after_all_tasks_have_begun_to_run_and_a
     assert began.checkpoint_id == 2
 
 
-def test_without_an_interval_nothing_begins_that_is_not_asked_for() -> None:
+def test_without_interval_only_requested_checkpoints_are_triggered() -> None:
     job = running(ON_REQUEST)
     assert job.tick(3600) == []
     job.ask()
-    (began,) = bodies(job.say(), job_master.CheckpointTriggered)
+    (began,) = bodies(job.send(), job_master.CheckpointTriggered)
     assert began.options.full
 
 
-def test_a_cluster_that_names_no_directory_takes_no_checkpoints_and_says_so() -> None:
+def test_cluster_without_checkpoint_directory_takes_none_and_says_so() -> None:
     job = running({"execution.checkpointing.interval": "10 s"})
     assert job.tick(3600) == []
     job.ask()
-    (refusal,) = bodies(job.say(), client.CheckpointFailed)
+    (refusal,) = bodies(job.send(), client.CheckpointFailed)
     assert "state.checkpoints.dir" in refusal.reason
 
 
-def test_it_awaits_all_that_run_and_tells_those_that_nobody_sends_to() -> None:
+def test_checkpoint_expects_all_running_tasks_and_triggers_sources() -> None:
     job = running(resource_ids=("te-1", "te-2"))
-    said = job.tick(10)
-    (began,) = bodies(said, job_master.CheckpointTriggered)
-    assert set(began.to_acknowledge) == set(job.state.current.values())
+    events = job.tick(10)
+    (began,) = bodies(events, job_master.CheckpointTriggered)
+    assert set(began.to_acknowledge) == set(job.state.current_attempts.values())
     sources = {job.execution("source", index).execution_attempt_id for index in range(2)}
     assert set(began.to_trigger) == sources
-    told = bodies(said, task_executor.TriggerCheckpoint)
-    assert {each for one in told for each in one.execution_attempt_ids} == sources
-    assert len(told) == len({job.execution("source", index).resource_id for index in range(2)})
-    assert {each.timestamp for each in told} == {job.pending.triggered}
+    reports = bodies(events, task_executor.TriggerCheckpoint)
+    assert {id_ for one in reports for id_ in one.execution_attempt_ids} == sources
+    assert len(reports) == len({job.execution("source", index).resource_id for index in range(2)})
+    assert {event.timestamp for event in reports} == {job.pending.triggered}
     assert began.options.directory == "file:///c/j/chk-1"
     assert began.options.shared == "file:///c/j/shared"
     assert not began.options.full
 
 
-def test_a_task_whose_senders_have_all_ended_is_told_to_begin() -> None:
+def test_task_with_finished_inputs_is_triggered() -> None:
     graph = job_graph(
         source(parallelism=2),
         vertex("middle", parallelism=2),
@@ -86,17 +86,19 @@ def test_a_task_whose_senders_have_all_ended_is_told_to_begin() -> None:
     )
     job = running(graph=graph)
     job.report(job.execution("source", 0), FINISHED)
-    job.say()
+    job.send()
     job.report(job.execution("source", 1), FINISHED)
-    job.say()
+    job.send()
     (began,) = bodies(job.tick(10), job_master.CheckpointTriggered)
-    assert set(began.to_trigger) == {job.execution("middle", each).execution_attempt_id for each in range(2)}
+    assert set(began.to_trigger) == {
+        job.execution("middle", index).execution_attempt_id for index in range(2)
+    }
     assert len(began.finished) == 2
     assert len(began.to_acknowledge) == 4
     assert set(job.pending.finished) == {("source", 0), ("source", 1)}
 
 
-def test_no_more_are_under_way_than_may_be_and_a_pause_lies_between_them() -> None:
+def test_concurrent_checkpoints_and_pause_are_limited() -> None:
     job = running(
         {
             **PERIODIC,
@@ -108,45 +110,45 @@ def test_no_more_are_under_way_than_may_be_and_a_pause_lies_between_them() -> No
     job.tick(10)
     assert sorted(job.checkpoints.pending) == [1, 2]
     assert bodies(job.tick(60), job_master.CheckpointTriggered) == []
-    for each in job.executions():
-        job.acknowledge(each, 1)
+    for execution in job.executions():
+        job.acknowledge(execution, 1)
     job.written()
     assert bodies(job.tick(14.9), job_master.CheckpointTriggered) == []
     assert len(bodies(job.tick(0.1), job_master.CheckpointTriggered)) == 1
 
 
-def test_an_older_one_that_is_awaited_still_is_given_up_when_a_newer_one_is_complete() -> None:
+def test_pending_older_checkpoint_is_aborted_when_newer_one_completes() -> None:
     job = running({**PERIODIC, "execution.checkpointing.max-concurrent-checkpoints": "3"})
     for _ in range(3):
         job.tick(10)
     for number in (1, 2):
-        for each in job.executions()[number == 1 :]:
-            job.acknowledge(each, number)
-    said = job.written()
-    (aborted,) = bodies(said, job_master.CheckpointAborted)
+        for execution in job.executions()[number == 1 :]:
+            job.acknowledge(execution, number)
+    events = job.written()
+    (aborted,) = bodies(events, job_master.CheckpointAborted)
     assert (aborted.checkpoint_id, aborted.failure) == (1, CheckpointFailureReason.CHECKPOINT_SUBSUMED)
     assert list(job.checkpoints.pending) == [3]
     assert job.checkpoints.failures == 0
 
 
-def test_it_does_not_begin_while_a_task_starts_again() -> None:
+def test_checkpoint_is_not_triggered_while_task_restarts() -> None:
     job = running()
     job.checkpoint()
     job.report(job.execution("sink"), FAILED, "broken")
     assert bodies(job.tick(60), job_master.CheckpointTriggered) == []
     job.runs()
-    assert len(bodies(job.say(), job_master.CheckpointTriggered)) == 1, "it was due long ago"
+    assert len(bodies(job.send(), job_master.CheckpointTriggered)) == 1, "it was due long ago"
 
 
-def test_one_that_was_decided_before_a_task_failed_is_given_up_at_once() -> None:
+def test_checkpoint_decided_before_task_failure_is_aborted_at_once() -> None:
     job = running()
     job.now += 10_000_000
     owed = job.owed()
     job.report(job.execution("sink"), FAILED, "broken")
-    said = job.say(owed)
-    (aborted,) = bodies(said, job_master.CheckpointAborted)
+    events = job.send(owed)
+    (aborted,) = bodies(events, job_master.CheckpointAborted)
     assert aborted.failure is CheckpointFailureReason.TASKS_NOT_RUNNING
-    assert not bodies(said, task_executor.TriggerCheckpoint)
+    assert not bodies(events, task_executor.TriggerCheckpoint)
     job.tick(2)
     job.runs()
     assert job.tick(10)
@@ -156,32 +158,32 @@ def test_one_that_was_decided_before_a_task_failed_is_given_up_at_once() -> None
 # How it is completed.
 
 
-def test_the_last_acknowledgement_has_the_metadata_written_and_that_completes_it() -> None:
+def test_last_acknowledgement_writes_metadata_and_that_completes_checkpoint() -> None:
     job = running(resource_ids=("te-1", "te-2"))
     job.tick(10)
     *first, last = job.executions()
-    for each in first:
-        job.acknowledge(each)
+    for execution in first:
+        job.acknowledge(execution)
     assert job.demands(WriteMetadata) == []
     assert list(job.pending.awaited) == [last.execution_attempt_id]
     job.acknowledge(last)
-    assert job.say() == []
+    assert job.send() == []
     parts = job.demanded(WriteMetadata).pending.subtasks()
-    assert [(each.vertex_id, each.subtask_index, each.state.changelog_offset) for each in parts] == [
+    assert [(part.vertex_id, part.subtask_index, part.state.changelog_offset) for part in parts] == [
         ("sink", 0, 0),
         ("sink", 1, 1),
         ("source", 0, 0),
         ("source", 1, 1),
     ]
     confirmed = bodies(job.written(), task_executor.ConfirmCheckpoint)
-    told = [each for one in confirmed for each in one.execution_attempt_ids]
-    assert sorted(told) == sorted(job.state.current.values())
-    assert {each.restore for each in confirmed} == {job.checkpoints.latest}
-    assert [each.size for each in job.checkpoints.completed] == [28]
+    reports = [id_ for one in confirmed for id_ in one.execution_attempt_ids]
+    assert sorted(reports) == sorted(job.state.current_attempts.values())
+    assert {event.restore for event in confirmed} == {job.checkpoints.latest}
+    assert [checkpoint.size for checkpoint in job.checkpoints.completed] == [28]
     assert not job.role.instructions(job.state)
 
 
-def test_late_foreign_and_repeated_acknowledgements_change_nothing() -> None:
+def test_late_foreign_and_duplicate_acknowledgements_change_nothing() -> None:
     job = running()
     job.tick(10)
     execution = job.execution("sink")
@@ -207,63 +209,63 @@ def test_late_foreign_and_repeated_acknowledgements_change_nothing() -> None:
     assert job.state is before
 
 
-def test_any_order_of_acknowledgements_gives_the_same_checkpoint() -> None:
-    found = []
+def test_any_order_of_acknowledgements_gives_same_checkpoint() -> None:
+    results = []
     for seed in range(5):
         job = running()
         job.tick(10)
         order = job.executions()
         random.Random(seed).shuffle(order)
-        for each in order:
-            job.acknowledge(each)
-        found.append(job.demanded(WriteMetadata).pending.subtasks())
-    assert all(each == found[0] for each in found)
+        for execution in order:
+            job.acknowledge(execution)
+        results.append(job.demanded(WriteMetadata).pending.subtasks())
+    assert all(snapshots == results[0] for snapshots in results)
 
 
-def test_a_task_that_finishes_before_it_has_acknowledged_counts_as_finished() -> None:
+def test_task_that_finishes_before_acknowledgement_counts_as_finished() -> None:
     job = running()
     job.tick(10)
     job.report(job.execution("source"), FINISHED)
     job.acknowledged_by_all()
     parts = job.demanded(WriteMetadata).pending.subtasks()
-    assert {(each.vertex_id, each.subtask_index) for each in parts if each.finished} == {("source", 0)}
+    assert {(part.vertex_id, part.subtask_index) for part in parts if part.finished} == {("source", 0)}
     assert len(parts) == 4
 
 
-def test_a_task_that_finishes_afterwards_has_the_state_that_it_acknowledged() -> None:
+def test_task_that_finishes_after_acknowledgement_keeps_acknowledged_state() -> None:
     job = running()
     job.tick(10)
     job.acknowledge(job.execution("source"))
     job.report(job.execution("source"), FINISHED)
     job.acknowledged_by_all()
-    assert not any(each.finished for each in job.demanded(WriteMetadata).pending.subtasks())
+    assert not any(subtask.finished for subtask in job.demanded(WriteMetadata).pending.subtasks())
     confirmed = bodies(job.written(), task_executor.ConfirmCheckpoint)
-    assert sum(len(each.execution_attempt_ids) for each in confirmed) == 3, "who has ended is not told"
+    assert sum(len(event.execution_attempt_ids) for event in confirmed) == 3, "who has ended is not told"
 
 
-def test_what_is_complete_twice_is_complete_once() -> None:
+def test_checkpoint_completes_once_although_reported_twice() -> None:
     job = running()
     checkpoint = job.checkpoint()
     before = job.state
-    job.tell(JOB, job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
+    job.receive(JOB, job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
     assert job.state is before
 
 
-def test_a_checkpoint_that_has_begun_before_is_illegal() -> None:
+def test_duplicate_trigger_is_illegal() -> None:
     job = running()
     (began,) = bodies(job.tick(10), job_master.CheckpointTriggered)
     with pytest.raises(IllegalEvent, match="not the next after 1"):
-        job.tell(JOB, began)
+        job.receive(JOB, began)
 
 
 # What ends it before that.
 
 
 def gives_up(job: Checkpointed) -> job_master.CheckpointAborted:
-    said = job.say()
-    (aborted,) = bodies(said, job_master.CheckpointAborted)
+    events = job.send()
+    (aborted,) = bodies(events, job_master.CheckpointAborted)
     assert not job.checkpoints.pending
-    assert bodies(said, task_executor.AbortCheckpoint)
+    assert bodies(events, task_executor.AbortCheckpoint)
     discard = job.demanded(DiscardCheckpoint)
     assert (discard.directory, discard.completed) == ("file:///c/j/chk-1", False)
     job.discarded()
@@ -271,7 +273,7 @@ def gives_up(job: Checkpointed) -> job_master.CheckpointAborted:
     return aborted
 
 
-def test_a_task_that_declines_ends_it_with_its_reason() -> None:
+def test_decline_aborts_checkpoint_with_its_reason() -> None:
     job = running()
     job.tick(10)
     job.decline(job.execution("sink"))
@@ -280,7 +282,7 @@ def test_a_task_that_declines_ends_it_with_its_reason() -> None:
     assert aborted.reason == "sink (1) on te-1 declined: no space left"
 
 
-def test_time_ends_it_and_says_who_is_late() -> None:
+def test_timeout_aborts_checkpoint_and_names_late_tasks() -> None:
     slow = {"execution.checkpointing.timeout": "30 s", "execution.checkpointing.min-pause": "1 s"}
     job = running({**PERIODIC, **slow})
     job.tick(10)
@@ -293,7 +295,7 @@ def test_time_ends_it_and_says_who_is_late() -> None:
     assert "not acknowledged within 30 s by source (2) on te-1, sink (1) on te-1" in aborted.reason
 
 
-def test_one_that_all_have_acknowledged_is_not_ended_by_time() -> None:
+def test_checkpoint_acknowledged_by_all_does_not_expire() -> None:
     job = running({**PERIODIC, "execution.checkpointing.timeout": "30 s"})
     job.tick(10)
     job.acknowledged_by_all()
@@ -301,7 +303,7 @@ def test_one_that_all_have_acknowledged_is_not_ended_by_time() -> None:
 
 
 @pytest.mark.parametrize("how", ["fails", "is lost", "starts again", "is missing"])
-def test_the_loss_of_one_that_is_awaited_ends_it(how: str) -> None:
+def test_loss_of_expected_task_aborts_checkpoint(how: str) -> None:
     job = running(resource_ids=("te-1", "te-2"))
     job.tick(10)
     execution = job.execution("sink")
@@ -318,85 +320,85 @@ def test_the_loss_of_one_that_is_awaited_ends_it(how: str) -> None:
                 execution_attempt_ids=(execution.execution_attempt_id,),
                 reason="it is not there",
             )
-            job.tell(JOB, body)
+            job.receive(JOB, body)
     assert gives_up(job).failure is CheckpointFailureReason.TASK_FAILURE
 
 
-def test_the_loss_of_one_that_has_acknowledged_does_not() -> None:
+def test_loss_of_acknowledged_task_does_not_abort_checkpoint() -> None:
     job = running()
     job.tick(10)
     job.acknowledge(job.execution("sink"))
     job.report(job.execution("sink"), FAILED, "broken")
-    assert bodies(job.say(), job_master.CheckpointAborted) == []
+    assert bodies(job.send(), job_master.CheckpointAborted) == []
     job.acknowledged_by_all()
     job.written()
-    assert [each.checkpoint_id for each in job.checkpoints.completed] == [1]
+    assert [checkpoint.checkpoint_id for checkpoint in job.checkpoints.completed] == [1]
 
 
-def test_an_execution_that_begins_afterwards_is_told_that_it_is_over() -> None:
+def test_later_execution_is_notified_of_abort() -> None:
     job = running({**PERIODIC, "restart-strategy.type": "fixed-delay"})
     job.tick(10)
     job.report(job.execution("sink"), FAILED, "broken")
-    (again,) = bodies([*job.say(), *job.tick(60)], task_executor.SubmitTask)
+    (again,) = submissions([*job.send(), *job.tick(60)])
     assert (again.checkpoints_over, again.restore) == (1, None)
 
 
-def test_metadata_that_can_not_be_written_ends_it() -> None:
+def test_failed_write_of_metadata_aborts_checkpoint() -> None:
     job = running()
     job.tick(10)
     job.acknowledged_by_all()
-    said = job.not_written()
-    assert bodies(said, task_executor.AbortCheckpoint)
+    events = job.not_written()
+    assert bodies(events, task_executor.AbortCheckpoint)
     assert job.checkpoints.completed == ()
     assert job.checkpoints.last_failure == "checkpoint 1: FINALIZE_CHECKPOINT_FAILURE: disk full"
 
 
-def test_the_end_of_the_job_ends_it() -> None:
+def test_end_of_job_aborts_checkpoint() -> None:
     job = running()
     job.tick(10)
-    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
-    (aborted,) = bodies(job.say(), job_master.CheckpointAborted)
+    job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+    (aborted,) = bodies(job.send(), job_master.CheckpointAborted)
     assert aborted.failure is CheckpointFailureReason.JOB_ENDED
 
 
-def test_more_failures_than_are_tolerable_one_after_another_fail_the_job() -> None:
+def test_more_consecutive_failures_than_tolerable_fail_job() -> None:
     job = running({**PERIODIC, "execution.checkpointing.tolerable-failed-checkpoints": "1"})
     for _ in range(2):
         job.tick(10)
         job.decline(job.execution("sink"))
-        job.say()
+        job.send()
         assert job.state.status is JobStatus.RUNNING
         job.checkpoint()
         job.tick(10)
         job.decline(job.execution("sink"))
-        job.say()
+        job.send()
         job.checkpoint()
     for status in (JobStatus.RUNNING, JobStatus.FAILING):
         job.tick(10)
         job.decline(job.execution("sink"))
-        job.say()
+        job.send()
         assert job.state.status is status
     assert "2 checkpoints failed one after another, 1 are tolerable" in (job.state.reason or "")
 
 
-def test_failures_of_tasks_and_savepoints_are_not_counted_as_failures_of_checkpoints() -> None:
+def test_failures_of_tasks_and_savepoints_do_not_count_as_checkpoint_failures() -> None:
     job = running({**PERIODIC, "execution.checkpointing.tolerable-failed-checkpoints": "0"})
     job.tick(10)
     job.report(job.execution("sink"), ExecutionState.INITIALIZING)
-    job.say()
+    job.send()
     job.report(job.execution("sink"), RUNNING)
     job.ask(SnapshotType.SAVEPOINT)
-    job.say()
+    job.send()
     job.decline(job.execution("sink"))
-    job.say()
+    job.send()
     assert job.state.status is JobStatus.RUNNING
     assert job.checkpoints.failures == 0
 
 
-def test_who_is_told_to_begin_on_a_task_executor_that_is_lost_is_not_told() -> None:
+def test_no_trigger_is_sent_to_lost_task_executor() -> None:
     job = running(resource_ids=("te-1", "te-2"))
     job.now += 10_000_000
-    began = [each for each in job.owed() if isinstance(each.body, job_master.CheckpointTriggered)]
-    job.tell(JOB, began[0].body)
+    began = [event for event in job.owed() if isinstance(event.body, job_master.CheckpointTriggered)]
+    job.receive(JOB, began[0].body)
     job.lose("te-1")
-    assert "task_executor/te-1" not in {each.recipient for each in job.say()}
+    assert "task_executor/te-1" not in {event.recipient for event in job.send()}

@@ -1,4 +1,4 @@
-"""The last failures of a job's tasks are kept, with their stacks, and the root cause outlives the job."""
+"""The exception history keeps a job's last task failures with their stack traces; the root cause outlives the job."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ FAILED = ExecutionState.FAILED
 STACK = "ZeroDivisionError: division by zero\n  at job.py:3 in divide\n  at stream_task.py:9 in run"
 
 
-def test_a_failure_is_kept_with_its_stack_its_time_its_task_and_where_it_ran() -> None:
+def test_failure_has_stack_trace_time_task_and_location() -> None:
     job = running(ON_REQUEST)
     assert job.state.root_cause is None
     offset = job.report(job.execution("sink", 1), FAILED, STACK)
-    found = job.state.root_cause
-    assert found is not None
-    assert (found.text, found.task, found.resource_id) == (STACK, "sink (2)", "te-1")
-    assert (found.time, found.offset) == (job.now, offset)
+    result = job.state.root_cause
+    assert result is not None
+    assert (result.text, result.task, result.resource_id) == (STACK, "sink (2)", "te-1")
+    assert (result.time, result.offset) == (job.now, offset)
 
 
-def test_a_task_executor_that_is_lost_is_one_failure_of_all_that_ran_there() -> None:
+def test_lost_task_executor_is_one_failure_of_all_its_tasks() -> None:
     job = running(ON_REQUEST)
     job.lose("te-1", "its process has exited with status 1")
-    (found,) = job.state.exceptions
-    assert (found.task, found.resource_id) == ("source (1) and 3 more", "te-1")
-    assert found.text == "its process has exited with status 1"
+    (exception,) = job.state.exceptions
+    assert (exception.task, exception.resource_id) == ("source (1) and 3 more", "te-1")
+    assert exception.text == "its process has exited with status 1"
 
 
-def test_only_so_many_are_kept_and_long_stacks_are_cut_in_their_middle() -> None:
+def test_history_is_bounded_and_long_stack_traces_are_cut_in_middle() -> None:
     job = running({**ON_REQUEST, "restart-strategy.fixed-delay.attempts": "99"})
     for number in range(MAX_EXCEPTIONS + 3):
         job.report(job.execution("sink"), FAILED, f"{number}: {'x' * 100_000} the end")
@@ -44,12 +44,15 @@ def test_only_so_many_are_kept_and_long_stacks_are_cut_in_their_middle() -> None
     assert len(last) < 9_000
 
 
-def test_the_root_cause_of_a_job_that_failed_is_known_when_all_else_of_it_is_forgotten() -> None:
+def test_root_cause_of_failed_job_survives_compaction() -> None:
     job = running({"restart-strategy.type": "none"})
     job.report(job.execution("sink"), FAILED, STACK)
-    job.say()
-    job.ends(*[each for each in job.executions() if each.state is ExecutionState.CANCELING], state=FAILED)
-    job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+    job.send()
+    job.ends(
+        *[execution for execution in job.executions() if execution.state is ExecutionState.CANCELING],
+        state=FAILED,
+    )
+    job.receive(JOB, job_master.ChannelsDeleted(job_id="j"))
     assert job.state.status is JobStatus.FAILED
     assert job.role.is_quiescent(job.state)
     assert job.state.root_cause is not None

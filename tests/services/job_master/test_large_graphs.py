@@ -1,4 +1,4 @@
-"""What starting a job costs grows with its subtasks, and not with their square."""
+"""The cost of a job's start is linear in its number of subtasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = {
 
 
 def sources(count: int, how: str) -> JobGraph:
-    """A graph of many vertices that are not connected."""
+    """Returns a graph of many vertices that are not connected."""
     vertices = []
     for number in range(count):
         name = f"v{number}"
@@ -35,7 +35,7 @@ def sources(count: int, how: str) -> JobGraph:
 
 
 @pytest.mark.parametrize("how", GROUPS)
-def test_the_start_of_a_job_is_linear_in_its_vertices(how: str) -> None:
+def test_cost_of_job_start_is_linear_in_vertices(how: str) -> None:
     few, many = (sources(count, how) for count in (50, 200))
     assert validate(many) == []
     Job(sources(5, how))

@@ -1,8 +1,8 @@
-"""Whatever happens while the JobMaster's words are on their way into the log is harmless, at any moment, at any place.
+"""Any event is harmless between a decision of the JobMaster and its place in the log, in any state.
 
-For every moment of `moments`: what the JobMaster owes is said, and one event of somebody else comes in between. It is
-folded or illegal, every state keeps its invariants, the JobMaster comes to rest, and a job that is then cancelled ends
-with all its tasks confirmed and nothing held.
+For each of the MOMENTS: the required events are sent, and one event of another sender comes in between. It is folded or
+illegal, every state keeps its invariants, the JobMaster becomes idle, and a job that is then cancelled ends with all
+its tasks confirmed and no slot held.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, SlotOffer
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.execution_states import DEPLOYED
-from tailrace.services.job_master.state import Handshake
 
 from ..simulated_cluster.cluster import PROFILE
 from .driver import JOB, Job
@@ -30,7 +29,7 @@ REPORTED = (ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.CANC
 
 
 def happenings(job: Job) -> Iterator[tuple[str, Body]]:
-    """(sender, event): whatever others may say of what the job has and wants."""
+    """Yields (sender, event): what others may send about the job."""
     yield "dispatcher", job_master.CancelJob(job_id="j")
     yield "dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance")
     yield "dispatcher", job_master.ResumeJob(job_id="j")
@@ -69,52 +68,51 @@ def happenings(job: Job) -> Iterator[tuple[str, Body]]:
             yield f"task_executor/{execution.resource_id}", report
 
 
-def comes_to_its_end(job: Job) -> None:
-    """Cancelled, confirmed, over; a suspended job, too."""
+def end_job(job: Job) -> None:
+    """Cancels the job, confirms everything, and checks that it ends; also a suspended job."""
     job.tick(WAIT_S)
-    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
-    job.say()
+    job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+    job.send()
     for execution in job.executions():
         if execution.state in DEPLOYED:
             job.report(execution, ExecutionState.CANCELED)
-    job.say()
+    job.send()
     state = job.state
     assert state.status in JOB_ENDS
-    assert state.terminal_notification is Handshake.SAID
-    assert (state.unfinished, state.status_notifications) == (0, ())
-    assert all(each.state in EXECUTION_ENDS for each in job.executions())
+    assert state.has_ended
+    assert (state.counts.unfinished, state.status_notifications) == (0, ())
+    assert all(execution.state in EXECUTION_ENDS for execution in job.executions())
     assert not state.slots.slots
     assert not state.slots.requests
-    assert not state.slots.returning
-    assert not state.answers
+    assert not state.outbox
     assert job.role.deadline(state) is None
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_what_comes_in_between_is_harmless(moment: Callable[[], Job]) -> None:
+def test_interleaved_event_is_harmless(moment: Callable[[], Job]) -> None:
     for number in range(len(list(happenings(moment())))):
         length = None
         place = 0
         while length is None or place <= length:
             job = moment()
             job.now += WAIT_S * 1_000_000
-            said = job.owed()
-            length = len(said)
+            events = job.owed()
+            length = len(events)
             sender, body = list(happenings(job))[number]
             recipient = "*" if isinstance(body, everyone.TaskExecutorLost) else JOB
-            for each in said[:place]:
-                job.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
+            for event in events[:place]:
+                job.receive(JOB, event.body, recipient=event.recipient, cause=event.cause)
             with contextlib.suppress(IllegalEvent):
-                job.tell(sender, body, recipient=recipient)
-            for each in said[place:]:
-                job.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
-            job.say()
-            comes_to_its_end(job)
+                job.receive(sender, body, recipient=recipient)
+            for event in events[place:]:
+                job.receive(JOB, event.body, recipient=event.recipient, cause=event.cause)
+            job.send()
+            end_job(job)
             place += 1
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_whatever_the_dispatcher_shells_and_others_said_may_be_in_the_log_again(
+def test_duplicate_event_of_other_sender_is_harmless(
     moment: Callable[[], Job],
 ) -> None:
     for number in range(len(moment().log)):
@@ -124,6 +122,6 @@ def test_whatever_the_dispatcher_shells_and_others_said_may_be_in_the_log_again(
         if record.header.sender == JOB and record.header.recipient != JOB:
             continue
         with contextlib.suppress(IllegalEvent):
-            job.tell(record.header.sender, record.body, recipient=record.header.recipient)
-        job.say()
-        comes_to_its_end(job)
+            job.receive(record.header.sender, record.body, recipient=record.header.recipient)
+        job.send()
+        end_job(job)

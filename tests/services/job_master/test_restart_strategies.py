@@ -47,18 +47,18 @@ gaps = st.lists(st.integers(0, 200 * SECOND), max_size=30)
 
 
 def verdicts(strategy: RestartStrategyOptions, times: list[int], salt: str = "job") -> list[int | None]:
-    """When each failure is followed by a restart; up to the first that is not."""
-    history, found = FailureHistory(), []
+    """Returns the time of the restart after each failure, up to the first without a restart."""
+    history, results = FailureHistory(), []
     for place, time in enumerate(times):
         history = on_failure(strategy, history, str(place), time, salt)
-        found.append(history.restart_at)
+        results.append(history.restart_at)
         if history.restart_at is None:
             break
-    return found
+    return results
 
 
 def one_after_another(strategy: ExponentialDelay, count: int) -> list[int]:
-    """The delays of failures each of which happens as soon as what failed before has started again."""
+    """Returns the delays of failures that each happen as soon as the failed task has restarted."""
     history, delays, time = FailureHistory(), [], HOUR
     for place in range(count):
         history = on_failure(strategy, history, str(place), time, "job")
@@ -71,13 +71,13 @@ def one_after_another(strategy: ExponentialDelay, count: int) -> list[int]:
 
 @settings(deadline=None)
 @given(strategy=strategies, gaps=gaps)
-def test_a_restart_is_never_before_its_failure_and_the_same_whoever_decides(
+def test_restart_is_deterministic_and_not_before_its_failure(
     strategy: RestartStrategyOptions, gaps: list[int]
 ) -> None:
     times = list(accumulate(gaps, initial=HOUR))
-    found = verdicts(strategy, times)
-    assert found == verdicts(strategy, times)
-    assert all(at is None or at >= time for at, time in zip(found, times, strict=False))
+    results = verdicts(strategy, times)
+    assert results == verdicts(strategy, times)
+    assert all(at is None or at >= time for at, time in zip(results, times, strict=False))
 
 
 @settings(deadline=None)
@@ -89,7 +89,7 @@ def test_failures_of_one_cause_count_once(strategy: RestartStrategyOptions, gaps
         assert on_failure(strategy, history, str(place), time + SECOND, "job") == history
 
 
-def test_without_restarts_the_first_failure_is_the_last() -> None:
+def test_first_failure_is_final_without_restarts() -> None:
     assert verdicts(NoRestart(), [0]) == [None]
 
 
@@ -99,10 +99,10 @@ def test_without_restarts_the_first_failure_is_the_last() -> None:
     delay=st.integers(0, SECOND),
     gaps=st.lists(st.integers(0, HOUR), min_size=21),
 )
-def test_a_fixed_delay_restarts_as_often_as_it_says(attempts: int, delay: int, gaps: list[int]) -> None:
+def test_fixed_delay_restarts_configured_number_of_times(attempts: int, delay: int, gaps: list[int]) -> None:
     times = list(accumulate(delay + gap for gap in gaps))
-    found = verdicts(FixedDelay(attempts=attempts, delay=delay), times)
-    assert found == [*(time + delay for time in times[:attempts]), None]
+    results = verdicts(FixedDelay(attempts=attempts, delay=delay), times)
+    assert results == [*(time + delay for time in times[:attempts]), None]
 
 
 @settings(deadline=None)
@@ -111,19 +111,19 @@ def test_a_fixed_delay_restarts_as_often_as_it_says(attempts: int, delay: int, g
     interval=st.integers(1, 100),
     gaps=st.lists(st.integers(7, 50), min_size=1, max_size=40),
 )
-def test_a_rate_is_exceeded_by_one_failure_too_many_within_the_interval(
+def test_failure_rate_is_exceeded_by_one_failure_too_many_within_interval(
     most: int, interval: int, gaps: list[int]
 ) -> None:
     times = list(accumulate(gaps))
-    found = verdicts(FailureRate(max_failures=most, interval=interval, delay=7), times)
-    for place, at in enumerate(found):
-        within = sum(1 for each in times[: place + 1] if times[place] - each < interval)
+    results = verdicts(FailureRate(max_failures=most, interval=interval, delay=7), times)
+    for place, at in enumerate(results):
+        within = sum(1 for time_ in times[: place + 1] if times[place] - time_ < interval)
         assert at == (times[place] + 7 if within <= most else None)
 
 
 @settings(deadline=None)
 @given(strategy=exponential)
-def test_an_exponential_delay_grows_from_the_initial_to_the_longest(strategy: ExponentialDelay) -> None:
+def test_exponential_delay_grows_from_initial_to_maximum(strategy: ExponentialDelay) -> None:
     steady = replace(strategy, jitter=0.0, attempts=None)
     delays = one_after_another(steady, 60)
     assert delays[0] == strategy.initial
@@ -133,7 +133,7 @@ def test_an_exponential_delay_grows_from_the_initial_to_the_longest(strategy: Ex
 
 @settings(deadline=None)
 @given(strategy=exponential)
-def test_jitter_stays_within_its_part_of_the_delay(strategy: ExponentialDelay) -> None:
+def test_jitter_is_within_its_fraction_of_delay(strategy: ExponentialDelay) -> None:
     steady = one_after_another(replace(strategy, jitter=0.0, attempts=None), 20)
     shaken = one_after_another(replace(strategy, attempts=None), 20)
     for plain, delay in zip(steady, shaken, strict=True):
@@ -141,14 +141,14 @@ def test_jitter_stays_within_its_part_of_the_delay(strategy: ExponentialDelay) -
         assert abs(delay - plain) <= plain * strategy.jitter + 1
 
 
-def test_jobs_that_fail_together_do_not_restart_together() -> None:
+def test_jobs_that_fail_together_restart_at_different_times() -> None:
     shaken = ExponentialDelay(
         initial=SECOND, longest=60 * SECOND, multiplier=1.5, reset_threshold=HOUR, jitter=0.1, attempts=None
     )
     assert len({verdicts(shaken, [0], salt=f"job {number}")[0] for number in range(20)}) > 10
 
 
-def test_an_exponential_delay_is_reset_after_a_quiet_time() -> None:
+def test_exponential_delay_resets_after_quiet_period() -> None:
     history, time = FailureHistory(), HOUR
     for place in range(10):
         history = on_failure(EXPONENTIAL, history, str(place), time, "job")
@@ -167,7 +167,7 @@ def test_an_exponential_delay_is_reset_after_a_quiet_time() -> None:
         FailureRate(max_failures=1, interval=60 * SECOND, delay=SECOND),
     ],
 )
-def test_what_fails_while_others_wait_for_their_restart_restarts_with_them_and_counts_once(
+def test_failure_during_restart_delay_restarts_together_and_counts_once(
     strategy: RestartStrategyOptions,
 ) -> None:
     first = on_failure(strategy, FailureHistory(), "a", HOUR, "job")
@@ -178,5 +178,5 @@ def test_what_fails_while_others_wait_for_their_restart_restarts_with_them_and_c
 
 @settings(deadline=None)
 @given(attempts=st.integers(0, 10))
-def test_an_exponential_delay_gives_up_after_its_attempts(attempts: int) -> None:
+def test_exponential_delay_fails_job_after_its_attempts(attempts: int) -> None:
     assert len(one_after_another(replace(EXPONENTIAL, attempts=attempts), 30)) == attempts

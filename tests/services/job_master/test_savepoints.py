@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that are asked for, and jobs that end with one."""
+"""Requested checkpoints and savepoints, and jobs that stop with a savepoint."""
 
 from __future__ import annotations
 
@@ -10,51 +10,52 @@ from tailrace.schemas import client, dispatcher, job_master, resource_manager, t
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.checkpoints.state import MOST_REQUESTS
+from tailrace.services.job_master.checkpoints.stop_phase import StopPhase
 from tailrace.services.job_master.instructions import DiscardCheckpoint, FindCheckpoint, WriteMetadata
 
 from .checkpointed import GRAPH, ON_REQUEST, PERIODIC, Checkpointed, running
-from .driver import JOB, bodies
+from .driver import JOB, bodies, submissions
 
 SAVEPOINT = SnapshotType.SAVEPOINT
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 
 
-def answers(said: Sequence[object]) -> list[object]:
+def answers(answered: Sequence[object]) -> list[object]:
     return [
-        each.body  # type: ignore[attr-defined]
-        for each in said
-        if each.recipient == "client/me"  # type: ignore[attr-defined]
+        item.body  # type: ignore[attr-defined]
+        for item in answered
+        if item.recipient == "client/me"  # type: ignore[attr-defined]
     ]
 
 
-def test_who_asks_for_a_checkpoint_is_told_where_it_is() -> None:
+def test_client_of_checkpoint_request_gets_its_location() -> None:
     job = running(ON_REQUEST)
     offset = job.ask()
-    job.say()
+    job.send()
     job.acknowledged_by_all()
-    said = job.written()
-    (answer,) = answers(said)
+    events = job.written()
+    (answer,) = answers(events)
     assert answer == client.CheckpointSucceeded(job_id="j", checkpoint=job.checkpoints.completed[0])
-    assert [each.cause for each in said if each.recipient == "client/me"] == [offset]
+    assert [event.cause for event in events if event.recipient == "client/me"] == [offset]
 
 
-def test_who_asks_before_it_begins_shares_it() -> None:
+def test_requests_before_trigger_share_one_checkpoint() -> None:
     job = running(ON_REQUEST)
     for _ in range(3):
         job.ask()
-    assert len(bodies(job.say(), job_master.CheckpointTriggered)) == 1
+    assert len(bodies(job.send(), job_master.CheckpointTriggered)) == 1
     job.ask()
-    job.say()
+    job.send()
     job.acknowledged_by_all()
-    said = job.written()
-    assert len(answers(said)) == 3
-    assert len(bodies(said, job_master.CheckpointTriggered)) == 1, "the fourth asked for a later one"
+    events = job.written()
+    assert len(answers(events)) == 3
+    assert len(bodies(events, job_master.CheckpointTriggered)) == 1, "the fourth asked for a later one"
 
 
-def test_a_savepoint_has_a_directory_of_its_own_and_all_state_in_it() -> None:
+def test_savepoint_has_own_directory_and_full_state() -> None:
     job = running()
     job.ask(SAVEPOINT)
-    (began,) = bodies(job.say(), job_master.CheckpointTriggered)
+    (began,) = bodies(job.send(), job_master.CheckpointTriggered)
     options = began.options
     assert options.full
     assert options.directory == options.shared
@@ -63,28 +64,28 @@ def test_a_savepoint_has_a_directory_of_its_own_and_all_state_in_it() -> None:
     job.acknowledged_by_all()
     job.written()
     job.ask(SAVEPOINT, directory="s3://elsewhere/")
-    (began,) = bodies(job.say(), job_master.CheckpointTriggered)
+    (began,) = bodies(job.send(), job_master.CheckpointTriggered)
     assert began.options.directory.startswith("s3://elsewhere/savepoint-j-")
     assert began.options.directory.rpartition("-")[2] != options.directory.rpartition("-")[2]
 
 
-def test_a_savepoint_subsumes_nothing_is_never_discarded_and_nobody_goes_back_to_it() -> None:
+def test_savepoint_subsumes_nothing_is_never_discarded_and_never_restored_by_rollback() -> None:
     job = running()
     first = job.checkpoint()
     job.ask(SAVEPOINT)
-    job.say()
+    job.send()
     job.acknowledged_by_all()
-    said = job.written()
-    assert {each.restore for each in bodies(said, task_executor.ConfirmCheckpoint)} == {None}
+    events = job.written()
+    assert {body.restore for body in bodies(events, task_executor.ConfirmCheckpoint)} == {None}
     assert job.checkpoints.completed == (first,)
-    assert [each.checkpoint_id for each in job.checkpoints.savepoints] == [2]
+    assert [savepoint.checkpoint_id for savepoint in job.checkpoints.savepoints] == [2]
     for _ in range(3):
         job.checkpoint()
-    assert [each.checkpoint_id for each in job.checkpoints.savepoints] == [2]
-    assert [each.checkpoint_id for each in job.checkpoints.candidates()] == [5]
+    assert [savepoint.checkpoint_id for savepoint in job.checkpoints.savepoints] == [2]
+    assert [candidate.checkpoint_id for candidate in job.checkpoints.candidates()] == [5]
 
 
-def test_a_savepoint_waits_for_what_is_under_way_and_nothing_begins_beside_it() -> None:
+def test_savepoint_waits_for_pending_checkpoint_and_blocks_others() -> None:
     job = running({**PERIODIC, "execution.checkpointing.max-concurrent-checkpoints": "3"})
     job.tick(10)
     job.ask(SAVEPOINT)
@@ -99,29 +100,29 @@ def test_a_savepoint_waits_for_what_is_under_way_and_nothing_begins_beside_it() 
     assert began.options.snapshot_type is SnapshotType.CHECKPOINT
 
 
-def test_a_savepoint_that_fails_is_deleted_and_said_to_have_failed_with_its_reason() -> None:
+def test_failed_savepoint_is_deleted_and_reported_with_reason() -> None:
     job = running()
     job.ask(SAVEPOINT)
-    job.say()
+    job.send()
     directory = job.pending.options.directory
     job.decline(job.execution("sink"), "no space left")
-    (answer,) = answers(job.say())
+    (answer,) = answers(job.send())
     assert isinstance(answer, client.CheckpointFailed)
     assert "no space left" in answer.reason
     assert job.demanded(DiscardCheckpoint).directory == directory
 
 
-def test_a_request_waits_until_all_tasks_run_but_not_for_ever() -> None:
+def test_request_waits_until_all_tasks_run_with_timeout() -> None:
     job = running({**ON_REQUEST, "execution.checkpointing.timeout": "30 s"})
     job.report(job.execution("sink"), FAILED, "broken")
-    job.say()
+    job.send()
     job.ask()
     job.tick(2)
     assert not job.checkpoints.pending
     job.runs()
-    assert len(bodies(job.say(), job_master.CheckpointTriggered)) == 1
+    assert len(bodies(job.send(), job_master.CheckpointTriggered)) == 1
     job.report(job.execution("sink"), FAILED, "broken")
-    job.say()
+    job.send()
     job.ask()
     assert answers(job.tick(29)) == []
     (answer,) = answers(job.tick(1))
@@ -132,49 +133,49 @@ def test_a_request_waits_until_all_tasks_run_but_not_for_ever() -> None:
 @pytest.mark.parametrize(
     "end", [job_master.CancelJob(job_id="j"), job_master.SuspendJob(job_id="j", reason="")]
 )
-def test_the_end_of_the_job_answers_all_who_wait(end: job_master.CancelJob | job_master.SuspendJob) -> None:
+def test_end_of_job_answers_all_waiting_requests(end: job_master.CancelJob | job_master.SuspendJob) -> None:
     job = running(ON_REQUEST)
     job.ask()
-    job.say()
+    job.send()
     job.ask(SAVEPOINT)
-    job.tell("dispatcher", end)
-    assert len(answers(job.say())) == 2
+    job.receive("dispatcher", end)
+    assert len(answers(job.send())) == 2
     job.ask()
-    (answer,) = answers(job.say())
+    (answer,) = answers(job.send())
     assert "only a job that runs" in answer.reason  # type: ignore[attr-defined]
 
 
-def test_who_asks_a_job_that_is_over_is_answered_and_it_stays_at_rest() -> None:
+def test_request_to_ended_job_is_answered_and_job_stays_quiescent() -> None:
     job = running(ON_REQUEST)
-    for each in job.executions():
-        job.report(each, FINISHED)
-    job.say()
-    job.tell("job_master/j", job_master.ChannelsDeleted(job_id="j"))
-    job.say()
+    for execution in job.executions():
+        job.report(execution, FINISHED)
+    job.send()
+    job.receive("job_master/j", job_master.ChannelsDeleted(job_id="j"))
+    job.send()
     assert job.role.is_quiescent(job.state)
     rest = job.state
     job.ask()
     assert not job.role.is_quiescent(job.state)
-    assert len(answers(job.say())) == 1
+    assert len(answers(job.send())) == 1
     assert job.state == rest
 
 
-def test_who_asks_a_job_that_never_was_is_illegal() -> None:
+def test_request_to_unknown_job_is_illegal() -> None:
     job = Checkpointed(GRAPH, ON_REQUEST)
     job.state = job.role.initial("job_master/j")
     with pytest.raises(IllegalEvent, match="was not started"):
         job.ask()
 
 
-def test_too_many_requests_are_refused() -> None:
+def test_too_many_requests_are_rejected() -> None:
     job = running(ON_REQUEST)
     job.report(job.execution("sink"), FAILED, "broken")
-    job.say()
+    job.send()
     for _ in range(MOST_REQUESTS):
         job.ask()
-    assert job.say() == []
+    assert job.send() == []
     job.ask()
-    (answer,) = answers(job.say())
+    (answer,) = answers(job.send())
     assert "TOO_MANY_CHECKPOINT_REQUESTS" in answer.reason  # type: ignore[attr-defined]
 
 
@@ -182,76 +183,76 @@ def test_too_many_requests_are_refused() -> None:
 
 
 def stopping(*, drains: bool = False) -> Checkpointed:
-    """A savepoint that the job is to end with has begun."""
+    """Returns a job that has triggered the savepoint it stops with."""
     job = running()
     job.checkpoint()
     job.ask(SAVEPOINT, stops=True, drains=drains)
-    job.say()
+    job.send()
     assert (job.pending.options.stops, job.pending.options.drains) == (True, drains)
     return job
 
 
 @pytest.mark.parametrize("first", ["savepoint", "tasks"])
-def test_a_job_stops_when_its_savepoint_is_complete_and_its_tasks_have_finished(first: str) -> None:
+def test_job_stops_when_savepoint_is_complete_and_tasks_have_finished(first: str) -> None:
     job = stopping(drains=True)
     job.acknowledged_by_all()
     if first == "savepoint":
         assert len(answers(job.written())) == 1
         assert job.tick(3600) == [], "no checkpoint begins any more"
-    for each in job.executions():
+    for execution in job.executions():
         assert job.state.status is JobStatus.RUNNING
-        job.report(each, FINISHED)
+        job.report(execution, FINISHED)
     if first == "tasks":
         assert job.state.status is JobStatus.RUNNING
         assert bodies(job.written(), client.CheckpointSucceeded)
     assert job.state.status is JobStatus.FINISHED
 
 
-def test_a_job_whose_savepoint_fails_goes_on() -> None:
+def test_job_continues_if_savepoint_fails() -> None:
     job = stopping()
     job.decline(job.execution("sink"))
-    said = job.say()
-    assert len(answers(said)) == 1
-    assert bodies(said, task_executor.AbortCheckpoint)
+    events = job.send()
+    assert len(answers(events)) == 1
+    assert bodies(events, task_executor.AbortCheckpoint)
     assert job.state.status is JobStatus.RUNNING
     job.discarded()
     assert job.checkpoint().checkpoint_id == 3
 
 
-def test_tasks_that_had_ended_behind_the_barrier_of_a_savepoint_that_fails_run_again_from_a_checkpoint() -> (
-    None
-):
+def test_tasks_ended_after_barrier_of_failed_savepoint_restart_from_checkpoint() -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.report(job.execution("source"), FINISHED)
-    said = job.not_written()
-    assert len(answers(said)) == 1
+    events = job.not_written()
+    assert len(answers(events)) == 1
     assert job.state.status is JobStatus.RESTARTING
     job.ends()
-    assert [each.checkpoint_id for each in job.demanded(FindCheckpoint).candidates] == [1]
+    assert [candidate.checkpoint_id for candidate in job.demanded(FindCheckpoint).candidates] == [1]
     job.restored(job.checkpoints.candidates()[0])
     job.runs()
     assert job.state.status is JobStatus.RUNNING
     assert job.state.generation == 1
 
 
-def the_others_end(job: Checkpointed) -> None:
-    """Whoever runs has been told to stop."""
-    for each in job.executions():
-        if each.state is RUNNING:
+def end_other_tasks(job: Checkpointed) -> None:
+    """All running tasks have been told to stop."""
+    for execution in job.executions():
+        if execution.state is RUNNING:
             assert job.state.status is JobStatus.RUNNING
-            job.report(each, FINISHED)
+            job.report(execution, FINISHED)
     assert job.state.status is JobStatus.FINISHED
-    said = job.say()
-    assert not bodies(said, task_executor.SubmitTask)
-    assert [each.status for each in bodies(said, dispatcher.JobReachedTerminalState)] == [JobStatus.FINISHED]
+    events = job.send()
+    assert not submissions(events)
+    assert [body.status for body in bodies(events, dispatcher.JobReachedTerminalState)] == [
+        JobStatus.FINISHED
+    ]
 
 
 LOSSES = ["fails", "executor", "missing"]
 
 
 def lose(job: Checkpointed, how: str) -> None:
-    """The first subtask of the sink does not come to its end by itself."""
+    """Loses the first subtask of the sink before its end."""
     sink = job.execution("sink")
     match how:
         case "fails":
@@ -263,156 +264,166 @@ def lose(job: Checkpointed, how: str) -> None:
             body = job_master.TasksContradicted(
                 resource_id="te-1", execution_attempt_ids=attempts, reason="does not run"
             )
-            job.tell(JOB, body)
+            job.receive(JOB, body)
 
 
 @pytest.mark.parametrize("how", LOSSES)
 @pytest.mark.parametrize("written", ["before", "after"])
-def test_a_job_whose_savepoint_is_complete_finishes_whoever_is_lost_behind_it(how: str, written: str) -> None:
+def test_job_with_complete_savepoint_finishes_despite_lost_tasks(how: str, written: str) -> None:
     job = stopping()
     job.acknowledged_by_all()
-    said = job.written() if written == "before" else []
+    events = job.written() if written == "before" else []
     lose(job, how)
-    said += job.tick(2)
+    events += job.tick(2)
     if written == "after":
-        assert not bodies(said, task_executor.SubmitTask), "its outcome is not known yet"
-        said += job.written()
-    said += job.say()
-    assert not bodies(said, task_executor.SubmitTask)
-    assert len(bodies(said, client.CheckpointSucceeded)) == 1
+        assert not submissions(events), "its outcome is not known yet"
+        events += job.written()
+    events += job.send()
+    assert not submissions(events)
+    assert len(bodies(events, client.CheckpointSucceeded)) == 1
     if how != "executor":
-        the_others_end(job)
+        end_other_tasks(job)
     assert job.state.status is JobStatus.FINISHED
-    assert job.state.terminated is None or not job.state.slots.returning
+    assert not job.state.outbox
 
 
-def test_a_task_in_a_new_process_may_have_gone_on_behind_the_savepoint() -> None:
+def test_restarted_task_may_have_run_past_savepoint() -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.written()
     job.report(job.execution("sink"), ExecutionState.INITIALIZING)
-    job.say()
+    job.send()
     assert job.state.status is JobStatus.CANCELLING
 
 
-def test_what_a_lost_task_had_counted_when_it_acknowledged_is_in_the_result() -> None:
+def test_accumulators_acknowledged_by_lost_task_are_in_result() -> None:
     job = stopping()
-    for number, each in enumerate(job.executions()):
-        job.acknowledge(each, accumulators={"n": 10.0**number})
+    for number, execution in enumerate(job.executions()):
+        job.acknowledge(execution, accumulators={"n": 10.0**number})
     job.written()
     job.lose("te-1")
-    (end,) = bodies(job.say(), dispatcher.JobReachedTerminalState)
+    (end,) = bodies(job.send(), dispatcher.JobReachedTerminalState)
     assert end.accumulators == {"n": 1_111.0}
 
 
-def test_all_task_executors_may_be_lost_behind_the_savepoint() -> None:
+def test_all_task_executors_may_be_lost_after_savepoint() -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.lose("te-1")
-    assert bodies(job.tick(2), resource_manager.RequestSlot), "the savepoint may fail yet"
-    said = job.written()
-    assert bodies(said, client.CheckpointSucceeded)
-    assert bodies(said, resource_manager.CancelSlotRequest)
+    assert job.tick(2) == [], "there is no verdict before the outcome of the savepoint"
+    assert bodies(job.written(), client.CheckpointSucceeded)
     assert job.state.status is JobStatus.FINISHED
 
 
-def test_a_job_does_not_fail_for_what_happens_while_the_savepoint_that_it_ends_with_is_written() -> None:
+def test_tasks_lost_after_savepoint_restart_if_it_fails() -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    job.lose("te-1")
+    job.tick(2)
+    events = job.not_written()
+    assert bodies(events, job_master.RestartScheduled)
+    assert bodies([*events, *job.tick(2)], resource_manager.RequestSlot)
+
+
+def test_job_does_not_fail_while_its_final_savepoint_is_written() -> None:
     job = running({**PERIODIC, "restart-strategy.type": "none"})
     job.checkpoint()
     job.ask(SAVEPOINT, stops=True)
-    job.say()
+    job.send()
     job.acknowledged_by_all()
     job.report(job.execution("sink"), FAILED, "broken", progress_lost=True)
-    job.say()
+    job.send()
     assert job.state.status is JobStatus.RUNNING
     assert bodies(job.written(), client.CheckpointSucceeded)
-    the_others_end(job)
+    end_other_tasks(job)
 
 
 @pytest.mark.parametrize("acknowledged", ["by one", "by all"])
-def test_a_task_executor_that_begins_anew_during_a_stop_costs_the_job_no_restart(acknowledged: str) -> None:
-    """It does not run what had acknowledged: that would go on behind the savepoint."""
+def test_restart_of_task_executor_during_stop_costs_no_restart_of_job(acknowledged: str) -> None:
+    """It does not run the acknowledged tasks: they would run past the savepoint."""
     job = running({**PERIODIC, "restart-strategy.type": "none"})
     job.ask(SAVEPOINT, stops=True)
-    job.say()
+    job.send()
     sink = job.execution("sink")
     if acknowledged == "by all":
         job.acknowledged_by_all()
     else:
         job.acknowledge(sink)
     job.report(sink, ExecutionState.CANCELED)
-    said = job.say()
+    events = job.send()
     assert job.state.status is JobStatus.RUNNING
     if acknowledged == "by one":
-        assert bodies(said, client.CheckpointFailed)
-        assert len(bodies(said, task_executor.SubmitTask)) == 1
+        assert bodies(events, client.CheckpointFailed)
+        assert len(submissions(events)) == 1
     else:
-        assert not bodies(said, task_executor.SubmitTask)
+        assert not submissions(events)
         job.written()
-        the_others_end(job)
+        end_other_tasks(job)
 
 
-def test_a_job_that_is_stopped_can_not_be_suspended_any_more() -> None:
+def test_stopping_job_cannot_be_suspended() -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.written()
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
-    job.say()
-    the_others_end(job)
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.send()
+    end_other_tasks(job)
 
 
-def test_a_job_that_paused_while_its_savepoint_was_written_has_finished_when_it_is_resumed() -> None:
+def test_job_suspended_during_write_of_savepoint_is_finished_when_resumed() -> None:
     job = stopping()
     job.acknowledged_by_all()
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
-    job.say()
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.send()
     job.ends()
     assert bodies(job.written(), client.CheckpointSucceeded)
     assert job.state.status is JobStatus.SUSPENDED
-    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
-    said = job.say()
-    assert not bodies(said, resource_manager.RequestSlot)
-    assert [each.status for each in bodies(said, dispatcher.JobReachedTerminalState)] == [JobStatus.FINISHED]
+    job.receive("dispatcher", job_master.ResumeJob(job_id="j"))
+    events = job.send()
+    assert not bodies(events, resource_manager.RequestSlot)
+    assert [body.status for body in bodies(events, dispatcher.JobReachedTerminalState)] == [
+        JobStatus.FINISHED
+    ]
 
 
-def test_a_job_that_is_cancelled_behind_its_savepoint_is_cancelled() -> None:
+def test_job_cancelled_after_savepoint_is_cancelled() -> None:
     job = stopping()
     job.acknowledged_by_all()
     assert bodies(job.written(), client.CheckpointSucceeded)
-    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
-    job.say()
+    job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+    job.send()
     job.ends()
     assert job.state.status is JobStatus.CANCELED
 
 
-def test_a_savepoint_is_given_up_when_a_task_that_stands_still_behind_its_part_fails() -> None:
+def test_savepoint_is_aborted_when_task_frozen_after_its_part_fails() -> None:
     job = stopping()
     job.acknowledge(job.execution("sink"))
     job.report(job.execution("sink"), FAILED, "broken")
-    said = job.say()
-    assert bodies(said, job_master.CheckpointAborted)
-    assert bodies(said, task_executor.AbortCheckpoint)
-    assert not job.checkpoints.stopping
+    events = job.send()
+    assert bodies(events, job_master.CheckpointAborted)
+    assert bodies(events, task_executor.AbortCheckpoint)
+    assert job.checkpoints.stop is StopPhase.NONE
 
 
 @pytest.mark.parametrize("outcome", ["complete", "failed"])
-def test_a_task_that_fails_while_the_savepoint_is_written_waits_for_its_outcome(outcome: str) -> None:
+def test_task_failed_during_write_of_savepoint_waits_for_result(outcome: str) -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.report(job.execution("sink"), FAILED, "broken")
-    assert not bodies(job.tick(60), task_executor.SubmitTask)
+    assert not submissions(job.tick(60))
     if outcome == "complete":
-        said = job.written()
-        assert bodies(said, client.CheckpointSucceeded)
-        assert not bodies(said, task_executor.SubmitTask)
-        the_others_end(job)
+        events = job.written()
+        assert bodies(events, client.CheckpointSucceeded)
+        assert not submissions(events)
+        end_other_tasks(job)
     else:
-        assert len(bodies(job.not_written(), task_executor.SubmitTask)) == 1
+        assert len(submissions(job.not_written())) == 1
         assert job.state.status is JobStatus.RUNNING
 
 
 @pytest.mark.parametrize("outcome", ["complete", "failed"])
-def test_a_task_in_a_new_process_knows_nothing_of_the_savepoint_that_is_written_meanwhile(
+def test_task_in_new_process_does_not_know_savepoint_in_progress(
     outcome: str,
 ) -> None:
     job = stopping()
@@ -420,7 +431,7 @@ def test_a_task_in_a_new_process_knows_nothing_of_the_savepoint_that_is_written_
     sink = job.execution("sink")
     job.report(sink, ExecutionState.INITIALIZING)
     job.report(sink, RUNNING)
-    job.say()
+    job.send()
     if outcome == "complete":
         assert bodies(job.written(), client.CheckpointSucceeded)
         assert job.state.status is JobStatus.CANCELLING, "it may have gone on behind the savepoint"
@@ -430,52 +441,52 @@ def test_a_task_in_a_new_process_knows_nothing_of_the_savepoint_that_is_written_
 
 
 @pytest.mark.parametrize("how", [FAILED, ExecutionState.INITIALIZING])
-def test_nobody_goes_on_from_what_a_lost_task_has_committed_when_it_was_drained(how: ExecutionState) -> None:
+def test_no_task_continues_from_commits_of_lost_drained_task(how: ExecutionState) -> None:
     job = stopping(drains=True)
     job.report(job.execution("source"), how, "broken" if how is FAILED else None)
-    said = job.say()
-    assert bodies(said, client.CheckpointFailed)
+    events = job.send()
+    assert bodies(events, client.CheckpointFailed)
     assert job.state.status is JobStatus.RESTARTING
 
 
-def test_a_job_that_is_suspended_while_it_is_drained_begins_with_a_checkpoint() -> None:
+def test_job_suspended_during_drain_restarts_from_checkpoint() -> None:
     job = stopping(drains=True)
     job.acknowledge(job.execution("source"))
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
-    job.say()
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.send()
     job.ends()
     job.discarded()
-    job.say()
-    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
-    job.say()
-    assert [each.checkpoint_id for each in job.demanded(FindCheckpoint).candidates] == [1]
+    job.send()
+    job.receive("dispatcher", job_master.ResumeJob(job_id="j"))
+    job.send()
+    assert [candidate.checkpoint_id for candidate in job.demanded(FindCheckpoint).candidates] == [1]
 
 
-def test_a_job_all_of_whose_tasks_end_while_its_savepoint_is_given_up_has_not_finished() -> None:
+def test_job_whose_tasks_end_during_abort_of_savepoint_is_not_finished() -> None:
     job = stopping()
     job.acknowledge(job.execution("source", 0))
     job.report(job.execution("source", 0), FINISHED)
     job.decline(job.execution("sink"))
-    for each in job.executions():
-        if each.state is RUNNING:
-            job.report(each, FINISHED)
+    for execution in job.executions():
+        if execution.state is RUNNING:
+            job.report(execution, FINISHED)
     assert job.state.status is JobStatus.RUNNING
-    job.say()
+    job.send()
     assert job.state.status is JobStatus.RESTARTING
 
 
-def test_a_savepoint_among_the_checkpoints_of_its_job_would_go_with_them() -> None:
+def test_savepoint_in_checkpoint_directory_of_job_is_rejected() -> None:
     job = running()
     job.ask(SAVEPOINT, directory="file:///c/j")
-    (answer,) = answers(job.say())
+    (answer,) = answers(job.send())
     assert "would be deleted with the job's checkpoints" in answer.reason  # type: ignore[attr-defined]
     job.ask(SAVEPOINT, directory="file:///c/j2")
-    assert bodies(job.say(), job_master.CheckpointTriggered)
+    assert bodies(job.send(), job_master.CheckpointTriggered)
 
 
-def test_nothing_else_is_taken_while_a_job_stops() -> None:
+def test_no_other_checkpoint_is_triggered_while_job_stops() -> None:
     job = stopping()
     job.ask()
-    (answer,) = answers(job.say())
+    (answer,) = answers(job.send())
     assert "is being stopped" in answer.reason  # type: ignore[attr-defined]
     assert job.demands(WriteMetadata) == []

@@ -1,12 +1,15 @@
-"""A SlotPool, whatever is done to it in whatever order: an allocation is in one place, and moves along its table."""
+"""SlotPool under any sequence of operations: an allocation is in one place, and moves as its table says."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tailrace.schemas.types import SlotOffer
+from tailrace.services.core.owed_events import OwedFreeSlot
 from tailrace.services.job_master.slot_pool import NEXT, PendingRequest, SlotPool, SlotStep
 
 from ..simulated_cluster.cluster import PROFILE
@@ -15,21 +18,22 @@ from .invariants import check_pool
 RESOURCE_IDS = st.sampled_from(("te-1", "te-2"))
 
 
-def step_of(pool: SlotPool, allocation_id: str) -> SlotStep:
-    """Where the allocation is."""
-    if allocation_id in pool.returning:
+def step_of(pool: SlotPool, allocation_id: str, returning: Collection[str] = ()) -> SlotStep:
+    """Returns the place of the allocation."""
+    if allocation_id in returning:
         return SlotStep.RETURNING
-    found = pool.slots.get(allocation_id) or pool.requests.get(allocation_id)
-    return SlotStep.GONE if found is None else found.step
+    result = pool.slots.get(allocation_id) or pool.requests.get(allocation_id)
+    return SlotStep.GONE if result is None else result.step
 
 
 class Pools(RuleBasedStateMachine):
-    """Every rule takes any allocation that there ever was, also where that makes no sense."""
+    """Every rule takes any allocation that ever existed, even if that makes no sense."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pool = SlotPool()
         self.steps: dict[str, SlotStep] = {}
+        self.returning: set[str] = set()
 
     def any(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.steps) or ["unknown"]))
@@ -41,9 +45,9 @@ class Pools(RuleBasedStateMachine):
         self.pool = self.pool.request([request], due)
         self.steps[allocation_id] = SlotStep.WANTED
 
-    @rule(data=st.data())
-    def requested(self, data: st.DataObject) -> None:
-        self.pool = self.pool.requested(self.any(data))
+    @rule(data=st.data(), number=st.none() | st.integers(0, 3))
+    def requested(self, data: st.DataObject, number: int | None) -> None:
+        self.pool = self.pool.requested(self.any(data), number)
 
     @rule()
     def ask_again(self) -> None:
@@ -61,52 +65,53 @@ class Pools(RuleBasedStateMachine):
     def available(self, data: st.DataObject, free_at: int) -> None:
         allocation_id = self.any(data)
         if step_of(self.pool, allocation_id) is SlotStep.ALLOCATED:
-            self.pool = self.pool.available(allocation_id, free_at, 5)
+            self.pool = self.pool.available(allocation_id, free_at, "idle", 5)
 
     @rule()
     def allocate_available(self) -> None:
         idle = self.pool.idle_slots()
         if idle:
-            times = [self.pool.idle.times[each.allocation_id] for each in idle]
+            times = [
+                self.pool.idle.due_time(OwedFreeSlot, slot.allocation_id, slot.resource_id) or 0
+                for slot in idle
+            ]
             assert times == sorted(times)
             self.pool = self.pool.allocate_available(idle[0].allocation_id, ("default", 99))
 
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
-        self.pool = self.pool.give_back(self.any(data), "not needed", 6)
+        self.pool, owed = self.pool.give_back(self.any(data), "not needed", 6)
+        if owed is not None:
+            self.returning.add(owed.allocation_id)
 
     @rule()
     def give_back_all(self) -> None:
-        self.pool = self.pool.give_back_all("over", 7)
+        self.pool, owed = self.pool.give_back_all("over", 7)
+        self.returning |= {event.allocation_id for event in owed}
         assert not self.pool.slots
         assert not self.pool.requests
 
     @rule(data=st.data())
     def returned(self, data: st.DataObject) -> None:
-        self.pool = self.pool.finish_return(self.any(data))
+        self.returning.discard(self.any(data))
 
     @rule(data=st.data())
     def gone(self, data: st.DataObject) -> None:
-        self.pool = self.pool.remove_task_executor(self.any(data))
-
-    @rule(resource_id=RESOURCE_IDS)
-    def forget(self, resource_id: str) -> None:
-        self.pool = self.pool.forget(resource_id)
-        assert resource_id not in {each.resource_id for each in self.pool.returning.values()}
+        self.pool = self.pool.remove_slot(self.any(data))
 
     @invariant()
-    def it_is_sound(self) -> None:
-        check_pool(self.pool)
+    def pool_is_consistent(self) -> None:
+        check_pool(self.pool, self.returning)
         for resource_id in ("te-1", "te-2"):
             at = self.pool.at(resource_id)
-            assert {each.allocation_id for each in at} == {
-                each.allocation_id for each in self.pool.slots.values() if each.resource_id == resource_id
+            assert {slot.allocation_id for slot in at} == {
+                slot.allocation_id for slot in self.pool.slots.values() if slot.resource_id == resource_id
             }
 
     @invariant()
     def every_allocation_has_moved_along_the_table(self) -> None:
         for allocation_id, before in self.steps.items():
-            after = step_of(self.pool, allocation_id)
+            after = step_of(self.pool, allocation_id, self.returning)
             assert after is before or after in NEXT[before], f"{allocation_id}: {before} -> {after}"
             self.steps[allocation_id] = after
 

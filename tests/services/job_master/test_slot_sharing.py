@@ -1,4 +1,4 @@
-"""Laws of the trees in which subtasks share slots, and of how many slots that takes."""
+"""Laws of the trees of slot sharing, and of the number of slots that a job needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROFILES = (None, PROFILE, replace(PROFILE, cpu_cores=2.5, extended_resources={"
 
 @st.composite
 def job_graphs(draw: st.DrawFn) -> JobGraph:
-    """Sources and what consumes from them, in any groups, co-located or not, as large as they like."""
+    """Draws sources and their consumers, in any groups, co-located or not, of any size."""
     count = draw(st.integers(1, len(NAMES)))
     vertices, edges = [], []
     for place, name in enumerate(NAMES[:count]):
@@ -51,17 +51,18 @@ def job_graphs(draw: st.DrawFn) -> JobGraph:
 
 
 def needed(graph: JobGraph) -> int:
-    """Slots: the sum over sharing groups of the maximum parallelism; each subtask that does not share needs its own."""
+    """Returns the number of slots: the sum of the maximum parallelism of each group; subtasks without a group need
+    one each."""
     groups: dict[str, int] = {}
-    for each in graph.vertices:
-        name = each.slot_sharing_group or f"alone {each.vertex_id}"
-        groups[name] = max(groups.get(name, 0), each.parallelism)
+    for job_vertex in graph.vertices:
+        name = job_vertex.slot_sharing_group or f"alone {job_vertex.vertex_id}"
+        groups[name] = max(groups.get(name, 0), job_vertex.parallelism)
     return sum(groups.values())
 
 
 @settings(deadline=None)
 @given(graph=job_graphs())
-def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_its_place(
+def test_job_requests_slots_its_groups_need_and_each_subtask_has_place(
     graph: JobGraph,
 ) -> None:
     job = Job(graph)
@@ -69,14 +70,16 @@ def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_it
     assert len(job.state.slots.requests) == len(job.state.sharing.trees) == needed(graph)
     for (_, index), tree in job.state.sharing.trees.items():
         for leaf in leaves(tree.root):
-            assert job.state.current[(leaf.vertex_id, index)] == leaf.execution_attempt_id
+            assert job.state.current_attempts[(leaf.vertex_id, index)] == leaf.execution_attempt_id
 
 
 @settings(deadline=None)
 @given(graph=job_graphs())
-def test_co_located_subtasks_are_in_one_slot_below_one_node(graph: JobGraph) -> None:
+def test_co_located_subtasks_share_slot_below_one_node(graph: JobGraph) -> None:
     job = Job(graph)
-    together = {each.vertex_id: each.co_location_group for each in graph.vertices if each.co_location_group}
+    together = {
+        vertex.vertex_id: vertex.co_location_group for vertex in graph.vertices if vertex.co_location_group
+    }
     places: dict[tuple[str, int], set[tuple[str, int]]] = {}
     for slot, tree in job.state.sharing.trees.items():
         if isinstance(tree.root, MultiTaskSlot):
@@ -90,18 +93,18 @@ def test_co_located_subtasks_are_in_one_slot_below_one_node(graph: JobGraph) -> 
 
 @settings(deadline=None)
 @given(graph=job_graphs())
-def test_a_request_wants_what_all_that_share_the_slot_want_together(graph: JobGraph) -> None:
+def test_slot_request_has_sum_of_profiles_of_its_tasks(graph: JobGraph) -> None:
     job = Job(graph)
     for request in job.state.slots.requests.values():
         inside = leaves(job.state.sharing.trees[request.slot].root)
-        by_id = {each.vertex_id: each.resource_profile for each in graph.vertices}
+        by_id = {vertex.vertex_id: vertex.resource_profile for vertex in graph.vertices}
         profiles = [by_id[leaf.vertex_id] for leaf in inside]
         if None in profiles:
             assert request.profile is None
         else:
             wanted = profiles[0]
-            for each in profiles[1:]:
-                wanted = merge(wanted, each)
+            for profile in profiles[1:]:
+                wanted = merge(wanted, profile)
             assert request.profile == wanted
 
 
@@ -112,33 +115,33 @@ LEAVES = st.lists(
 
 @settings(deadline=None)
 @given(which=LEAVES, order=st.randoms(use_true_random=False))
-def test_a_tree_is_released_from_its_leaves_up(which: list[tuple[str, str | None]], order: object) -> None:
+def test_tree_is_released_from_its_leaves_up(which: list[tuple[str, str | None]], order: object) -> None:
     added = [(SingleTaskSlot(name, f"attempt of {name}"), group) for name, group in which]
     root = with_leaves(MultiTaskSlot("default"), added)
     one_by_one = MultiTaskSlot("default")
-    for each in added:
-        one_by_one = with_leaves(one_by_one, [each])
+    for pair in added:
+        one_by_one = with_leaves(one_by_one, [pair])
     assert root == one_by_one
     assert {leaf.vertex_id for leaf in leaves(root)} == {name for name, _ in which}
-    left: MultiTaskSlot | SingleTaskSlot | None = root
+    slot: MultiTaskSlot | SingleTaskSlot | None = root
     names = [name for name, _ in which]
     order.shuffle(names)  # type: ignore[attr-defined]
     for place, name in enumerate(names):
-        assert left is not None
-        left = without_leaf(left, name)
+        assert slot is not None
+        slot = without_leaf(slot, name)
         remaining = set(names[place + 1 :])
-        assert ({leaf.vertex_id for leaf in leaves(left)} if left else set()) == remaining
-        assert not _empty_nodes(left)
-    assert not which or left is None
+        assert ({leaf.vertex_id for leaf in leaves(slot)} if slot else set()) == remaining
+        assert not _empty_nodes(slot)
+    assert not which or slot is None
 
 
 def _empty_nodes(node: MultiTaskSlot | SingleTaskSlot | None) -> bool:
     return isinstance(node, MultiTaskSlot) and (
-        not node.children or any(_empty_nodes(each) for each in node.children)
+        not node.children or any(_empty_nodes(child) for child in node.children)
     )
 
 
-def test_a_slot_holds_one_subtask_of_a_vertex() -> None:
+def test_slot_has_at_most_one_subtask_of_vertex() -> None:
     root = with_leaves(MultiTaskSlot("default"), [(SingleTaskSlot("a", "1"), "x")])
     try:
         with_leaves(root, [(SingleTaskSlot("a", "2"), None)])
@@ -148,7 +151,7 @@ def test_a_slot_holds_one_subtask_of_a_vertex() -> None:
         raise AssertionError("it holds two")
 
 
-def test_an_available_slot_is_used_again_if_it_offers_enough() -> None:
+def test_available_slot_is_used_again_if_large_enough() -> None:
     graph = job_graph(
         source(parallelism=2, slot_sharing_group="first"),
         vertex("sink", slot_sharing_group="second", resource_profile=replace(PROFILE, cpu_cores=2.0)),
@@ -157,10 +160,10 @@ def test_an_available_slot_is_used_again_if_it_offers_enough() -> None:
     job = Job(graph)
     job.assemble()
     pool = job.state.slots
-    (small, other, large) = sorted(pool.slots, key=lambda each: pool.slots[each].slot or ("", 0))
+    (small, other, large) = sorted(pool.slots, key=lambda item: pool.slots[item].slot or ("", 0))
     assert pool.slots[large].slot == ("second", 0)
-    pool = pool.available(small, 100, 1).available(other, 100, 1)
-    wanting = replace(job.state, slots=pool.remove_task_executor(large))
+    pool = pool.available(small, 100, "idle", 1).available(other, 100, "idle", 1)
+    wanting = replace(job.state, slots=pool.remove_slot(large))
     assert find_slots(wanting, [("second", 0)], 9).sharing.trees[("second", 0)].resolved is False
     bigger = replace(pool.slots[small], profile=replace(PROFILE, cpu_cores=4.0))
     wanting = replace(wanting, slots=replace(wanting.slots, slots=wanting.slots.slots.set(small, bigger)))

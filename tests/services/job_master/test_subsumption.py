@@ -1,4 +1,4 @@
-"""What is kept of completed checkpoints: while the job runs, and when it has ended."""
+"""Retention of complete checkpoints, while the job runs and after its end."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.job_master.instructions import DiscardCheckpoint, RemoveCheckpoints
 
 from .checkpointed import PERIODIC, Checkpointed, running
-from .driver import JOB, bodies
+from .driver import JOB, bodies, submissions
 
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 
 
 @pytest.mark.parametrize("retained", [1, 3])
-def test_the_newest_are_kept_and_older_ones_are_discarded(retained: int) -> None:
+def test_newest_checkpoints_are_retained_and_older_discarded(retained: int) -> None:
     job = running({**PERIODIC, "state.checkpoints.num-retained": str(retained)})
     gone = []
     for _ in range(retained + 3):
         job.tick(10)
         job.acknowledged_by_all()
         job.written()
-        for each in job.demands(DiscardCheckpoint):
-            gone.append(each.checkpoint_id)
-            assert each.completed
-            assert each.kept == tuple(sorted(one.uri for one in job.checkpoints.completed))
+        for demand in job.demands(DiscardCheckpoint):
+            gone.append(demand.checkpoint_id)
+            assert demand.completed
+            assert demand.kept == tuple(sorted(one.uri for one in job.checkpoints.completed))
         job.discarded()
     assert gone == [1, 2, 3]
-    assert [each.checkpoint_id for each in job.checkpoints.completed] == list(range(4, retained + 4))
+    assert [checkpoint.checkpoint_id for checkpoint in job.checkpoints.completed] == list(
+        range(4, retained + 4)
+    )
     assert job.checkpoints.latest is not None
     assert job.checkpoints.latest.checkpoint_id == retained + 3
 
 
-def test_none_is_discarded_while_a_task_may_be_beginning_with_it() -> None:
+def test_checkpoint_is_kept_while_task_may_restore_it() -> None:
     job = running()
     job.checkpoint()
     job.tick(10)
@@ -48,43 +50,43 @@ def test_none_is_discarded_while_a_task_may_be_beginning_with_it() -> None:
     assert job.demanded(DiscardCheckpoint).checkpoint_id == 1
 
 
-def test_none_is_discarded_before_all_who_may_start_again_have_been_told_of_a_newer_one() -> None:
+def test_checkpoint_is_kept_until_restarting_tasks_know_newer_one() -> None:
     job = running()
     job.checkpoint()
     job.tick(10)
     job.acknowledged_by_all()
     job.write()
     assert job.demands(DiscardCheckpoint) == []
-    job.say()
+    job.send()
     assert job.demands(DiscardCheckpoint)
 
 
-def test_who_took_the_place_of_one_that_had_acknowledged_begins_with_it_too() -> None:
+def test_replacement_of_acknowledged_task_restores_same_checkpoint() -> None:
     job = running()
     job.checkpoint()
     job.tick(10)
     job.acknowledged_by_all()
     job.report(job.execution("sink"), FAILED, "broken")
-    (submitted,) = bodies(job.tick(2), task_executor.SubmitTask)
+    (submitted,) = submissions(job.tick(2))
     job.runs()
     assert submitted.restore is not None
     assert submitted.restore.checkpoint_id == 1
     confirmed = bodies(job.written(), task_executor.ConfirmCheckpoint)
-    assert submitted.execution_attempt_id in {each for one in confirmed for each in one.execution_attempt_ids}
+    assert submitted.execution_attempt_id in {id_ for one in confirmed for id_ in one.execution_attempt_ids}
     assert job.demanded(DiscardCheckpoint).checkpoint_id == 1
 
 
 def ended(job: Checkpointed, status: JobStatus) -> None:
-    """Its tasks have ended, and it is over."""
+    """Ends all tasks and the job."""
     match status:
         case JobStatus.FINISHED:
-            for each in job.executions():
-                job.report(each, FINISHED)
+            for execution in job.executions():
+                job.report(execution, FINISHED)
         case JobStatus.CANCELED:
-            job.tell("dispatcher", job_master.CancelJob(job_id="j"))
+            job.receive("dispatcher", job_master.CancelJob(job_id="j"))
         case _:
             job.report(job.execution("sink"), FAILED, "broken")
-    job.say()
+    job.send()
     job.ends()
     assert job.state.status is status
 
@@ -98,7 +100,7 @@ def ended(job: Checkpointed, status: JobStatus) -> None:
     ],
 )
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
-def test_what_an_ended_job_was_told_to_keep_is_kept_and_all_else_is_removed(
+def test_ended_job_retains_configured_checkpoints_and_removes_the_rest(
     retention: str, kept_by: set[JobStatus], status: JobStatus
 ) -> None:
     job = running({**PERIODIC, "restart-strategy.type": "none", RETENTION: retention})
@@ -109,23 +111,22 @@ def test_what_an_ended_job_was_told_to_keep_is_kept_and_all_else_is_removed(
     assert instruction.directory == "file:///c/j"
     kept = (last,) if status in kept_by else ()
     assert instruction.retained == kept
-    job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+    job.receive(JOB, job_master.ChannelsDeleted(job_id="j"))
     assert not job.role.is_quiescent(job.state), "its files are there still"
-    job.tell(JOB, job_master.CheckpointsRemoved(job_id="j"))
+    job.receive(JOB, job_master.CheckpointsRemoved(job_id="j"))
     assert job.role.is_quiescent(job.state)
-    assert job.state.terminated is not None
-    assert job.state.terminated.checkpoints == kept
+    assert job.state.retained_checkpoints == kept
 
 
-def test_a_job_that_never_took_one_has_nothing_to_remove() -> None:
+def test_job_without_checkpoints_has_nothing_to_remove() -> None:
     job = running()
     ended(job, JobStatus.CANCELED)
     assert job.demands(RemoveCheckpoints) == []
-    job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+    job.receive(JOB, job_master.ChannelsDeleted(job_id="j"))
     assert job.role.is_quiescent(job.state)
 
 
-def test_what_is_under_way_is_settled_before_all_is_removed() -> None:
+def test_pending_checkpoint_is_completed_or_aborted_before_removal() -> None:
     job = running()
     job.tick(10)
     job.acknowledged_by_all()
@@ -142,15 +143,15 @@ def test_what_is_under_way_is_settled_before_all_is_removed() -> None:
     assert job.demands(RemoveCheckpoints)
 
 
-def test_a_job_that_is_suspended_keeps_all() -> None:
+def test_suspended_job_retains_all_checkpoints() -> None:
     job = running()
     checkpoint = job.checkpoint()
-    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
-    job.say()
+    job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.send()
     job.ends()
     assert job.state.status is JobStatus.SUSPENDED
     assert not job.role.instructions(job.state)
     assert job.checkpoints.completed == (checkpoint,)
-    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
-    job.say()
+    job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+    job.send()
     assert job.demands(RemoveCheckpoints)

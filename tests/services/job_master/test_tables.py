@@ -1,8 +1,10 @@
-"""The state machines of a JobMaster, every pair of each: a step that is not in a table raises, and changes nothing."""
+"""The state machines of a JobMaster, every pair of states: a transition outside the table raises and changes
+nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master import JobMaster, execution_states, job_status, slot_pool
+from tailrace.services.job_master.checkpoints import stop_phase
+from tailrace.services.job_master.checkpoints.stop_phase import StopEvent, StopPhase
 from tailrace.services.job_master.slot_pool import SlotStep
 
 from ...graphs import job_graph, source
@@ -35,7 +39,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "before", "after"), PAIRS)
-def test_every_step_is_in_the_table_or_refused(name: str, before: Any, after: Any) -> None:
+def test_transition_is_in_table_or_rejected(name: str, before: Any, after: Any) -> None:
     _, table, check, _ = MACHINES[name]
     if after in table[before]:
         assert check(before, after) is after
@@ -45,14 +49,14 @@ def test_every_step_is_in_the_table_or_refused(name: str, before: Any, after: An
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_state_has_its_row_and_ends_have_none(name: str) -> None:
+def test_every_state_has_row_and_terminal_states_have_none(name: str) -> None:
     states, table, _, ends = MACHINES[name]
     assert set(table) == set(states)
     assert {state for state, after in table.items() if not after} == ends
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_state_is_reached_and_leads_to_an_end(name: str) -> None:
+def test_every_state_is_reachable_and_leads_to_end(name: str) -> None:
     states, table, _, ends = MACHINES[name]
     first = next(iter(states))
     reached = {first}
@@ -61,22 +65,22 @@ def test_every_state_is_reached_and_leads_to_an_end(name: str) -> None:
     assert reached == set(states)
     for state in reached:
         on = {state}
-        while more := {after for each in on for after in table[each]} - on:
+        while more := {after for item in on for after in table[item]} - on:
             on |= more
         assert on & ends
 
 
 @pytest.mark.parametrize("job_id", ["", "../other", "a/b", "j.k", "j\n", "\N{SNOWMAN}", "x" * 65])
-def test_no_job_begins_under_an_id_that_no_dispatcher_admits(job_id: str) -> None:
+def test_job_id_rejected_by_dispatcher_starts_no_job(job_id: str) -> None:
     role = JobMaster()
     address = f"job_master/{job_id}"
-    said = header("dispatcher", address, epoch=1)
+    output = header("dispatcher", address, epoch=1)
     start = job_master.StartJob(job_id=job_id, job_graph=job_graph(source()), configuration={})
     with pytest.raises(IllegalEvent, match="is no id of a job"):
-        role.evolve(role.initial(address), Record(0, said, start))
+        role.evolve(role.initial(address), Record(0, output, start))
 
 
-def test_what_a_task_executor_may_report_may_follow() -> None:
+def test_reported_transitions_of_task_executor_are_in_table() -> None:
     for state in ExecutionState:
         assert execution_states.REPORTED[state] <= execution_states.NEXT[state]
         assert (state in execution_states.DEPLOYED) == bool(execution_states.REPORTED[state])
@@ -96,28 +100,28 @@ HOW: dict[ExecutionState, tuple[ExecutionState, ...]] = {
 
 
 def job_with(state: ExecutionState) -> Job:
-    """A job of two subtasks; the first one's Execution is in a state, and current or the last before that."""
+    """Returns a job of two subtasks; the first one's Execution is in a state, and current or the one before."""
     job = Job(job_graph(source(parallelism=2)))
     if state is ExecutionState.SCHEDULED:
         return job
     job.assemble()
     job.report(job.execution("source", 1), ExecutionState.RUNNING)
     if state is ExecutionState.CANCELING:
-        job.tell("dispatcher", job_master.CancelJob(job_id="j"))
-        job.say()
+        job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+        job.send()
         return job
-    for each in HOW[state]:
-        job.report(job.execution("source"), each)
+    for execution_state in HOW[state]:
+        job.report(job.execution("source"), execution_state)
     return job
 
 
 @pytest.mark.parametrize("before", [ExecutionState.SCHEDULED, *HOW])
 @pytest.mark.parametrize("after", list(ExecutionState))
-def test_a_report_is_a_step_or_illegal(before: ExecutionState, after: ExecutionState) -> None:
+def test_report_is_transition_or_illegal(before: ExecutionState, after: ExecutionState) -> None:
     job = job_with(before)
     attempt = min(
-        (each for each in job.state.executions.values() if each.subtask_index == 0),
-        key=lambda each: each.attempt_number,
+        (execution for execution in job.state.executions.values() if execution.subtask_index == 0),
+        key=lambda item: item.attempt_number,
     )
     assert attempt.state is before
     known = job.state
@@ -133,7 +137,7 @@ def test_a_report_is_a_step_or_illegal(before: ExecutionState, after: ExecutionS
         assert job.state is known
 
 
-def test_a_report_of_an_attempt_before_the_last_is_of_an_unknown_one() -> None:
+def test_report_of_attempt_before_previous_one_is_unknown() -> None:
     job = running(
         job_graph(source()),
         {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "9"},
@@ -145,3 +149,13 @@ def test_a_report_of_an_attempt_before_the_last_is_of_an_unknown_one() -> None:
     assert len(job.state.executions) == 2
     with pytest.raises(IllegalEvent, match="there is no Execution"):
         job.report(first, ExecutionState.FINISHED)
+
+
+@pytest.mark.parametrize(("phase", "event"), list(product(StopPhase, StopEvent)))
+def test_stop_with_savepoint_follows_its_table(phase: StopPhase, event: StopEvent) -> None:
+    after = stop_phase.NEXT[phase].get(event)
+    if after is not None:
+        assert stop_phase.transition(phase, event) is after
+    else:
+        with pytest.raises(ValueError, match=f"that is {phase.value} can't be {event.value}"):
+            stop_phase.transition(phase, event)

@@ -1,4 +1,4 @@
-"""What a reader of the log makes of its consumer's errors."""
+"""How a reader of the log handles the errors of its consumer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.services.log.kafka import _KafkaTail
 
 @pytest.fixture
 def tail() -> _KafkaTail:
-    """One that has no consumer."""
+    """Returns a log tail without a consumer."""
     tail = _KafkaTail.__new__(_KafkaTail)
     tail._topic, tail._position, tail._warned = "c.log", 5, set()
     return tail
@@ -30,21 +30,21 @@ def tail() -> _KafkaTail:
         KafkaError._FATAL,
     ],
 )
-def test_what_waiting_does_not_mend_ends_the_reader(tail: _KafkaTail, code: int) -> None:
+def test_permanent_error_ends_reader(tail: _KafkaTail, code: int) -> None:
     with pytest.raises(LogUnavailable, match=r"c\.log can't be read"):
         tail._on_message(KafkaError(code, fatal=code == KafkaError._FATAL), -1001)
 
 
-def test_other_errors_are_told_once_and_the_reader_goes_on(tail: _KafkaTail) -> None:
+def test_other_error_is_logged_once_and_reader_continues(tail: _KafkaTail) -> None:
     with capture_logs() as lines:
         for _ in range(3):
             tail._on_message(KafkaError(KafkaError._TRANSPORT), -1001)
             tail._on_message(KafkaError(KafkaError.INVALID_MSG), 7)
-    assert [each["event"] for each in lines] == ["reading is interrupted; keeps trying"] * 2
+    assert [line["event"] for line in lines] == ["reading is interrupted; retries"] * 2
     assert tail.position == 5
 
 
-def test_the_end_moves_the_position_and_a_head_that_is_gone_is_refused(tail: _KafkaTail) -> None:
+def test_end_of_partition_moves_position_and_deleted_head_is_rejected(tail: _KafkaTail) -> None:
     tail._on_message(KafkaError(KafkaError._PARTITION_EOF), 9)
     assert tail.position == 9
     with pytest.raises(LogTruncated):

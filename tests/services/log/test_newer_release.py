@@ -1,4 +1,4 @@
-"""What an older release can't read stops it; garbage does not."""
+"""A record of a newer release stops an older one; garbage does not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from services.simulated_cluster.cluster import header
 from tailrace.schemas import avro
 from tailrace.schemas.dispatcher import JobReachedTerminalState, SubmitJob
 from tailrace.schemas.event import EVERYONE, Event
-from tailrace.schemas.everyone import FeatureLevelRaised, LeaderElected
-from tailrace.schemas.types import Header, JobStatus, Origin
+from tailrace.schemas.everyone import FeatureLevelRaised, LeaderElected, SchemasRegistered
+from tailrace.schemas.types import Header, JobStatus, Origin, RegisteredSchema
 from tailrace.services.core.feature_level import FEATURE_LEVEL, UnknownFeatureLevel
 from tailrace.services.core.replica import Replica
 from tailrace.services.dispatcher import Dispatcher
@@ -40,7 +40,7 @@ ENDED = JobReachedTerminalState(job_id="j", status=JobStatus.FINISHED, reason=No
 
 
 def of_next_release(body: Any, said: Header) -> bytes:
-    """The event, in a schema with one field more."""
+    """Encodes the event with a schema that has one more field."""
     schema = copy.deepcopy(avro.standalone(body.AVRO_NAME))
     schema["fields"].append({"name": "more", "type": "string", "default": ""})
     out = io.BytesIO()
@@ -51,7 +51,7 @@ def of_next_release(body: Any, said: Header) -> bytes:
 
 
 def log_with(*values: bytes) -> MemoryEventLog:
-    """Led under epoch 1 once; then what a foreign writer has put there."""
+    """Returns a log with a claim of epoch 1, then the records of a foreign writer."""
     log = MemoryEventLog()
     for role in ("dispatcher", "job_master/j", "task_executor/t"):
         claim = LeaderElected(role=role, epoch=1, address="a", session="other")
@@ -65,7 +65,7 @@ def master() -> Replica:
 
 
 def read(log: MemoryEventLog, *, worker: bool = False, skipped: tuple[int, ...] = ()) -> list[Unreadable]:
-    """What a process passes over that leads, once it has read the log."""
+    """Returns the records that a leader skips when it has read the log."""
     passed: list[Unreadable] = []
     own = "task_executor/t"
     log.skipped = frozenset(skipped)
@@ -97,33 +97,51 @@ def read(log: MemoryEventLog, *, worker: bool = False, skipped: tuple[int, ...] 
         (replace(MASTER, sender="job_master/of-a-newer-release"), False),
     ],
 )
-def test_a_service_s_word_that_can_not_be_read_stops_masters_and_task_executors(
-    said: Header, worker: bool
-) -> None:
+def test_unreadable_event_of_service_stops_masters_and_task_executors(said: Header, worker: bool) -> None:
     log = log_with(of_next_release(ENDED, said))
     with pytest.raises(NewerRelease, match=rf"offset 3 .*{said.sender}|{said.sender} at offset 3") as stopped:
         read(log, worker=worker)
     assert "\n" not in str(stopped.value)
-    assert [each.offset for each in read(log, worker=worker, skipped=(3,))] == [3]
+    assert [entry.offset for entry in read(log, worker=worker, skipped=(3,))] == [3]
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_process_names_release_that_registered_unknown_schema(worker: bool) -> None:
+    value = of_next_release(ENDED, replace(MASTER, recipient="task_executor/t"))
+    schema = RegisteredSchema(name=ENDED.AVRO_NAME, fingerprint=value[2:10].hex(), definition="{}")
+    log = log_with()
+    # Under any epoch.
+    log.append(
+        [
+            Event(
+                header("task_executor/t-2", EVERYONE, epoch=4),
+                SchemasRegistered(release="9.1.0", schemas=(schema,)),
+            )
+        ]
+    )
+    log.append_values([value])
+    with pytest.raises(
+        NewerRelease,
+        match=r"offset 4 .*JobReachedTerminalState of 9\.1\.0\. Release 9\.1\.0 wrote it: install that release",
+    ):
+        read(log, worker=worker)
 
 
 @pytest.mark.parametrize("worker", [False, True])
 @pytest.mark.parametrize("level", [FEATURE_LEVEL + 1, 2**31 - 1])
-def test_a_feature_level_that_is_not_known_stops_them_until_its_record_is_named(
-    level: int, worker: bool
-) -> None:
+def test_unknown_feature_level_stops_processes_until_its_record_is_skipped(level: int, worker: bool) -> None:
     log = log_with()
     log.append([Event(header("dispatcher", EVERYONE, epoch=1), FeatureLevelRaised(level=level))])
     with pytest.raises(UnknownFeatureLevel, match=r"since offset 3.*log\.skipped-offsets=3") as stopped:
         read(log, worker=worker)
     assert "\n" not in str(stopped.value)
-    assert [each.offset for each in read(log, worker=worker, skipped=(3,))] == [3]
+    assert [entry.offset for entry in read(log, worker=worker, skipped=(3,))] == [3]
 
 
-def test_an_admitted_request_that_can_not_be_read_stops_it_too() -> None:
+def test_unreadable_admitted_request_stops_process() -> None:
     request = SubmitJob(job_id="j", job_graph=job_graph(source()), entry_point=None, parallelism=None)
     admitted = Header(event_id="e", time=1, sender="client/me", sender_epoch=0, recipient="dispatcher")
-    assert [each.offset for each in read(log_with(of_next_release(request, admitted)))] == [3]
+    assert [entry.offset for entry in read(log_with(of_next_release(request, admitted)))] == [3]
     admitted = replace(admitted, origin=Origin(topic="c.submissions", partition=0, offset=0))
     with pytest.raises(NewerRelease):
         read(log_with(of_next_release(request, admitted)))
@@ -154,12 +172,12 @@ def test_an_admitted_request_that_can_not_be_read_stops_it_too() -> None:
         "torn",
     ],
 )
-def test_garbage_is_passed_over(value: bytes) -> None:
-    assert [each.offset for each in read(log_with(value))] == [3]
+def test_garbage_is_skipped(value: bytes) -> None:
+    assert [entry.offset for entry in read(log_with(value))] == [3]
 
 
 @given(st.binary(min_size=8, max_size=120))
-def test_what_comes_by_chance_is_garbage(value: bytes) -> None:
+def test_accidental_bytes_are_garbage(value: bytes) -> None:
     log = MemoryEventLog()
     log.append_values([SINGLE_OBJECT + value])
-    assert [each.offset for each in read(log)] == [0]
+    assert [entry.offset for entry in read(log)] == [0]

@@ -1,4 +1,4 @@
-"""Topics that are lost under a running process are named, the log's ends the process."""
+"""A topic that is lost under a running process is logged; the loss of the log ends the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG, SUBMISSIONS = "c.log", "c.submissions"
 
 
 class Kafka:
-    """Topics by name, with their ids; `away`: it does not answer."""
+    """Topics by name, with their ids; `away`: Kafka does not answer."""
 
     def __init__(self) -> None:
         self.ids: dict[str, str | None] = {LOG: "1", SUBMISSIONS: "2"}
@@ -26,11 +26,11 @@ class Kafka:
     def describe(self, _admin: Any, names: list[str], *_: Any) -> dict[str, TopicDescription | None]:
         if self.away:
             raise LogUnavailable("away")
-        return {each: TopicDescription(self.ids[each], 1) if each in self.ids else None for each in names}
+        return {name: TopicDescription(self.ids[name], 1) if name in self.ids else None for name in names}
 
 
 class Watched:
-    """A process that looks when it is told to."""
+    """A process that checks its topics when the test tells it to."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.lost: list[Exception] = []
@@ -38,11 +38,11 @@ class Watched:
         self.watch = TopicWatch(None, LOG, [SUBMISSIONS], self.lost.append)  # type: ignore[arg-type]
 
     def looks(self, times: int = 2) -> list[str]:
-        """The topics that it tells people of."""
+        """Checks, and returns the topics that are logged as lost."""
         with capture_logs() as lines:
             for _ in range(times):
                 self.watch.check()
-        return [each["topic"] for each in lines if each["log_level"] == "error"]
+        return [line["topic"] for line in lines if line["log_level"] == "error"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 @pytest.mark.parametrize("becomes", [None, "7"])
-def test_a_log_that_is_lost_ends_the_process_once(watched: Watched, becomes: str | None) -> None:
+def test_lost_log_ends_process_once(watched: Watched, becomes: str | None) -> None:
     watched.looks()
     if becomes is None:
         del watched.kafka.ids[LOG]
@@ -67,7 +67,7 @@ def test_a_log_that_is_lost_ends_the_process_once(watched: Watched, becomes: str
     assert str(error).startswith("c.log was deleted")
 
 
-def test_another_topic_that_is_lost_is_named_once_for_each_loss(watched: Watched) -> None:
+def test_other_lost_topic_is_logged_once_per_loss(watched: Watched) -> None:
     watched.looks()
     del watched.kafka.ids[SUBMISSIONS]
     assert watched.looks(10) == [SUBMISSIONS]
@@ -81,7 +81,7 @@ def test_another_topic_that_is_lost_is_named_once_for_each_loss(watched: Watched
 
 
 @given(st.lists(st.sampled_from(["look", "away", "back", "flicker"]), max_size=30))
-def test_a_kafka_that_is_away_or_mistaken_for_a_moment_loses_nothing(steps: list[str]) -> None:
+def test_short_outage_or_wrong_answer_of_kafka_is_no_loss(steps: list[str]) -> None:
     kafka = Kafka()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(topic_watch, "describe_topics", kafka.describe)
@@ -101,7 +101,7 @@ def test_a_kafka_that_is_away_or_mistaken_for_a_moment_loses_nothing(steps: list
         assert watched.lost == []
 
 
-def test_what_was_never_there_is_no_loss(watched: Watched) -> None:
+def test_topic_that_never_existed_is_no_loss(watched: Watched) -> None:
     watched.kafka.ids.clear()
     assert watched.looks(10) == []
     assert watched.lost == []

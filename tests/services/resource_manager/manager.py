@@ -1,4 +1,4 @@
-"""A ResourceManager alone: others' words are put into its mouth and ears, its own are said as it owes them."""
+"""A ResourceManager alone: the test sends the events of all others; its own events are folded when they are sent."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ ACTIVE = {"resourcemanager.mode": "active", "taskmanager.numberOfTaskSlots": "2"
 
 
 class Manager:
-    """Every event is checked: indexes agree, and what is owed is no longer owed once it has been said."""
+    """Checks after every event that the indexes are consistent, and that a sent event is not required any more."""
 
     def __init__(self, configuration: dict[str, str] | None = None, *, started: bool = True) -> None:
         self.role = ResourceManager()
         self.state: ResourceManagerState = self.role.initial(MANAGER)
         self.log: list[Record] = []
         self.now = 1_000 * SECOND
-        self.hear(
+        self.receive(
             MANAGER, everyone.LeaderElected(role=MANAGER, epoch=1, address="sim", session="1"), EVERYONE
         )
-        self.hear("dispatcher", everyone.ConfigurationChanged(configuration=configuration or {}), EVERYONE)
+        self.receive("dispatcher", everyone.ConfigurationChanged(configuration=configuration or {}), EVERYONE)
         if started:
             self.now += 30 * SECOND
 
-    def hear(
+    def receive(
         self, sender: str, body: Body, recipient: str = MANAGER, *, cause: int | None = None, seen: int = -1
     ) -> int:
-        """One event, decided when the log was folded up to `seen` (-1: to its end); returns its offset."""
+        """Folds one event, decided when the log was folded up to `seen` (-1: to its end); returns its offset."""
         header = Header(
             event_id=str(len(self.log)),
             time=self.now,
@@ -57,32 +57,32 @@ class Manager:
         return record.offset
 
     def owed(self) -> list[OutgoingEvent]:
-        """What is owed now."""
+        """Returns the events that are required now."""
         return self.role.decide(self.state, self.now)
 
     def settle(self) -> list[Body]:
-        """Says what is owed until nothing is; returns all of it."""
-        said: list[Body] = []
+        """Sends required events until there are none; returns all of them."""
+        events: list[Body] = []
         for _ in range(100):
             owed = self.owed()
             if not owed:
                 deadline = self.role.deadline(self.state)
                 assert deadline is None or deadline > self.now
-                return said
-            for each in owed:
-                self.hear(MANAGER, each.body, each.recipient, cause=each.cause)
-                said.append(each.body)
-        raise AssertionError(f"it talks without end: {said[-5:]}")
+                return events
+            for event in owed:
+                self.receive(MANAGER, event.body, event.recipient, cause=event.cause)
+                events.append(event.body)
+        raise AssertionError(f"it talks without end: {events[-5:]}")
 
     def wait(self, seconds: float) -> list[Body]:
-        """Time passes, from deadline to deadline; returns what was said."""
-        end, said = self.now + int(seconds * SECOND), self.settle()
+        """Advances the time from deadline to deadline; returns the events that were sent."""
+        end, events = self.now + int(seconds * SECOND), self.settle()
         while (deadline := self.role.deadline(self.state)) is not None and deadline <= end:
             self.now = deadline
             assert self.owed(), "a deadline has passed and nothing is owed"
-            said += self.settle()
+            events += self.settle()
         self.now = end
-        return said + self.settle()
+        return events + self.settle()
 
     def instructions(self) -> Sequence[Instruction]:
         return self.role.instructions(self.state)
@@ -90,7 +90,7 @@ class Manager:
     def register(
         self, resource_id: str, slots: int = 1, profile: ResourceProfile = PROFILE, *, report: bool = True
     ) -> str:
-        """A TaskExecutor registers, and reports free slots; returns its InstanceID."""
+        """Registers a TaskExecutor with free slots; returns its InstanceID."""
         body = resource_manager.RegisterTaskExecutor(
             address=f"host:{resource_id}",
             resource_id=resource_id,
@@ -99,7 +99,7 @@ class Manager:
             number_of_slots=slots,
             default_slot_profile=profile,
         )
-        self.hear(f"task_executor/{resource_id}", body)
+        self.receive(f"task_executor/{resource_id}", body)
         instance_id = self.state.workers[resource_id].instance_id
         if report:
             self.report(resource_id, [status(resource_id, number, None, profile) for number in range(slots)])
@@ -110,29 +110,29 @@ class Manager:
         body = resource_manager.SendSlotReport(
             resource_id=resource_id, instance_id=instance_id, slots=tuple(statuses)
         )
-        self.hear(f"task_executor/{resource_id}", body, seen=seen)
+        self.receive(f"task_executor/{resource_id}", body, seen=seen)
 
     def job(self, job_id: str = "j") -> None:
-        """A JobMaster registers."""
-        self.hear(f"job_master/{job_id}", resource_manager.RegisterJobManager(job_id=job_id))
+        """Registers a JobMaster."""
+        self.receive(f"job_master/{job_id}", resource_manager.RegisterJobManager(job_id=job_id))
         self.settle()
 
     def request(self, allocation_id: str, job_id: str = "j", profile: ResourceProfile | None = None) -> int:
         body = resource_manager.RequestSlot(
             job_id=job_id, allocation_id=allocation_id, resource_profile=profile
         )
-        return self.hear(f"job_master/{job_id}", body)
+        return self.receive(f"job_master/{job_id}", body)
 
     def accept(self, allocation_id: str) -> None:
-        """The TaskExecutor that was asked allocates the slot."""
+        """The requested TaskExecutor allocates the slot."""
         resource_id, number = self.slot_of(allocation_id)
         body = resource_manager.SlotRequestAccepted(
             allocation_id=allocation_id, slot_id=SlotID(resource_id=resource_id, slot_number=number)
         )
-        self.hear(f"task_executor/{resource_id}", body)
+        self.receive(f"task_executor/{resource_id}", body)
 
     def hold(self, *allocation_ids: str, job_id: str = "j") -> None:
-        """Slots are requested, asked for and allocated."""
+        """Requests slots, which are allocated."""
         for allocation_id in allocation_ids:
             self.request(allocation_id, job_id)
         self.settle()
@@ -141,25 +141,25 @@ class Manager:
         self.settle()
 
     def free(self, allocation_id: str) -> None:
-        """The TaskExecutor has freed the slot."""
+        """The TaskExecutor frees the slot."""
         resource_id, number = self.slot_of(allocation_id)
         body = resource_manager.NotifySlotAvailable(
             instance_id=self.state.workers[resource_id].instance_id,
             slot_id=SlotID(resource_id=resource_id, slot_number=number),
             old_allocation_id=allocation_id,
         )
-        self.hear(f"task_executor/{resource_id}", body)
+        self.receive(f"task_executor/{resource_id}", body)
 
     def lost(self, resource_id: str, instance_id: str | None, *, exited: bool = False) -> None:
-        """The shell says that a worker is lost."""
+        """The shell reports that a worker is lost."""
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=exited, reason="it is silent"
         )
-        self.hear(MANAGER, body)
+        self.receive(MANAGER, body)
 
     def leave(self, resource_id: str, reason: str = "asked to") -> None:
         body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-        self.hear(f"task_executor/{resource_id}", body)
+        self.receive(f"task_executor/{resource_id}", body)
 
     def slot_of(self, allocation_id: str) -> tuple[str, int]:
         slot = self.state.slot_manager.requests.known[allocation_id].slot
@@ -167,7 +167,7 @@ class Manager:
         return slot
 
     def slots(self) -> dict[tuple[str, int], tuple[SlotState, str | None]]:
-        """Every slot: its state, and the allocation that holds it."""
+        """Returns every slot with its state and allocation."""
         slots = self.state.slot_manager.slots.total()
         return {key: (slot.state, slot.allocation_id) for key, slot in slots}
 
@@ -179,18 +179,18 @@ def status(
     profile: ResourceProfile = PROFILE,
     job: str = "j",
 ) -> SlotStatus:
-    """What a TaskExecutor says of a slot."""
+    """Returns the SlotStatus that a TaskExecutor reports."""
     slot_id = SlotID(resource_id=resource_id, slot_number=number)
     job_id = None if allocation_id is None else job
     return SlotStatus(slot_id=slot_id, resource_profile=profile, allocation_id=allocation_id, job_id=job_id)
 
 
-def of(kind: type[B], said: Iterable[Body]) -> list[B]:
-    """What was said of one kind."""
-    return [each for each in said if isinstance(each, kind)]
+def events_of(kind: type[B], bodies: Iterable[Body]) -> list[B]:
+    """Returns the events of one kind."""
+    return [event for event in bodies if isinstance(event, kind)]
 
 
-def asked(said: Iterable[Body]) -> list[tuple[str, str]]:
-    """(AllocationID, ResourceID) of every slot that was asked for."""
-    requests = of(task_executor.RequestSlot, said)
-    return [(each.allocation_id, each.slot_id.resource_id) for each in requests]
+def requested_slots(bodies: Iterable[Body]) -> list[tuple[str, str]]:
+    """Returns (AllocationID, ResourceID) of every RequestSlot to a TaskExecutor."""
+    requests = events_of(task_executor.RequestSlot, bodies)
+    return [(request.allocation_id, request.slot_id.resource_id) for request in requests]

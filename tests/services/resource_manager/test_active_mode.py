@@ -1,4 +1,4 @@
-"""Active mode: workers are started for requests that wait, and stopped when nobody needs them."""
+"""Active mode: workers are started for pending requests, and stopped when they are idle."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tailrace.services.resource_manager.instructions import StartWorkerProcess, 
 from tailrace.services.resource_manager.worker_pool import WorkerState
 
 from ..simulated_cluster.cluster import HARDWARE, PROFILE
-from .manager import ACTIVE, MANAGER, Manager, asked, of
+from .manager import ACTIVE, MANAGER, Manager, events_of, requested_slots
 
 
-def started(said: list[Body]) -> list[str]:
-    return [each.resource_id for each in of(resource_manager.StartWorker, said)]
+def started(bodies: list[Body]) -> list[str]:
+    return [event.resource_id for event in events_of(resource_manager.StartWorker, bodies)]
 
 
 def wanting(count: int, **more: str) -> tuple[Manager, list[Body]]:
-    """A job asks for slots in an empty cluster."""
+    """Returns a manager where a job requests slots in an empty cluster."""
     manager = Manager({**ACTIVE, **more})
     manager.job()
     for number in range(count):
@@ -27,9 +27,9 @@ def wanting(count: int, **more: str) -> tuple[Manager, list[Body]]:
 
 
 def working() -> Manager:
-    """worker-1 runs, with one of its two slots in use."""
+    """Returns a manager where worker-1 runs, with one of its two slots in use."""
     manager, _ = wanting(1)
-    manager.hear(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
+    manager.receive(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
     manager.register("worker-1", 2)
     manager.settle()
     manager.accept("a0")
@@ -37,7 +37,7 @@ def working() -> Manager:
 
 
 def released() -> Manager:
-    """worker-1 has been idle for long, and is told to leave."""
+    """Returns a manager where worker-1 has been idle for long, and is disconnected."""
     manager = working()
     manager.free("a0")
     manager.wait(30)
@@ -48,10 +48,10 @@ def gone(manager: Manager, resource_id: str = "worker-1") -> None:
     manager.lost(resource_id, None, exited=True)
 
 
-def test_as_many_workers_are_started_as_waiting_requests_need() -> None:
-    manager, said = wanting(5)
-    assert started(said) == ["worker-1", "worker-2", "worker-3"]
-    assert of(resource_manager.StartWorker, said)[0].reason == (
+def test_as_many_workers_are_started_as_pending_requests_need() -> None:
+    manager, events = wanting(5)
+    assert started(events) == ["worker-1", "worker-2", "worker-3"]
+    assert events_of(resource_manager.StartWorker, events)[0].reason == (
         "5 slot requests wait, workers on their way bring 0 slots: 3 more with 2 each"
     )
     manager.request("a5")
@@ -60,103 +60,103 @@ def test_as_many_workers_are_started_as_waiting_requests_need() -> None:
     assert started(manager.settle()) == ["worker-4"]
 
 
-def test_free_slots_come_first() -> None:
+def test_free_slots_are_used_before_new_workers() -> None:
     manager = Manager(ACTIVE)
     manager.register("te-1", 1)
     manager.job()
     manager.request("a")
     manager.request("b")
-    said = manager.settle()
-    assert (asked(said), started(said)) == ([("a", "te-1")], ["worker-1"])
+    events = manager.settle()
+    assert (requested_slots(events), started(events)) == ([("a", "te-1")], ["worker-1"])
 
 
-def test_no_worker_is_started_in_standalone_mode() -> None:
+def test_standalone_mode_starts_no_worker() -> None:
     manager = Manager()
     manager.job()
     manager.request("a")
     assert started(manager.wait(60)) == []
 
 
-def test_the_driver_is_to_start_a_worker_until_it_has_said_what_came_of_it() -> None:
+def test_start_of_worker_is_demanded_until_driver_reports_result() -> None:
     manager, _ = wanting(3)
     first, second = manager.instructions()
     assert isinstance(first, StartWorkerProcess)
     assert (first.resource_id, first.number_of_slots, first.key) == ("worker-1", 2, "start/worker-1")
-    manager.hear(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
+    manager.receive(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
     assert manager.instructions() == [second]
     gone(manager, "worker-2")
     assert manager.instructions() == []
 
 
-def test_a_worker_may_register_before_the_driver_has_said_that_it_started_it() -> None:
+def test_worker_may_register_before_driver_reports_its_start() -> None:
     manager, _ = wanting(1)
     manager.register("worker-1", 2)
-    manager.hear(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
+    manager.receive(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
     assert manager.instructions() == []
     assert manager.state.pool.state_of("worker-1") is WorkerState.REGISTERED
-    assert asked(manager.settle()) == [("a0", "worker-1")]
+    assert requested_slots(manager.settle()) == [("a0", "worker-1")]
 
 
-def test_slots_are_on_their_way_until_they_are_reported() -> None:
+def test_slots_of_started_worker_are_expected_until_reported() -> None:
     manager, _ = wanting(1)
     manager.register("worker-1", 2, report=False)
     assert started(manager.settle()) == []
     assert manager.state.pool.expected == 2
 
 
-def test_there_are_never_more_slots_than_may_be() -> None:
-    manager, said = wanting(9, **{"slotmanager.number-of-slots.max": "5"})
-    assert started(said) == ["worker-1", "worker-2"]
+def test_number_of_slots_never_exceeds_maximum() -> None:
+    manager, events = wanting(9, **{"slotmanager.number-of-slots.max": "5"})
+    assert started(events) == ["worker-1", "worker-2"]
     assert started(manager.wait(5)) == []
 
 
-def test_a_failed_start_is_tried_again_after_a_while_under_another_name() -> None:
+def test_failed_start_is_retried_after_delay_with_new_name() -> None:
     manager, _ = wanting(1)
     gone(manager)
     assert started(manager.wait(2.9)) == []
     assert started(manager.wait(0.1)) == ["worker-2"]
     gone(manager, "worker-2")
-    manager.hear(
+    manager.receive(
         "dispatcher",
         everyone.ConfigurationChanged(configuration={**ACTIVE, "slot.request.timeout": "1 s"}),
         "*",
     )
-    (failed,) = of(job_master.SlotAllocationFailed, manager.settle())
+    (failed,) = events_of(job_master.SlotAllocationFailed, manager.settle())
     assert failed.reason.endswith("no worker could be started: it is silent")
 
 
-def test_a_name_is_never_given_twice_nor_one_that_somebody_has_taken() -> None:
+def test_worker_name_is_unique_and_not_in_use() -> None:
     manager, _ = wanting(1)
     manager.register("worker-2", 1)
     gone(manager)
     manager.settle()
     for allocation_id in ("b", "c"):
         manager.request(allocation_id)
-    said = manager.wait(10)
-    assert started(said) == ["worker-2", "worker-3"]
-    assert {each.resource_id for each in manager.instructions()} == {"worker-3"}  # type: ignore[attr-defined]
+    events = manager.wait(10)
+    assert started(events) == ["worker-2", "worker-3"]
+    assert {instruction.resource_id for instruction in manager.instructions()} == {"worker-3"}  # type: ignore[attr-defined]
 
 
-def test_requests_that_no_worker_could_serve_start_none_once_one_is_known() -> None:
+def test_requests_larger_than_worker_start_none_once_its_size_is_known() -> None:
     manager = working()
     manager.request("large", profile=replace(PROFILE, cpu_cores=64.0))
-    said = manager.wait(10)
-    assert started(said) == []
-    (failed,) = of(job_master.SlotAllocationFailed, said)
+    events = manager.wait(10)
+    assert started(events) == []
+    (failed,) = events_of(job_master.SlotAllocationFailed, events)
     assert "the job wants a slot with 64 CPU" in failed.reason
 
 
-def test_a_worker_that_does_not_register_in_time_is_lost_and_ended() -> None:
+def test_worker_that_does_not_register_in_time_is_lost_and_stopped() -> None:
     manager, _ = wanting(1)
-    manager.hear(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
-    assert of(everyone.TaskExecutorLost, manager.wait(299)) == []
-    said = manager.wait(1)
-    assert [each.reason for each in of(everyone.TaskExecutorLost, said)] == [
+    manager.receive(MANAGER, resource_manager.WorkerStarted(resource_id="worker-1", address="host:1"))
+    assert events_of(everyone.TaskExecutorLost, manager.wait(299)) == []
+    events = manager.wait(1)
+    assert [event.reason for event in events_of(everyone.TaskExecutorLost, events)] == [
         "TaskExecutor worker-1 is lost: it did not register within 300 s; see its log"
     ]
-    assert [each.key for each in manager.instructions()] == ["stop/worker-1"]
+    assert [instruction.key for instruction in manager.instructions()] == ["stop/worker-1"]
     # It registers after all: it is turned away.
-    manager.hear(
+    manager.receive(
         "task_executor/worker-1",
         resource_manager.RegisterTaskExecutor(
             address="host:1",
@@ -167,20 +167,20 @@ def test_a_worker_that_does_not_register_in_time_is_lost_and_ended() -> None:
             default_slot_profile=PROFILE,
         ),
     )
-    (rejection,) = of(task_executor.TaskExecutorRegistrationRejection, manager.settle())
+    (rejection,) = events_of(task_executor.TaskExecutorRegistrationRejection, manager.settle())
     assert rejection.reason.startswith("worker worker-1 is being stopped: TaskExecutor worker-1 is lost")
     gone(manager)
     assert not manager.state.pool.workers.get("worker-1")
 
 
-def test_an_idle_worker_is_told_to_leave_then_its_process_is_ended() -> None:
+def test_idle_worker_is_disconnected_then_its_process_is_stopped() -> None:
     manager = working()
-    assert of(resource_manager.StopWorker, manager.wait(3600)) == []
+    assert events_of(resource_manager.StopWorker, manager.wait(3600)) == []
     manager.free("a0")
     assert manager.wait(29) == []
-    said = manager.wait(1)
-    assert [type(each).__name__ for each in said] == ["StopWorker", "DisconnectResourceManager"]
-    assert of(resource_manager.StopWorker, said)[0].reason == "none of its slots was used for 30 s"
+    events = manager.wait(1)
+    assert [type(event).__name__ for event in events] == ["StopWorker", "DisconnectResourceManager"]
+    assert events_of(resource_manager.StopWorker, events)[0].reason == "none of its slots was used for 30 s"
     assert manager.slots() == {}
     assert manager.instructions() == []
     manager.leave("worker-1", "it was told to")
@@ -191,15 +191,15 @@ def test_an_idle_worker_is_told_to_leave_then_its_process_is_ended() -> None:
     assert manager.state.pool.workers.get("worker-1") is None
 
 
-def test_an_idle_worker_that_does_not_leave_is_ended_all_the_same() -> None:
+def test_idle_worker_that_does_not_leave_is_stopped() -> None:
     manager = released()
-    assert of(everyone.TaskExecutorLost, manager.wait(14)) == []
-    (lost,) = of(everyone.TaskExecutorLost, manager.wait(1))
+    assert events_of(everyone.TaskExecutorLost, manager.wait(14)) == []
+    (lost,) = events_of(everyone.TaskExecutorLost, manager.wait(1))
     assert lost.reason.endswith("it did not leave within 15 s though nothing runs there")
-    assert [each.key for each in manager.instructions()] == ["stop/worker-1"]
+    assert [instruction.key for instruction in manager.instructions()] == ["stop/worker-1"]
 
 
-def test_a_worker_is_idle_from_its_last_used_slot_on() -> None:
+def test_idle_time_of_worker_starts_with_its_last_used_slot() -> None:
     manager = working()
     manager.request("b")
     manager.settle()
@@ -207,48 +207,50 @@ def test_a_worker_is_idle_from_its_last_used_slot_on() -> None:
     manager.free("a0")
     manager.wait(20)
     manager.free("b")
-    assert of(resource_manager.StopWorker, manager.wait(29)) == []
-    assert len(of(resource_manager.StopWorker, manager.wait(1))) == 1
+    assert events_of(resource_manager.StopWorker, manager.wait(29)) == []
+    assert len(events_of(resource_manager.StopWorker, manager.wait(1))) == 1
 
 
-def test_a_worker_that_gets_something_to_do_at_the_last_moment_stays() -> None:
+def test_worker_that_gets_task_at_last_moment_is_kept() -> None:
     manager = working()
     manager.free("a0")
     manager.wait(29)
     manager.now += 1_000_000
     manager.request("b")
-    said = manager.settle()
-    assert asked(said) == [("b", "worker-1")]
-    assert of(resource_manager.StopWorker, said) == []
+    events = manager.settle()
+    assert requested_slots(events) == [("b", "worker-1")]
+    assert events_of(resource_manager.StopWorker, events) == []
 
 
-def test_a_decision_to_stop_a_worker_that_was_found_in_use_meanwhile_is_void() -> None:
+def test_decision_to_stop_worker_in_use_is_void() -> None:
     manager = working()
-    manager.hear(MANAGER, resource_manager.StopWorker(resource_id="worker-1", reason="idle"))
+    manager.receive(MANAGER, resource_manager.StopWorker(resource_id="worker-1", reason="idle"))
     assert manager.state.pool.state_of("worker-1") is WorkerState.REGISTERED
     assert len(manager.slots()) == 2
 
 
-def test_workers_that_somebody_else_started_stay() -> None:
+def test_workers_started_by_others_are_kept() -> None:
     manager = Manager(ACTIVE)
     manager.register("te-1", 2)
-    assert manager.wait(3600) == [*of(task_executor.TaskExecutorRegistrationSuccess, manager_said(manager))]
+    assert manager.wait(3600) == [
+        *events_of(task_executor.TaskExecutorRegistrationSuccess, manager_events(manager))
+    ]
 
 
-def manager_said(manager: Manager) -> list[Body]:
-    return [each.body for each in manager.log if each.header.sender == MANAGER]
+def manager_events(manager: Manager) -> list[Body]:
+    return [record.body for record in manager.log if record.header.sender == MANAGER]
 
 
-def test_a_worker_whose_process_has_ended_is_lost_at_once_and_needs_no_end() -> None:
+def test_worker_whose_process_has_ended_is_lost_at_once_and_not_stopped() -> None:
     manager = working()
     gone(manager)
-    assert len(of(everyone.TaskExecutorLost, manager.settle())) == 1
+    assert len(events_of(everyone.TaskExecutorLost, manager.settle())) == 1
     assert manager.instructions() == []
     assert started(manager.settle()) == []
 
 
-def test_a_worker_that_is_only_silent_is_lost_and_its_process_is_ended() -> None:
+def test_silent_worker_is_lost_and_its_process_stopped() -> None:
     manager = working()
     manager.lost("worker-1", manager.state.workers["worker-1"].instance_id)
-    assert len(of(everyone.TaskExecutorLost, manager.settle())) == 1
-    assert [each.key for each in manager.instructions()] == ["stop/worker-1"]
+    assert len(events_of(everyone.TaskExecutorLost, manager.settle())) == 1
+    assert [instruction.key for instruction in manager.instructions()] == ["stop/worker-1"]

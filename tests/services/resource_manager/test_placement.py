@@ -1,4 +1,4 @@
-"""The laws of placement."""
+"""Laws of slot placement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def request(number: int, profile: ResourceProfile | None = None) -> SlotRequest:
 
 
 def slots(layout: dict[str, list[tuple[ResourceProfile, bool]]]) -> RegisteredSlots:
-    """ResourceID -> what each slot offers, and whether it is free."""
+    """Draws for each ResourceID the profile of each slot, and whether it is free."""
     registered = RegisteredSlots()
     for resource_id, offered in layout.items():
         of_worker = {
@@ -45,8 +45,8 @@ def placed(
     registered: RegisteredSlots, requests: list[SlotRequest], placement: Placement
 ) -> list[PlacedRequest]:
     queues: dict[ProfileKey, list[SlotRequest]] = {}
-    for each in requests:
-        queues.setdefault(each.key, []).append(each)
+    for slot_request in requests:
+        queues.setdefault(slot_request.key, []).append(slot_request)
     return place(registered, queues, placement)
 
 
@@ -63,52 +63,52 @@ REQUESTS = st.lists(st.sampled_from((None, PROFILE, LARGE)), max_size=12).map(
 
 
 @given(LAYOUTS, REQUESTS, POLICIES)
-def test_free_slots_that_match_are_given_once_in_the_order_of_the_requests(
+def test_matching_free_slots_are_assigned_once_in_order_of_requests(
     layout: dict[str, list[tuple[ResourceProfile, bool]]], requests: list[SlotRequest], placement: Placement
 ) -> None:
     registered = slots(layout)
     given_ = placed(registered, requests, placement)
     keys = [key for _, key, _ in given_]
     assert len(keys) == len(set(keys))
-    for each, key, reason in given_:
+    for slot_request, key, reason in given_:
         slot = registered.get(key)
         assert slot is not None
         assert slot.state is SlotState.FREE
-        assert matches(slot.profile, each.profile)
+        assert matches(slot.profile, slot_request.profile)
         assert reason.startswith(f"{placement}: {key[0]} ")
     for profile in (None, PROFILE, LARGE):
-        alike = [each for each in requests if each.profile == profile]
-        served = [each for each, _, _ in given_ if each.profile == profile]
+        alike = [request for request in requests if request.profile == profile]
+        served = [request for request, _, _ in given_ if request.profile == profile]
         assert served == alike[: len(served)]
     assert placed(registered, requests, placement) == given_
 
 
 @given(LAYOUTS, REQUESTS, POLICIES)
-def test_a_request_is_left_over_only_if_no_free_slot_that_matches_is(
+def test_request_stays_pending_only_without_matching_free_slot(
     layout: dict[str, list[tuple[ResourceProfile, bool]]], requests: list[SlotRequest], placement: Placement
 ) -> None:
     registered = slots(layout)
     given_ = placed(registered, requests, placement)
     keys = {key for _, key, _ in given_}
-    left = [slot for key, slot in registered.total() if slot.state is SlotState.FREE and key not in keys]
-    served = {each.allocation_id for each, _, _ in given_}
-    for each in requests:
-        if each.allocation_id not in served:
-            assert not [slot for slot in left if matches(slot.profile, each.profile)]
+    rest = [slot for key, slot in registered.total() if slot.state is SlotState.FREE and key not in keys]
+    served = {request.allocation_id for request, _, _ in given_}
+    for slot_request in requests:
+        if slot_request.allocation_id not in served:
+            assert not [slot for slot in rest if matches(slot.profile, slot_request.profile)]
 
 
 @given(UNIFORM, st.integers(0, 12))
-def test_pack_puts_the_fewest_task_executors_to_use(
+def test_pack_uses_fewest_task_executors(
     layout: dict[str, list[tuple[ResourceProfile, bool]]], count: int
 ) -> None:
     registered = slots(layout)
     given_ = placed(registered, [request(number) for number in range(count)], Placement.PACK)
-    in_use = {each for each, worker in registered.workers.items() if not worker.idle}
+    in_use = {item for item, worker in registered.workers.items() if not worker.idle}
     taken = {key[0] for _, key, _ in given_}
-    rest = len(given_) - sum(len(registered.workers[each].free) for each in in_use)
+    rest = len(given_) - sum(len(registered.workers[element].free) for element in in_use)
     fewest, sizes = (
         0,
-        sorted((len(each.free) for each in registered.workers.values() if each.idle), reverse=True),
+        sorted((len(worker.free) for worker in registered.workers.values() if worker.idle), reverse=True),
     )
     while rest > 0:
         rest -= sizes[fewest]
@@ -117,7 +117,7 @@ def test_pack_puts_the_fewest_task_executors_to_use(
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 24))
-def test_spread_loads_equal_task_executors_alike(executors: int, size: int, count: int) -> None:
+def test_spread_loads_equal_task_executors_evenly(executors: int, size: int, count: int) -> None:
     layout = {name: [(PROFILE, True)] * size for name in EXECUTORS[:executors]}
     given_ = placed(slots(layout), [request(number) for number in range(count)], Placement.SPREAD)
     loads = Counter(dict.fromkeys(layout, 0))
@@ -125,7 +125,7 @@ def test_spread_loads_equal_task_executors_alike(executors: int, size: int, coun
     assert max(loads.values()) - min(loads.values()) <= 1
 
 
-def test_spread_fills_up_those_that_have_least_to_do() -> None:
+def test_spread_prefers_least_loaded_task_executor() -> None:
     layout = {
         "te-1": [(PROFILE, False), (PROFILE, False), (PROFILE, True), (PROFILE, True)],
         "te-2": [(PROFILE, True), (PROFILE, True)],
@@ -137,7 +137,7 @@ def test_spread_fills_up_those_that_have_least_to_do() -> None:
     ]
 
 
-def test_pack_goes_on_where_it_began() -> None:
+def test_pack_continues_where_it_started() -> None:
     layout = {
         "te-1": [(PROFILE, True)] * 2,
         "te-2": [(PROFILE, True)] * 3,
@@ -152,13 +152,13 @@ def test_pack_goes_on_where_it_began() -> None:
     ]
 
 
-def test_small_requests_leave_large_slots_to_large_ones() -> None:
+def test_small_requests_leave_large_slots_free() -> None:
     layout = {"te-1": [(LARGE, True), (PROFILE, True)]}
     given_ = placed(slots(layout), [request(0, PROFILE), request(1, LARGE)], Placement.PACK)
     assert [key for _, key, _ in given_] == [("te-1", 1), ("te-1", 0)]
 
 
-def test_slots_that_are_withdrawn_are_not_given() -> None:
+def test_withdrawn_slots_are_not_assigned() -> None:
     registered = slots({"te-1": [(PROFILE, True)], "te-2": [(PROFILE, True)]}).withdraw("te-1")
     given_ = placed(registered, [request(0), request(1)], Placement.PACK)
     assert [key for _, key, _ in given_] == [("te-2", 0)]

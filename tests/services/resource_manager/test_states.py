@@ -1,4 +1,4 @@
-"""What may follow what: every pair of states of slots and workers."""
+"""Transitions of slots and workers: every pair of states."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ WORKER_PAIRS = {
 }
 
 
-def test_the_tables_are_complete() -> None:
+def test_tables_are_complete() -> None:
     assert set(SLOT_TRANSITIONS) == set(SlotState)
     assert set(WORKER_TRANSITIONS) == set(WorkerState)
 
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(SlotState, SlotState)])
-def test_a_slot_goes_from_state_to_state(before: SlotState, after: SlotState) -> None:
+def test_slot_transitions_follow_table(before: SlotState, after: SlotState) -> None:
     slot = TaskManagerSlot(PROFILE, profile_key(PROFILE), before, changed=1)
     if (before.value, after.value) in SLOT_PAIRS:
         assert slot.transition(after, 2, "a", "j") == TaskManagerSlot(PROFILE, slot.key, after, "a", "j", 2)
@@ -73,7 +73,7 @@ def test_a_slot_goes_from_state_to_state(before: SlotState, after: SlotState) ->
 
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(WorkerState, WorkerState)])
-def test_a_worker_goes_from_state_to_state(before: WorkerState, after: WorkerState) -> None:
+def test_worker_transitions_follow_table(before: WorkerState, after: WorkerState) -> None:
     pool = in_state(before)
 
     def step() -> WorkerPool:
@@ -98,7 +98,7 @@ def worker(state: WorkerState) -> Worker:
 
 
 def in_state(state: WorkerState) -> WorkerPool:
-    """A pool with one worker, brought there along the table."""
+    """Returns a pool with one worker, brought into the state along the table."""
     ways = {
         WorkerState.ABSENT: (),
         WorkerState.STARTED: (WorkerState.REQUESTED,),
@@ -107,6 +107,6 @@ def in_state(state: WorkerState) -> WorkerPool:
         WorkerState.STOPPING: (WorkerState.REQUESTED,),
     }
     pool = WorkerPool()
-    for each in (*ways.get(state, ()), state):
-        pool = pool if each is WorkerState.ABSENT else pool.put(worker(each))
+    for worker_state in (*ways.get(state, ()), state):
+        pool = pool if worker_state is WorkerState.ABSENT else pool.put(worker(worker_state))
     return pool

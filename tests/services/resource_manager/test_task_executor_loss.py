@@ -1,4 +1,4 @@
-"""TaskExecutors that are lost, come back, or leave; and reports that contradict the log."""
+"""TaskExecutors that are lost, return or leave; and reports that contradict the log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tailrace.services.resource_manager.task_manager_slot import SlotState
 from tailrace.services.resource_manager.worker_pool import WorkerState
 
 from ..simulated_cluster.cluster import SECOND
-from .manager import MANAGER, Manager, asked, of, status
+from .manager import MANAGER, Manager, events_of, requested_slots, status
 
 FREE, PENDING, ALLOCATED = SlotState.FREE, SlotState.PENDING, SlotState.ALLOCATED
 
 
 def cluster(configuration: dict[str, str] | None = None) -> tuple[Manager, str]:
-    """te-1 with three slots: a is allocated, b pending, one is free; the job has c waiting nowhere."""
+    """Returns a manager with te-1 of three slots: a is allocated, b pending, one is free; request c is pending."""
     manager = Manager(configuration)
     instance_id = manager.register("te-1", 3)
     manager.job()
@@ -35,43 +35,43 @@ def cluster(configuration: dict[str, str] | None = None) -> tuple[Manager, str]:
     return manager, instance_id
 
 
-def losses(said: list[Body]) -> list[tuple[str, str | None]]:
-    return [(each.resource_id, each.instance_id) for each in of(everyone.TaskExecutorLost, said)]
+def losses(bodies: list[Body]) -> list[tuple[str, str | None]]:
+    return [(event.resource_id, event.instance_id) for event in events_of(everyone.TaskExecutorLost, bodies)]
 
 
-def test_a_worker_that_is_lost_is_declared_so_to_everybody() -> None:
+def test_loss_of_worker_is_broadcast() -> None:
     manager, instance_id = cluster()
     manager.lost("te-1", instance_id)
-    owed = [each for each in manager.owed() if isinstance(each.body, everyone.TaskExecutorLost)]
-    assert [(each.recipient, each.body.instance_id) for each in owed] == [("*", instance_id)]  # type: ignore[attr-defined]
-    said = manager.settle()
-    assert [each.reason for each in of(everyone.TaskExecutorLost, said)] == [
-        "TaskExecutor te-1 is lost: it is silent"
-    ]
+    owed = [event for event in manager.owed() if isinstance(event.body, everyone.TaskExecutorLost)]
+    assert [(event.recipient, event.body.instance_id) for event in owed] == [("*", instance_id)]  # type: ignore[attr-defined]
+    events = manager.settle()
+    assert [
+        task_executor_lost.reason for task_executor_lost in events_of(everyone.TaskExecutorLost, events)
+    ] == ["TaskExecutor te-1 is lost: it is silent"]
     assert manager.slots() == {}
     assert "te-1" not in manager.state.workers
     assert manager.state.pool.state_of("te-1") is WorkerState.ABSENT
 
 
-def test_what_only_waited_for_a_lost_slot_waits_again_and_who_held_one_is_told_by_the_loss_itself() -> None:
+def test_pending_request_of_lost_slot_waits_again_and_holder_learns_of_loss() -> None:
     manager, instance_id = cluster()
     manager.lost("te-1", instance_id)
-    said = manager.settle()
-    assert of(job_master.FailSlot, said) == []
+    events = manager.settle()
+    assert events_of(job_master.FailSlot, events) == []
     manager.register("te-2", 2)
-    assert asked(manager.settle()) == [("b", "te-2")]
+    assert requested_slots(manager.settle()) == [("b", "te-2")]
     manager.request("a2")
-    assert asked(manager.settle()) == [("a2", "te-2")]
+    assert requested_slots(manager.settle()) == [("a2", "te-2")]
 
 
-def test_no_slot_of_a_task_executor_that_may_be_lost_is_given_away() -> None:
+def test_slots_of_possibly_lost_task_executor_are_not_assigned() -> None:
     manager, instance_id = cluster({"taskmanager.restart-grace": "30 s"})
     manager.lost("te-1", instance_id, exited=True)
     manager.request("c")
-    assert asked(manager.wait(29)) == []
+    assert requested_slots(manager.wait(29)) == []
 
 
-def test_a_loss_that_names_an_older_registration_is_ignored() -> None:
+def test_loss_of_older_registration_is_ignored() -> None:
     manager, instance_id = cluster()
     manager.register("te-1", 3, report=False)
     manager.lost("te-1", instance_id)
@@ -80,7 +80,7 @@ def test_a_loss_that_names_an_older_registration_is_ignored() -> None:
     assert losses(manager.settle()) == []
 
 
-def test_a_process_that_has_ended_has_a_grace_to_come_back_and_goes_on_with_its_slots() -> None:
+def test_ended_process_may_return_within_grace_period_and_keeps_slots() -> None:
     manager, instance_id = cluster({"taskmanager.restart-grace": "5 s"})
     manager.lost("te-1", instance_id, exited=True)
     assert losses(manager.wait(4.9)) == []
@@ -93,64 +93,64 @@ def test_a_process_that_has_ended_has_a_grace_to_come_back_and_goes_on_with_its_
 
 
 @pytest.mark.parametrize(("exited", "seconds"), [(True, 5), (False, 0)])
-def test_the_grace_ends_and_silence_has_none(exited: bool, seconds: int) -> None:
+def test_grace_period_ends_and_silence_has_none(exited: bool, seconds: int) -> None:
     manager, instance_id = cluster({"taskmanager.restart-grace": "5 s"})
     before = manager.now
     manager.lost("te-1", instance_id, exited=exited)
     assert losses(manager.wait(60)) == [("te-1", instance_id)]
-    (lost,) = [each for each in manager.log if isinstance(each.body, everyone.TaskExecutorLost)]
+    (lost,) = [record for record in manager.log if isinstance(record.body, everyone.TaskExecutorLost)]
     assert lost.header.time - before == seconds * SECOND
 
 
-def test_a_worker_that_is_silent_first_and_has_ended_then_is_lost_once() -> None:
+def test_worker_that_is_silent_then_ended_is_lost_once() -> None:
     manager, instance_id = cluster()
     manager.lost("te-1", instance_id)
     manager.lost("te-1", instance_id, exited=True)
     assert losses(manager.settle()) == [("te-1", instance_id)]
 
 
-def test_a_loss_is_folded_whatever_registration_it_names() -> None:
+def test_loss_is_folded_for_any_registration() -> None:
     manager, instance_id = cluster()
     manager.register("te-1", 3)
     body = everyone.TaskExecutorLost(resource_id="te-1", instance_id=instance_id, reason="")
-    manager.hear(MANAGER, body, "*")
+    manager.receive(MANAGER, body, "*")
     assert manager.slots() == {}
     assert not manager.state.workers
     # It lives, and registers again.
     manager.register("te-1", 3)
-    assert asked(manager.settle()) == [("b", "te-1")]
+    assert requested_slots(manager.settle()) == [("b", "te-1")]
 
 
-def test_a_loss_of_somebody_unknown_changes_nothing() -> None:
+def test_loss_of_unknown_worker_changes_nothing() -> None:
     manager, _ = cluster()
     before = manager.state
-    manager.hear(MANAGER, everyone.TaskExecutorLost(resource_id="te-9", instance_id=None, reason=""), "*")
+    manager.receive(MANAGER, everyone.TaskExecutorLost(resource_id="te-9", instance_id=None, reason=""), "*")
     assert manager.state == before
 
 
-def test_one_that_leaves_with_slots_of_jobs_is_declared_lost_one_that_leaves_with_none_is_not() -> None:
+def test_departure_with_slots_of_jobs_is_loss_and_without_is_not() -> None:
     manager, instance_id = cluster()
     manager.register("te-2")
     manager.leave("te-2")
     assert manager.settle() == []
     manager.leave("te-1", "SIGTERM")
-    said = manager.settle()
-    assert losses(said) == [("te-1", instance_id)]
-    assert [each.reason for each in of(everyone.TaskExecutorLost, said)] == [
+    events = manager.settle()
+    assert losses(events) == [("te-1", instance_id)]
+    assert [event.reason for event in events_of(everyone.TaskExecutorLost, events)] == [
         "TaskExecutor te-1 has left: SIGTERM"
     ]
-    assert of(job_master.FailSlot, said) == []
+    assert events_of(job_master.FailSlot, events) == []
 
 
-def test_a_new_registration_supersedes_and_reports_count_for_their_own_registration_only() -> None:
+def test_new_registration_replaces_old_and_reports_count_for_their_registration() -> None:
     manager, instance_id = cluster()
     manager.register("te-1", 3, report=False)
     old = resource_manager.SendSlotReport(resource_id="te-1", instance_id=instance_id, slots=())
-    manager.hear("task_executor/te-1", old)
+    manager.receive("task_executor/te-1", old)
     assert len(manager.slots()) == 3
 
 
-def test_a_report_that_was_decided_before_the_slot_was_asked_for_does_not_take_it_back() -> None:
+def test_report_decided_before_request_does_not_free_requested_slot() -> None:
     manager, _ = cluster()
     position = max(
         record.offset for record in manager.log if isinstance(record.body, task_executor.RequestSlot)
@@ -161,10 +161,10 @@ def test_a_report_that_was_decided_before_the_slot_was_asked_for_does_not_take_i
     manager.report("te-1", reported, seen=position)
     assert manager.slots()[("te-1", 1)] == (FREE, None)
     # It was asked and does not know of it: another slot, or this one again.
-    assert [allocation_id for allocation_id, _ in asked(manager.settle())] == ["b"]
+    assert [allocation_id for allocation_id, _ in requested_slots(manager.settle())] == ["b"]
 
 
-def test_slots_whose_numbers_have_gaps_are_all_forgotten_with_their_task_executor() -> None:
+def test_slots_with_gaps_in_numbers_are_removed_with_their_task_executor() -> None:
     manager = Manager()
     manager.register("te-1", report=False)
     manager.report("te-1", [status("te-1", 0), status("te-1", 7)])
@@ -191,7 +191,7 @@ def contradict(manager: Manager, slots: list[SlotStatus], *, seen: int = -1) -> 
     body = resource_manager.SlotReportContradicted(
         resource_id="te-1", instance_id=manager.state.workers["te-1"].instance_id, slots=tuple(slots)
     )
-    manager.hear(MANAGER, body, seen=seen)
+    manager.receive(MANAGER, body, seen=seen)
 
 
 AGREEING = [status("te-1", 0, "a"), status("te-1", 1), status("te-1", 2)]
@@ -210,14 +210,12 @@ AGREEING = [status("te-1", 0, "a"), status("te-1", 1), status("te-1", 2)]
         ([*AGREEING, status("te-1", 3)], True),
     ],
 )
-def test_a_report_contradicts_where_it_differs_but_for_slots_that_are_pending(
-    slots: list[SlotStatus], verdict: bool
-) -> None:
+def test_report_contradicts_if_different_except_pending_slots(slots: list[SlotStatus], verdict: bool) -> None:
     manager, _ = cluster()
     assert is_contradiction(manager.state, heartbeat(manager, slots)) is verdict
 
 
-def test_a_report_contradicts_only_what_its_sender_had_folded() -> None:
+def test_report_contradicts_only_what_its_sender_had_folded() -> None:
     manager, _ = cluster()
     changed = manager.state.slot_manager.slots.workers["te-1"].changed
     wrong = [status("te-1", 0), *AGREEING[1:]]
@@ -227,41 +225,41 @@ def test_a_report_contradicts_only_what_its_sender_had_folded() -> None:
 
 
 @given(st.lists(st.sampled_from((None, "a", "b", "x")), max_size=4))
-def test_after_a_correction_the_report_does_not_contradict_any_more(held: list[str | None]) -> None:
+def test_report_does_not_contradict_after_correction(held: list[str | None]) -> None:
     manager, _ = cluster()
     slots = [status("te-1", number, allocation_id) for number, allocation_id in enumerate(held)]
     contradict(manager, slots)
     assert not is_contradiction(manager.state, heartbeat(manager, slots))
 
 
-def test_an_allocation_that_the_task_executor_lacks_is_lost_for_its_job() -> None:
+def test_allocation_missing_at_task_executor_is_lost_for_job() -> None:
     manager, _ = cluster()
     contradict(manager, [status("te-1", 0), *AGREEING[1:]])
     assert manager.slots()[("te-1", 0)] == (FREE, None)
-    said = manager.settle()
-    assert [(each.allocation_id, each.reason) for each in of(job_master.FailSlot, said)] == [
+    events = manager.settle()
+    assert [(event.allocation_id, event.reason) for event in events_of(job_master.FailSlot, events)] == [
         ("a", "TaskExecutor te-1 does not hold it any more")
     ]
     assert manager.slots()[("te-1", 1)] == (PENDING, "b")
 
 
-def test_an_allocation_for_a_job_that_is_not_there_is_given_up_by_the_task_executor() -> None:
+def test_allocation_of_unknown_job_is_freed_by_task_executor() -> None:
     manager, _ = cluster()
     contradict(manager, [*AGREEING[:2], status("te-1", 2, "x", job="gone")])
     assert manager.slots()[("te-1", 2)] == (ALLOCATED, "x")
-    owed = [each for each in manager.owed() if isinstance(each.body, task_executor.FreeSlot)]
-    assert [(each.recipient, each.body.allocation_id) for each in owed] == [("task_executor/te-1", "x")]  # type: ignore[attr-defined]
-    assert "there is no job gone" in of(task_executor.FreeSlot, manager.settle())[0].reason
+    owed = [event for event in manager.owed() if isinstance(event.body, task_executor.FreeSlot)]
+    assert [(event.recipient, event.body.allocation_id) for event in owed] == [("task_executor/te-1", "x")]  # type: ignore[attr-defined]
+    assert "there is no job gone" in events_of(task_executor.FreeSlot, manager.settle())[0].reason
 
 
-def test_an_allocation_for_a_job_that_is_there_is_believed() -> None:
+def test_allocation_of_known_job_is_accepted() -> None:
     manager, _ = cluster()
     contradict(manager, [*AGREEING[:2], status("te-1", 2, "x")])
     assert manager.slots()[("te-1", 2)] == (ALLOCATED, "x")
     assert manager.settle() == []
 
 
-def test_what_has_changed_since_the_contradiction_was_found_stays() -> None:
+def test_changes_since_contradiction_are_kept() -> None:
     manager, _ = cluster()
     seen = len(manager.log) - 1
     manager.accept("b")

@@ -1,8 +1,8 @@
-"""A cluster that goes its way at random, the same way for the same seed; everything that can go wrong does.
+"""A cluster with random events and faults, the same for the same seed.
 
-Seeds differ in character, not only in order: how many TaskExecutors and slots there are, what the configuration says,
-and which kinds of trouble are frequent, rare or absent are drawn first. At the end all trouble ends: whoever is gone
-returns or is declared lost, all jobs are cancelled, and nothing may be left.
+Seeds differ in kind, not only in order: the number of TaskExecutors and slots, the configuration, and which faults are
+frequent, rare or absent are drawn first. At the end all faults end: processes that are gone return or are declared
+lost, all jobs are cancelled, and nothing may be left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tailrace.schemas.task_executor import SlotsAccepted, SubmitTask
 from tailrace.schemas.types import EntryPoint, ExecutionState
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.host.job_failures import failure_events
+from tailrace.services.job_master.state import NewJob
 
+from ...submitted_tasks import submitted_tasks
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
 from .cluster import PROFILE
@@ -34,8 +36,8 @@ RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
 """Longer than any timeout."""
 
-ALWAYS = {"jostle": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 1.0}
-"""Weights of what makes a conversation."""
+ALWAYS = {"interleave": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 1.0}
+"""Weights of the steps without faults."""
 FAULT_ACTIONS = {
     "submit_program": 1.0,
     "cancel": 1.5,
@@ -53,14 +55,14 @@ FAULT_ACTIONS = {
     "stall": 2.0,
     "zombie": 3.0,
     "go_on": 2.0,
-    "deafen": 1.5,
-    "lose_deaf_workers": 3.0,
-    "hear_again": 2.0,
+    "stop_reading": 1.5,
+    "lose_workers_without_heartbeats": 3.0,
+    "read_again": 2.0,
     "lose_dead_worker": 3.0,
     "lose_live_worker": 1.5,
     "master_unheard": 1.0,
     "worker_unheard_by_job": 1.5,
-    "echo": 1.5,
+    "duplicate": 1.5,
     "tasks_contradicted": 0.7,
     "slots_contradicted": 0.7,
     "report_contradicted": 0.7,
@@ -69,14 +71,14 @@ FAULT_ACTIONS = {
     "fail_job_master": 0.5,
     **CHECKPOINT_FAULT_ACTIONS,
 }
-"""Weights of what may happen besides, before a seed's character multiplies them."""
+"""Weights of faults and requests, before the factors of a seed."""
 
 
 class Chaos(CheckpointChaos, MastersChaos):
-    """One run: `run` raises AssertionError where a law is broken. Without `run`, its methods are the steps."""
+    """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(self, draw: random.Random, *, stands_by: bool | None = None) -> None:
-        """`stands_by`: whether masters stand by; None: as it comes."""
+        """`stands_by`: whether there are standby masters; None: random."""
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
@@ -88,10 +90,10 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.draw_trouble()
         self.slots = draw.choice((1, 2, 4, 6))
         self.job_ids = ["j1"]
-        self.bustle = draw.choice((5, 15, 40))
-        """How many moves a step of `jostle` has."""
-        self.lied = False
-        """Whether something was said that is not so, since all was healed last."""
+        self.moves = draw.choice((5, 15, 40))
+        """The number of moves in a step of `interleave`."""
+        self.has_false_reports = False
+        """Whether a false report was sent since the last time that all were corrected."""
         weights = dict(ALWAYS)
         trouble = {**FAULT_ACTIONS, **MASTER_FAULT_ACTIONS} if self.stands_by else FAULT_ACTIONS
         for kind, weight in trouble.items():
@@ -103,7 +105,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         self._weights = list(weights.values())
 
     def run(self) -> None:
-        """The beginning, the steps, the end."""
+        """Runs the start, the steps and the end."""
         self.begin()
         for _ in range(self.steps):
             (kind,) = self.draw.choices(self._kinds, self._weights)
@@ -111,7 +113,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.end()
 
     def step(self, kind: str) -> None:
-        """One of ALWAYS and TROUBLE."""
+        """Runs a step of ALWAYS or FAULT_ACTIONS, and checks the invariants."""
         world, draw = self.world, self.draw
         if world.master is None and draw.random() < 0.2:
             world.start_master()
@@ -122,7 +124,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.invariants.always()
 
     def begin(self) -> None:
-        """A master, mostly, some TaskExecutors, and a first job."""
+        """Starts a master, mostly, some TaskExecutors, and a first job."""
         world, draw = self.world, self.draw
         if draw.random() < 0.9:
             for _ in range(draw.randint(1, 3) if self.stands_by else 1):
@@ -137,14 +139,14 @@ class Chaos(CheckpointChaos, MastersChaos):
             world.turn()
 
     def end(self) -> None:
-        """Everybody returns, all jobs are cancelled, nothing is left."""
+        """All processes return, all jobs are cancelled, nothing is left."""
         world, draw = self.world, self.draw
         world.task_failures = world.driver_failures = 0.0
         self.no_more_trouble()
         self.everybody_returns()
         self.rest()
         if draw.random() < 0.5:
-            # Whoever waits for a slot, a restart or a timeout gets there.
+            # Slot requests, restarts and timeouts end.
             for _ in range(3):
                 world.tick(LONG_S)
                 self.rest()
@@ -161,21 +163,23 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.invariants.over_the_log()
 
     def rest(self) -> None:
-        """Until nobody has anything to do, and heartbeats have healed what lies have done."""
+        """Runs until no process has anything to do, and heartbeats have corrected false reports."""
         for _ in range(10):
             self.world.settle()
             self.invariants.always()
             self.invariants.settled()
-            found = list(find_contradictions(self.world))
-            if not found:
-                self.lied = False
+            results = list(find_contradictions(self.world))
+            if not results:
+                self.has_false_reports = False
                 self.invariants.healed()
-                self.invariants.nobody_waits_for_nothing()
+                self.invariants.every_wait_is_known()
                 return
-            assert self.lied, f"heartbeats contradict the log, though all is at rest: {found[0][2].body}"
-            for process, address, fact in found:
-                process.mean_to_say(address, fact)
-        raise AssertionError(f"heartbeats contradict the log without end: {found[0][2].body}")
+            assert self.has_false_reports, (
+                f"heartbeats contradict the log, though all is at rest: {results[0][2].body}"
+            )
+            for process, address, fact in results:
+                process.emit(address, fact)
+        raise AssertionError(f"heartbeats contradict the log without end: {results[0][2].body}")
 
     def everybody_returns(self) -> None:
         """A master leads, and every TaskExecutor lives or is known to be lost."""
@@ -200,13 +204,13 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def jobs(self) -> list[str]:
         """Every job that was ever started."""
-        return sorted({each.body.job_id for each in self.world.log if isinstance(each.body, StartJob)})
+        return sorted({record.body.job_id for record in self.world.log if isinstance(record.body, StartJob)})
 
     def process(self) -> SimulatedProcess | None:
         """Any that is alive; mostly one that has something to do."""
         processes = self.world.processes()
         if self.draw.random() < 0.8:
-            processes = [each for each in processes if each.is_busy()] or processes
+            processes = [process for process in processes if process.is_busy()] or processes
         return self.draw.choice(processes) if processes else None
 
     def _configuration(self) -> dict[str, str]:
@@ -230,19 +234,17 @@ class Chaos(CheckpointChaos, MastersChaos):
             configuration.update(any_checkpointing(draw))
         return configuration
 
-    # What makes a conversation
-
     def turn(self) -> None:
         self.world.turn()
 
     def settle(self) -> None:
         self.rest()
 
-    def jostle(self) -> None:
-        """Each process at its own pace: what one says comes late for the others, and crosses what they say."""
+    def interleave(self) -> None:
+        """Runs each process at its own pace: their events come late for the others, and cross theirs."""
         draw = self.draw
-        for _ in range(self.bustle):
-            processes = [each for each in self.world.processes() if not each.stalled]
+        for _ in range(self.moves):
+            processes = [process for process in self.world.processes() if not process.stalled]
             if not processes:
                 return
             process = draw.choice(processes)
@@ -250,21 +252,21 @@ class Chaos(CheckpointChaos, MastersChaos):
                 case "read":
                     process.fold(draw.randint(1, 4))
                 case "decide":
-                    # Without having read to the end: others have said something by then.
+                    # Without having read to the end of the log.
                     process.decide()
-                    process.checkpoints.go_on()
+                    process.receive_barriers()
                 case _:
-                    process.speak(draw.randint(1, 2))
+                    process.append_pending(draw.randint(1, 2))
 
     def late(self) -> None:
-        """One decides, and what it says is in the log when others have said more: it had not read that."""
+        """A process decides late: the others have sent events that it has not read."""
         process = self.process()
         if process is None or process.stalled:
             return
         if self.draw.random() < 0.7:
             process.fold()
         process.stalled = True
-        self.jostle()
+        self.interleave()
         process.stalled = False
         process.decide()
 
@@ -276,13 +278,11 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.world.request(body, admitted=self.draw.choice((1, 1, 1, 2)))
 
     def _new_job(self) -> str:
-        """A new job id, or one that is taken."""
+        """Returns a new job id, or one that is taken."""
         if self.draw.random() < 0.1:
             return self.draw.choice(self.job_ids)
         self.job_ids.append(f"j{len(self.job_ids) + 1}")
         return self.job_ids[-1]
-
-    # Trouble
 
     def submit_program(self) -> None:
         entry_point = EntryPoint(target=self.draw.choice(("good", "good", "fails")), arguments=())
@@ -297,7 +297,7 @@ class Chaos(CheckpointChaos, MastersChaos):
     def finish_job(self) -> None:
         job_id = self.draw.choice(self.job_ids)
         for process in self.world.processes():
-            for attempt in [each for each, task in process.running.items() if task[0] == job_id]:
+            for attempt in [item for item, task in process.running.items() if task[0] == job_id]:
                 process.report(attempt, ExecutionState.FINISHED)
 
     def finish_task(self) -> None:
@@ -307,13 +307,13 @@ class Chaos(CheckpointChaos, MastersChaos):
         self._end_a_task(ExecutionState.FAILED, "broken")
 
     def _end_a_task(self, state: ExecutionState, failure: str | None) -> None:
-        running = [(process, each) for process in self.world.processes() for each in sorted(process.running)]
+        running = [(process, item) for process in self.world.processes() for item in sorted(process.running)]
         if running:
             process, attempt = self.draw.choice(running)
             process.report(attempt, state, failure)
 
     def die_between(self) -> None:
-        """A process dies with only some of what it owes in the log."""
+        """A process dies after it has appended only some of its events."""
         if (process := self.process()) is not None:
             if self.draw.random() < 0.7:
                 process.fold()
@@ -332,7 +332,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         )
 
     def restart_worker(self) -> None:
-        """Under its old resource id, with its old slots."""
+        """Restarts a TaskExecutor under its resource id, with its slots."""
         if (process := self._worker()) is not None:
             resource_id = process.leads[0].partition("/")[2]
             self.world.start_worker(resource_id, process.slots, zombie=self.draw.random() < 0.3)
@@ -342,9 +342,9 @@ class Chaos(CheckpointChaos, MastersChaos):
             self.world.kill_worker(process.leads[0].partition("/")[2])
 
     def kill_talking(self) -> None:
-        """A worker that is in the middle of something dies, and may be declared lost at once."""
-        talk = {each.header.sender for each in self.world.log[-15:]}
-        talking = sorted(each for each in self.world.workers if f"task_executor/{each}" in talk)
+        """A TaskExecutor that has just sent an event dies, and may be declared lost at once."""
+        talk = {record.header.sender for record in self.world.log[-15:]}
+        talking = sorted(worker for worker in self.world.workers if f"task_executor/{worker}" in talk)
         if talking:
             resource_id = self.draw.choice(talking)
             self.world.kill_worker(resource_id)
@@ -356,43 +356,43 @@ class Chaos(CheckpointChaos, MastersChaos):
             self.world.stop_worker(process.leads[0].partition("/")[2])
 
     def stall(self) -> None:
-        """SIGSTOP: what is declared lost meanwhile comes back and goes on talking."""
+        """SIGSTOP: a process that is declared lost meanwhile continues later."""
         if (process := self.process()) is not None:
             process.stalled = True
 
     def go_on(self) -> None:
-        """SIGCONT. It says first what it meant to say before it reads on."""
+        """SIGCONT. The process appends its events before it reads on."""
         stalled = [process for process in self.world.processes() if process.stalled]
         if stalled:
             process = self.draw.choice(stalled)
             process.stalled = False
             if self.draw.random() < 0.5:
                 process.decide()
-            process.speak()
+            process.append_pending()
 
-    def deafen(self) -> None:
-        """A process is given nothing to read, and goes on saying what it has to say."""
+    def stop_reading(self) -> None:
+        """A process reads nothing, and continues to send events."""
         if (process := self.process()) is not None:
-            process.deaf = True
+            process.reads_nothing = True
 
-    def hear_again(self) -> None:
-        deaf = [process for process in self.world.processes() if process.deaf]
-        if deaf:
-            self.draw.choice(deaf).deaf = False
+    def read_again(self) -> None:
+        unread = [process for process in self.world.processes() if process.reads_nothing]
+        if unread:
+            self.draw.choice(unread).reads_nothing = False
 
-    def lose_deaf_workers(self) -> None:
-        """Whose heartbeats come, and do not count, is lost; of others none is."""
+    def lose_workers_without_heartbeats(self) -> None:
+        """TaskExecutors whose heartbeats do not count are lost, because they do not read; no others."""
         master = self.world.leader("resource_manager")
         if master is None or "resource_manager" not in master.states:
             return
         for resource_id, process in sorted(self.world.workers.items()):
             if not heartbeats_count(master, process):
-                assert process.deaf or process.stalled or process.position < master.position
-                if process.deaf:
+                assert process.reads_nothing or process.stalled or process.position < master.position
+                if process.reads_nothing:
                     self.lose(resource_id, exited=False)
 
     def zombie(self) -> None:
-        """A worker is declared lost while it pauses; then it goes on with what it was about to say."""
+        """A TaskExecutor is declared lost while it is stopped; then it continues and sends its events."""
         process = self._worker()
         if process is None or self.world.master is None:
             return
@@ -400,14 +400,14 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.lose(process.leads[0].partition("/")[2], exited=False)
         for _ in range(3):
             self.world.turn()
-        self.jostle()
+        self.interleave()
         process.stalled = False
         if self.draw.random() < 0.3:
-            process.speak(1)
+            process.append_pending(1)
         process.decide()
 
     def lose(self, resource_id: str, *, exited: bool) -> None:
-        """The ResourceManager's shell says that a worker is lost."""
+        """The shell of the ResourceManager reports that a TaskExecutor is lost."""
         world = self.world
         master = world.leader("resource_manager")
         if master is None:
@@ -419,7 +419,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=exited, reason=reason
         )
-        master.mean_to_say("resource_manager", OutgoingEvent("resource_manager", body, None))
+        master.emit("resource_manager", OutgoingEvent("resource_manager", body, None))
 
     def lose_dead_worker(self) -> None:
         dead = sorted(self.world.ever_started - self.world.workers.keys())
@@ -427,21 +427,21 @@ class Chaos(CheckpointChaos, MastersChaos):
             self.lose(self.draw.choice(dead), exited=True)
 
     def lose_live_worker(self) -> None:
-        """Its heartbeats did not come through: it is declared lost and lives."""
+        """Its heartbeats were lost: it is declared lost and lives."""
         if (process := self._worker()) is not None:
             self.lose(process.leads[0].partition("/")[2], exited=False)
 
     def master_unheard(self) -> None:
-        """A TaskExecutor does not hear its ResourceManager or a JobMaster any more."""
+        """A TaskExecutor receives no heartbeats of its ResourceManager or of a JobMaster."""
         process = self._worker()
         if process is None or not process.registered:
             return
         peers = ["resource_manager", *(f"job_master/{job_id}" for job_id in self.jobs())]
         body = task_executor.HeartbeatTimedOut(peer=self.draw.choice(peers), reason="no heartbeat")
-        process.mean_to_say(process.leads[0], OutgoingEvent(process.leads[0], body, None))
+        process.emit(process.leads[0], OutgoingEvent(process.leads[0], body, None))
 
     def worker_unheard_by_job(self) -> None:
-        """A JobMaster does not hear a TaskExecutor any more."""
+        """A JobMaster receives no heartbeats of a TaskExecutor."""
         pair = self._connection()
         master = self.world.leader(f"job_master/{pair[0]}") if pair is not None else None
         if master is not None and pair is not None:
@@ -449,8 +449,8 @@ class Chaos(CheckpointChaos, MastersChaos):
             body = job_master.HeartbeatTimedOut(resource_id=resource_id, reason="no heartbeat")
             self._fact(master, f"job_master/{job_id}", OutgoingEvent(f"job_master/{job_id}", body, None))
 
-    def echo(self) -> None:
-        """What a shell or a client said is in the log a second time, now."""
+    def duplicate(self) -> None:
+        """An event of a shell or a client is in the log a second time."""
         world = self.world
         if world.by_shells:
             offset = self.draw.choice(sorted(world.by_shells)[-40:])
@@ -459,9 +459,9 @@ class Chaos(CheckpointChaos, MastersChaos):
                 world.append([Event(record.header, record.body)], by_shell=True)
 
     def tasks_contradicted(self) -> None:
-        """A TaskExecutor is said not to run what it was to run, truly or not."""
-        self.lied = True
-        submitted = [each for each in self.world.log[-300:] if isinstance(each.body, SubmitTask)]
+        """A report says that a TaskExecutor does not run a task, whether that is true or not."""
+        self.has_false_reports = True
+        submitted = [record for record in self.world.log[-300:] if isinstance(record.body, SubmitTask)]
         if not submitted:
             return
         record = self.draw.choice(submitted)
@@ -470,37 +470,39 @@ class Chaos(CheckpointChaos, MastersChaos):
             return
         body = job_master.TasksContradicted(
             resource_id=record.header.recipient.partition("/")[2],
-            execution_attempt_ids=(record.body.execution_attempt_id,),  # type: ignore[attr-defined]
+            execution_attempt_ids=(self.draw.choice(submitted_tasks([record.body])).execution_attempt_id,),
             reason="the TaskExecutor does not run it",
         )
         self._fact(master, record.header.sender, OutgoingEvent(record.header.sender, body, None))
 
     def slots_contradicted(self) -> None:
-        """A JobMaster is said to believe in other slots than its TaskExecutor holds, truly or not."""
-        self.lied = True
+        """A report says that a JobMaster knows other slots than its TaskExecutor has, whether that is true or not."""
+        self.has_false_reports = True
         process = self._worker()
-        taken = [
-            each
-            for each in self.world.log[-300:]
-            if isinstance(each.body, SlotsAccepted) and process and each.header.recipient == process.leads[0]
+        records = [
+            record
+            for record in self.world.log[-300:]
+            if isinstance(record.body, SlotsAccepted)
+            and process
+            and record.header.recipient == process.leads[0]
         ]
-        if process is None or not taken:
+        if process is None or not records:
             return
-        body: SlotsAccepted = self.draw.choice(taken).body  # type: ignore[assignment]
+        body: SlotsAccepted = self.draw.choice(records).body  # type: ignore[assignment]
         missing, surplus = (
             (body.allocation_ids, ()) if self.draw.random() < 0.5 else ((), body.allocation_ids)
         )
         fact = task_executor.AllocatedSlotsContradicted(job_id=body.job_id, missing=missing, surplus=surplus)
-        process.mean_to_say(process.leads[0], OutgoingEvent(process.leads[0], fact, None))
+        process.emit(process.leads[0], OutgoingEvent(process.leads[0], fact, None))
 
     def report_contradicted(self) -> None:
-        """A SlotReport that the ResourceManager has not got, or an old one that it takes for new."""
-        self.lied = True
+        """A SlotReport that the ResourceManager has not received, or an old one that counts as new."""
+        self.has_false_reports = True
         master = self.world.leader("resource_manager")
         reports = [
-            each.body
-            for each in self.world.log[-300:]
-            if isinstance(each.body, resource_manager.SendSlotReport)
+            record.body
+            for record in self.world.log[-300:]
+            if isinstance(record.body, resource_manager.SendSlotReport)
         ]
         if master is None or not reports:
             return
@@ -510,42 +512,42 @@ class Chaos(CheckpointChaos, MastersChaos):
             instance_id=self.world.instance_of(report.resource_id, master.position),
             slots=report.slots,
         )
-        master.mean_to_say("resource_manager", OutgoingEvent("resource_manager", fact, None))
+        master.emit("resource_manager", OutgoingEvent("resource_manager", fact, None))
 
     def suspend(self) -> None:
-        """The cluster ends and its jobs are to go on; somebody starts it again sooner or later."""
+        """The cluster is suspended with its jobs, and started again later."""
         self.world.request(dispatcher.ShutDownCluster(reason="maintenance", suspend=True))
 
     def shut_down(self) -> None:
         self.world.request(dispatcher.ShutDownCluster(reason="asked to"))
 
     def fail_job_master(self) -> None:
-        """A JobMaster can't say what it owes, perhaps also when its job has ended by that."""
+        """A JobMaster can't send its events, perhaps also after its job has failed for that."""
         draw, world = self.draw, self.world
         jobs = self.jobs()
         address = f"job_master/{draw.choice(jobs)}" if jobs else ""
         for _ in range(draw.choice((1, 1, 2, 3))):
             master = world.leader(address)
-            if master is None or address not in master.states or not master.states[address].known:
+            if master is None or address not in master.states or isinstance(master.states[address], NewJob):
                 return
-            for each in failure_events(address, master.states[address], "a fault in its code"):
-                master.mean_to_say(address, each)
-            master.speak()
+            for event in failure_events(address, master.states[address], "a fault in its code"):
+                master.emit(address, event)
+            master.append_pending()
             if not master.stalled:
                 master.fold()
 
     def _fact(self, master: SimulatedProcess, address: str, owed: OutgoingEvent) -> None:
-        """What a shell says of a role that its process has a state of."""
+        """A shell reports an event, if its process has a state of the address."""
         if address in master.states:
-            master.mean_to_say(address, owed)
+            master.emit(address, owed)
 
     def _worker(self) -> SimulatedProcess | None:
         workers = self.world.workers
         return workers[self.draw.choice(sorted(workers))] if workers else None
 
     def _connection(self) -> tuple[str, str] | None:
-        """A job and a TaskExecutor that has offered it slots."""
-        offers = [each.body for each in self.world.log[-300:] if isinstance(each.body, OfferSlots)]
+        """Returns a job and a TaskExecutor that has offered it slots."""
+        offers = [record.body for record in self.world.log[-300:] if isinstance(record.body, OfferSlots)]
         if not offers:
             return None
         offer = self.draw.choice(offers)
@@ -553,5 +555,5 @@ class Chaos(CheckpointChaos, MastersChaos):
 
 
 def cancellation(job_id: str) -> dispatcher.CancelJob:
-    """Of every second job, with its checkpoints kept."""
+    """Returns the cancellation of a job; every second one keeps its checkpoints."""
     return dispatcher.CancelJob(job_id=job_id, keep_checkpoints=zlib.crc32(job_id.encode()) % 2 == 0)

@@ -1,4 +1,4 @@
-"""What holds of checkpoints after every step, and what is left of them when all is over. Raises AssertionError."""
+"""Invariants of checkpoints after every step, and at the end of a run. Raises AssertionError."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tailrace.schemas import job_master
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import JobStatus
 from tailrace.services.configuration.role_options import CheckpointingOptions
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import StartedJob
 
 from ..async_simulator import AsyncSimulator
 
 
-def check_checkpoints(state: JobMasterState) -> None:
-    """Of one JobMaster: what is pending is of its current tasks, what it keeps is in order."""
+def check_checkpoints(state: StartedJob) -> None:
+    """Checks one JobMaster: pending checkpoints expect its current tasks, and its stored checkpoints are in order."""
     checkpoints = state.checkpoints
-    ids = [each.checkpoint_id for each in checkpoints.completed]
+    ids = [checkpoint.checkpoint_id for checkpoint in checkpoints.completed]
     assert ids == sorted(set(ids)), f"{ids} are complete, in no order"
     assert max([*ids, *checkpoints.pending], default=0) <= checkpoints.counter, "an id was not counted"
     for number, pending in checkpoints.pending.items():
@@ -28,11 +28,13 @@ def check_checkpoints(state: JobMasterState) -> None:
         assert len(parts) == len(set(parts)), f"checkpoint {number} has a subtask twice: {parts}"
         assert len(parts) == state.topology.subtasks, f"checkpoint {number} has not each subtask: {parts}"
         for attempt, vertex in pending.awaited.items():
-            assert state.current[vertex] == attempt, f"checkpoint {number} awaits {attempt}, which is old"
+            assert state.current_attempts[vertex] == attempt, (
+                f"checkpoint {number} awaits {attempt}, which is old"
+            )
 
 
 class CheckpointHistory:
-    """Of one World: every checkpoint that was ever pending or complete, as the states had it."""
+    """Every checkpoint of a world that was ever pending or complete, according to the states."""
 
     def __init__(self, world: AsyncSimulator) -> None:
         self._world = world
@@ -44,11 +46,9 @@ class CheckpointHistory:
         """Job -> id -> directory."""
         self._savepoints: set[str] = set()
 
-    def note(self, state: JobMasterState) -> None:
-        """A state that has changed."""
+    def note(self, state: StartedJob) -> None:
+        """Records a state that has changed."""
         checkpoints, job_id = state.checkpoints, state.job_id
-        if state.terminated is not None:
-            return
         self._options[job_id] = state.options.checkpointing
         before = self._counters.get(job_id, 0)
         assert checkpoints.counter >= before, f"{job_id} counts checkpoints back to {checkpoints.counter}"
@@ -57,19 +57,20 @@ class CheckpointHistory:
             directory = pending.options.directory
             assert number not in self._completed[job_id], f"{job_id}: checkpoint {number} is pending again"
             assert self._pending.setdefault(directory, job_id) == job_id
-        for each in checkpoints.completed:
-            self._completed[job_id][each.checkpoint_id] = each.uri
-        self._savepoints |= {each.uri for each in checkpoints.savepoints}
+        for checkpoint in checkpoints.completed:
+            self._completed[job_id][checkpoint.checkpoint_id] = checkpoint.uri
+        self._savepoints |= {savepoint.uri for savepoint in checkpoints.savepoints}
 
     def check_storage(self) -> None:
-        """What a JobMaster takes for complete is in storage, and so is what its tasks begin with."""
-        storage = self._world.barriers.storage
+        """Checks that storage has every checkpoint that a JobMaster takes for complete, and those that its tasks
+        restore."""
+        storage = self._world.task_state.storage
         for address, state in self._world.truth.states.items():
-            if not isinstance(state, JobMasterState) or state.status in JOB_ENDS:
+            if not isinstance(state, StartedJob) or state.status in JOB_ENDS:
                 continue
-            for each in state.checkpoints.completed:
-                assert each.uri in storage.metadata, (
-                    f"{address}: {each.uri} is complete, but is not in storage"
+            for checkpoint in state.checkpoints.completed:
+                assert checkpoint.uri in storage.metadata, (
+                    f"{address}: {checkpoint.uri} is complete, but is not in storage"
                 )
             latest = state.checkpoints.latest
             if latest is not None and latest.generation >= 0:
@@ -78,12 +79,12 @@ class CheckpointHistory:
                 )
 
     def check_what_is_left(self) -> None:
-        """All jobs have ended: storage holds what is to be retained, and nothing of what was aborted."""
-        storage = self._world.barriers.storage
+        """Checks, after the end of all jobs, that storage has the checkpoints to retain and nothing of aborted ones."""
+        storage = self._world.task_state.storage
         completed = {uri for job in self._completed.values() for uri in job.values()} | self._savepoints
         aborted = self._pending.keys() - completed
-        left = sorted((aborted & storage.directories()) - storage.late)
-        assert not left, f"{left} were aborted, and are in storage"
+        rest = sorted((aborted & storage.directories()) - storage.late)
+        assert not rest, f"{rest} were aborted, and are in storage"
         self._check_topics()
         kept = {
             record.body.job_id
@@ -99,10 +100,12 @@ class CheckpointHistory:
             assert there == expected, f"{job_id} has left {there} as {job.status}, not {expected}"
 
     def _check_topics(self) -> None:
-        """Channels of each job that was started are deleted after its end."""
+        """Checks that the channels of each started job are deleted after its end."""
         log = self._world.log
-        started = {each.body.job_id for each in log if isinstance(each.body, job_master.StartJob)}
-        deleted = {each.body.job_id for each in log if isinstance(each.body, job_master.ChannelsDeleted)}
+        started = {record.body.job_id for record in log if isinstance(record.body, job_master.StartJob)}
+        deleted = {
+            record.body.job_id for record in log if isinstance(record.body, job_master.ChannelsDeleted)
+        }
         assert started <= deleted, f"the channels of {sorted(started - deleted)} are left"
 
     def _retained(self, job_id: str, status: JobStatus, *, kept: bool) -> set[str]:
@@ -114,4 +117,4 @@ class CheckpointHistory:
         }
         if status not in keeps[options.retention] and not (kept and status is JobStatus.CANCELED):
             return set()
-        return {own[each] for each in sorted(own)[-options.retained :]}
+        return {own[number] for number in sorted(own)[-options.retained :]}

@@ -1,16 +1,13 @@
-"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that
-perform.
+"""A cluster without threads, Kafka or Spark: a Simulator that a test steps through, with a clock that the test moves.
 
 `settle` lets every role decide, in a fixed order, until nobody owes anything; each decision is folded before the
-next. Shells are simulated: channels exist at once, and tasks do what `TaskScript` says.
+next. What shells do takes no time: channels exist at once, tasks run until a test ends them.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.pipelines.api.build import build
@@ -24,29 +21,27 @@ from tailrace.schemas.types import (
     JobGraph,
 )
 from tailrace.services.core.replica import OnIllegal, Replica
-from tailrace.services.core.role import Instruction, OutgoingEvent, Role, kind_of, with_headers
+from tailrace.services.core.role import Instruction, OutgoingEvent, Role, Time, kind_of
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from tailrace.services.simulation.checkpoint_storage import SimulatedStorage, StatePart, part_name
+from tailrace.services.simulation.checkpoint_storage import SimulatedStorage
 from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, perform
+from tailrace.services.simulation.simulated_tasks import SimulatedTasks
+from tailrace.services.simulation.simulator import Simulator
+from tailrace.services.simulation.task_behavior import (
+    CheckpointContribution,
+    TaskEnd,
+    TaskStart,
+    UniformTaskBehavior,
+)
 from tailrace.services.simulation.task_events import HARDWARE as HARDWARE
 from tailrace.services.simulation.task_events import PROFILE as PROFILE
-from tailrace.services.simulation.task_events import (
-    acknowledge_checkpoint_event,
-    register_event,
-    state_change_event,
-)
+from tailrace.services.simulation.task_events import register_event, state_change_event
 from tailrace.services.task_executor import TaskExecutor
-from tailrace.services.task_executor.instructions import (
-    AbortTasks,
-    ConfirmTasks,
-    RunTasks,
-    StopTask,
-    TriggerTasks,
-)
-from tailrace.services.task_executor.state import Task
+from tailrace.services.task_executor.instructions import TriggerTasks
+from tailrace.services.task_executor.resources import Task
 
 SECOND = 1_000_000
 
@@ -57,33 +52,64 @@ def graph(parallelism: int = 1) -> JobGraph:
     return build("tailrace.pipelines.examples.window_word_count:main", ["--port", "9999"], parallelism)
 
 
-@dataclass
-class Cluster:
-    """Everything in one place; `log` is the conversation."""
+class Cluster(UniformTaskBehavior):
+    """A whole cluster in one process; `log` has the events. It is the TaskBehavior and TaskEnvironment of its tasks."""
 
-    log: list[Record] = field(default_factory=list)
-    now: int = 1_000 * SECOND
-    on_run: Callable[[Cluster, str, RunTasks], None] | None = None
-    replica: Replica = field(init=False)
-    obeyed: set[tuple[str, str]] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
-    configuration: dict[str, str] = field(default_factory=dict)
-    dead: set[str] = field(default_factory=set)
-    """Addresses of TaskExecutors whose processes have ended."""
-    storage: SimulatedStorage = field(default_factory=SimulatedStorage)
-    answers: bool = True
-    """Whether tasks acknowledge checkpoints by themselves, all as soon as one is told."""
-    stops: set[tuple[str, int]] = field(default_factory=set)
-    """Savepoints that their jobs end with: (job, checkpoint)."""
+    def __init__(
+        self,
+        *,
+        configuration: dict[str, str] | None = None,
+        answers: bool = True,
+        replica: Replica | None = None,
+    ) -> None:
+        """`answers`: tasks acknowledge checkpoints by themselves, all as soon as one gets TriggerCheckpoint."""
+        super().__init__()
+        self.simulator = Simulator(replica or new_replica(), cluster="sim", now=1_000 * SECOND)
+        self.configuration = configuration or {}
+        self.answers = answers
+        self.starts_tasks = True
+        """Whether tasks that are to run do so."""
+        self.obeyed: set[tuple[str, str]] = set()
+        self.dead: set[str] = set()
+        """Addresses of TaskExecutors whose processes have ended."""
+        self.storage = SimulatedStorage()
+        self.tasks = SimulatedTasks(self, self, self.storage)
 
-    def __post_init__(self) -> None:
-        self.replica = new_replica()
+    @property
+    def log(self) -> list[Record]:
+        return self.simulator.log
+
+    @property
+    def replica(self) -> Replica:
+        return self.simulator.replica
+
+    @property
+    def now(self) -> Time:
+        return self.simulator.now
+
+    @now.setter
+    def now(self, time: Time) -> None:
+        self.simulator.now = time
+
+    def start(self, task: Task, now: Time) -> TaskStart:
+        return TaskStart(0 if self.starts_tasks else 1)
+
+    def contribution(self, task: Task, trigger: TriggerTasks, now: Time) -> CheckpointContribution | None:
+        return CheckpointContribution() if self.answers else None
+
+    def schedule_after(self, delay: Time, role_address: str, action: Callable[[], None]) -> None:
+        """Does nothing: actions that take time do not happen."""
+        if delay == 0:
+            action()
+
+    def append_from_shell(self, role_address: str, owed: OutgoingEvent) -> None:
+        self.send(role_address, owed.recipient, owed.body, cause=owed.cause)
 
     def lead(self, *roles: str) -> None:
-        """A new leader of each role."""
+        """Appends the claim of a new leader of each role."""
         for role in roles:
             epoch = self.replica.leadership.epoch(role) + 1
-            self.say(
+            self.send(
                 role,
                 "*",
                 LeaderElected(role=role, epoch=epoch, address="sim", session=f"{role}/{epoch}"),
@@ -91,35 +117,37 @@ class Cluster:
             )
 
     def start_master(self) -> None:
-        """A jobmanager process takes the lead; what an earlier one's shells began has to begin again."""
-        claimed = [each for each in self.replica.active_addresses if self.replica.leadership.is_claimed(each)]
-        jobs = [each for each in claimed if kind_of(each) == "job_master"]
-        self.lead("dispatcher", "resource_manager", *jobs)
-        if self.configuration and not self.said("ConfigurationChanged"):
+        """A jobmanager process takes the leadership; its shells start from scratch."""
+        self.lead("dispatcher", "resource_manager")
+        if self.configuration and not self.events_of("ConfigurationChanged"):
             claim = self.replica.leadership.leaders["dispatcher"].offset
             changed = ConfigurationChanged(configuration=self.configuration)
-            self.say("dispatcher", EVERYONE, changed, cause=claim)
+            self.send("dispatcher", EVERYONE, changed, cause=claim)
         self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
 
     def start_task_executor(self, resource_id: str, slots: int = 1) -> None:
-        """A TaskExecutor process starts and registers."""
+        """Starts a TaskExecutor process, which registers."""
         address = f"task_executor/{resource_id}"
+        self.tasks.on_process_ended(address)
         self.lead(address)
         self.dead.discard(address)
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
         claim = self.replica.leadership.leaders[address].offset
-        self._say(address, register_event(resource_id, slots, process_address="sim", cause=claim))
+        self.append_from_shell(
+            address, register_event(resource_id, slots, process_address="sim", cause=claim)
+        )
 
     def kill(self, resource_id: str) -> None:
-        """SIGKILL of a TaskExecutor's process."""
+        """Kills a TaskExecutor process with SIGKILL."""
         self.dead.add(f"task_executor/{resource_id}")
+        self.tasks.on_process_ended(f"task_executor/{resource_id}")
 
     def lose(self, resource_id: str, reason: str, *, exited: bool = True, cause: int | None = None) -> None:
-        """The ResourceManager's shell finds out that a worker is gone."""
+        """The ResourceManager's shell reports that a worker is lost."""
         registered = [
-            each.body.instance_id  # type: ignore[attr-defined]
-            for each in self.said("TaskExecutorRegistrationSuccess")
-            if each.header.recipient == f"task_executor/{resource_id}"
+            record.body.instance_id  # type: ignore[attr-defined]
+            for record in self.events_of("TaskExecutorRegistrationSuccess")
+            if record.header.recipient == f"task_executor/{resource_id}"
         ]
         body = resource_manager.WorkerLost(
             resource_id=resource_id,
@@ -127,7 +155,7 @@ class Cluster:
             exited=exited,
             reason=reason,
         )
-        self.say("resource_manager", "resource_manager", body, cause=cause)
+        self.send("resource_manager", "resource_manager", body, cause=cause)
 
     def submit(
         self,
@@ -136,13 +164,13 @@ class Cluster:
         client: str = "client/test",
         savepoint_path: str | None = None,
     ) -> int:
-        """A client's SubmitJob, admitted."""
+        """Appends a client's SubmitJob, admitted."""
         body = dispatcher.SubmitJob(
             job_id=job_id, job_graph=job_graph or graph(), savepoint_path=savepoint_path
         )
-        return self.say(client, "dispatcher", body)
+        return self.send(client, "dispatcher", body)
 
-    def say(
+    def send(
         self,
         sender: str,
         recipient: str,
@@ -152,30 +180,15 @@ class Cluster:
         epoch: int | None = None,
         decided_at: int | None = None,
     ) -> int:
-        """Appends one event and folds it; returns its offset. `decided_at` is given for what `decide` owed there."""
-        if epoch is None:
-            epoch = self.replica.leadership.epoch(sender) if kind_of(sender) != "client" else 0
-        count = self.counts[sender] = self.counts.get(sender, 0) + 1
-        event = with_headers(
-            [OutgoingEvent(recipient, body, cause)],
-            cluster="sim",
-            sender=sender,
-            epoch=epoch,
-            decided_at=self.replica.offset if decided_at is None else decided_at,
-            now=self.now,
-            numbers=itertools.count(count),
-            decided=decided_at is not None,
-        )[0]
-        record = Record(len(self.log), event.header, event.body)
-        self.log.append(record)
-        self.replica.apply(record)
-        return record.offset
-
-    def _say(self, sender: str, owed: OutgoingEvent) -> None:
-        self.say(sender, owed.recipient, owed.body, cause=owed.cause)
+        """Appends one event and folds it; returns its offset. `decided_at` is given for events that `decide`
+        returned there."""
+        self.simulator.append(
+            sender, [OutgoingEvent(recipient, body, cause)], epoch=epoch, decided_at=decided_at
+        )
+        return self.replica.offset
 
     def settle(self, limit: int = 10_000) -> None:
-        """Until nobody owes anything and every instruction has been obeyed."""
+        """Runs until no role requires an event and every instruction is obeyed."""
         for _ in range(limit):
             if not self.step():
                 return
@@ -187,15 +200,16 @@ class Cluster:
         self.settle()
 
     def led(self, role_address: str) -> bool:
-        """Whether somebody leads the role."""
+        """Returns whether a leader leads the role."""
         return self.replica.leadership.epoch(role_address) > 0
 
     def owed(self, role_address: str) -> list[OutgoingEvent]:
-        """What a role would say now."""
+        """Returns the events that a role requires now."""
         return self.replica.role(role_address).decide(self.replica.states[role_address], self.now)
 
     def step(self, but: str | None = None) -> bool:
-        """One role, `but` that one, says what it owes, or one instruction is obeyed; whether there was any."""
+        """Appends the events that one role requires (not of `but`), or obeys one instruction; returns whether there
+        was any."""
         for role_address in self.replica.active_addresses:
             if not self.led(role_address) or role_address in self.dead or role_address == but:
                 continue
@@ -210,65 +224,34 @@ class Cluster:
         return False
 
     def _speak(self, role_address: str, but: str | None) -> bool:
-        """A process says all that it owes; whether it owed anything. A JobMaster runs where the Dispatcher does."""
+        """Appends all events that a process requires; returns whether there were any. A JobMaster runs with the
+        Dispatcher."""
         leadership, at = self.replica.leadership, self.replica.offset
         leader = leadership.leader(role_address)
         together = [
-            each
-            for each in self.replica.active_addresses
-            if each != but and leadership.leader(each) == leader
+            address
+            for address in self.replica.active_addresses
+            if address != but and leadership.leader(address) == leader
         ]
-        owed = [(each, what) for each in together for what in self.owed(each)]
-        for each, what in owed:
-            self.say(each, what.recipient, what.body, cause=what.cause, decided_at=at)
+        owed = [(item, what) for item in together for what in self.owed(item)]
+        for element, what in owed:
+            self.send(element, what.recipient, what.body, cause=what.cause, decided_at=at)
         return bool(owed)
 
     def _perform(self, role_address: str, instruction: Instruction) -> None:
         match instruction:
             case _ if isinstance(instruction, MASTER_INSTRUCTIONS):
-                self._say(role_address, perform(role_address, instruction, self.storage, lambda _: graph()))
-            case RunTasks():
-                if self.on_run is not None:
-                    self.on_run(self, role_address, instruction)
-                else:
-                    for task in instruction.tasks:
-                        self.report(role_address, task.execution_attempt_id, ExecutionState.RUNNING)
-            case StopTask(execution_attempt_id=attempt, cause=cause):
-                self.report(role_address, attempt, ExecutionState.CANCELED, cause=cause)
+                event = perform(role_address, instruction, self.storage, lambda _: graph())
+                self.append_from_shell(role_address, event)
             case StartWorkerProcess(resource_id=resource_id, number_of_slots=slots, cause=cause):
                 started = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
-                self.say(role_address, role_address, started, cause=cause)
+                self.send(role_address, role_address, started, cause=cause)
                 self.start_task_executor(resource_id, slots)
             case StopWorkerProcess(resource_id=resource_id, cause=cause):
                 self.kill(resource_id)
                 self.lose(resource_id, "it was stopped", cause=cause)
-            case TriggerTasks():
-                self._take_checkpoint(instruction)
-            case ConfirmTasks(job_id=job_id, checkpoint_id=checkpoint_id, attempts=attempts):
-                for attempt in attempts if (job_id, checkpoint_id) in self.stops else ():
-                    self.report(role_address, attempt, ExecutionState.FINISHED)
-            case AbortTasks():
-                pass
             case _:
-                raise AssertionError(f"the simulation does not know {instruction}")
-
-    def _take_checkpoint(self, told: TriggerTasks) -> None:
-        if told.options.stops:
-            self.stops.add((told.job_id, told.checkpoint_id))
-        for role_address, state in list(self.replica.states.items()):
-            if kind_of(role_address) != "task_executor" or not self.answers:
-                continue
-            tasks = sorted(state.tasks.values(), key=lambda task: task.cause)
-            for task in tasks:
-                if task.job_id != told.job_id or task.state is not ExecutionState.RUNNING:
-                    continue
-                attempt = task.execution_attempt_id
-                name = part_name(task.vertex_id, task.subtask_index)
-                self.storage.write(told.options.directory, name, StatePart(attempt, 0))
-                owed = acknowledge_checkpoint_event(
-                    told.job_id, attempt, told.checkpoint_id, cause=told.cause
-                )
-                self._say(role_address, owed)
+                self.tasks.perform(role_address, instruction, self.replica.states[role_address])
 
     def report(
         self,
@@ -279,41 +262,35 @@ class Cluster:
         accumulators: Mapping[str, float] | None = None,
         *,
         progress_lost: bool = False,
-        cause: int | None = None,
     ) -> None:
-        """A task changes its state; `cause`: what it was stopped by, or else what it runs by."""
-        task = self.task(role_address, attempt)
-        owed = state_change_event(
-            task.job_id,
-            attempt,
-            state,
-            failure,
-            accumulators,
-            progress_lost=progress_lost,
-            cause=task.cause if cause is None else cause,
-        )
-        self._say(role_address, owed)
+        """Reports the end of a task, also of one that has not run."""
+        task, counts = self.task(role_address, attempt), accumulators or {}
+        if not self.tasks.end(attempt, TaskEnd(0, state, failure, counts, progress_lost)):
+            owed = state_change_event(
+                task.job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=task.cause
+            )
+            self.append_from_shell(role_address, owed)
 
     def task(self, role_address: str, attempt: str) -> Task:
-        """A task as its TaskExecutor knows it."""
-        found = self.replica.states[role_address].tasks[attempt]
-        assert isinstance(found, Task)
-        return found
+        """Returns a task as its TaskExecutor knows it."""
+        result = self.replica.states[role_address].tasks[attempt]
+        assert isinstance(result, Task)
+        return result
 
     def finish_all(self, state: ExecutionState = ExecutionState.FINISHED, failure: str | None = None) -> None:
-        """Every running task ends."""
+        """Ends every running task."""
         for role_address, role_state in list(self.replica.states.items()):
             if kind_of(role_address) == "task_executor" and role_address not in self.dead:
                 for attempt, task in sorted(role_state.tasks.items()):
                     if task.state is ExecutionState.RUNNING:
                         self.report(role_address, attempt, state, failure)
 
-    def said(self, name: str) -> list[Record]:
-        """Every event of a name, such as JobFinished."""
+    def events_of(self, name: str) -> list[Record]:
+        """Returns every event of a name, such as JobFinished."""
         return [record for record in self.log if record.body.AVRO_NAME.endswith(f".{name}")]
 
     def transcript(self) -> list[str]:
-        """The conversation, a line an event."""
+        """Formats the log, one line per event."""
         return [
             f"{record.offset:>3} {record.header.sender} -> {record.header.recipient}: "
             f"{record.body.AVRO_NAME.rpartition('.')[2]}"
@@ -322,13 +299,13 @@ class Cluster:
 
 
 def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIllegal | None = None) -> Replica:
-    """All roles, nothing folded yet."""
+    """Returns a replica of all roles with empty states."""
     roles: list[Role[Any]] = [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()]
     return Replica(roles, only=only, on_illegal=on_illegal)
 
 
 def replay_to_replica(records: Sequence[Record]) -> Replica:
-    """All roles after these events."""
+    """Returns a replica of all roles after these events."""
     replica = new_replica()
     for record in records:
         replica.apply(record)
@@ -336,7 +313,7 @@ def replay_to_replica(records: Sequence[Record]) -> Replica:
 
 
 def header(sender: str, recipient: str, epoch: int = 0, time: int = 0) -> Header:
-    """A header for events that tests make up."""
+    """Returns a header for events that a test creates."""
     return Header(
         event_id=f"{sender}/{recipient}/{time}",
         time=time,

@@ -1,6 +1,6 @@
-"""What heartbeats would say if everybody were heard now: the contradictions that shells would tell.
+"""The contradictions that shells would report if all processes exchanged heartbeats now.
 
-When nobody has anything to do, there are none, unless somebody has lied; then telling them heals what the lie has done.
+When no process has anything to do, there are none, except after false reports. Then reporting them corrects the states.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.heartbeats.monitor import HeartbeatMonitor
 from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats
 from tailrace.services.job_master.heartbeat_reports import allocated_slot_report, missing_tasks
+from tailrace.services.job_master.state import ConnectionState, StartedJob
 from tailrace.services.resource_manager.slot_reports import is_contradiction
 from tailrace.services.task_executor.slot_reconciliation import slot_contradictions
 
@@ -21,7 +22,7 @@ from ..async_simulator import AsyncSimulator, SimulatedProcess
 
 
 def find_contradictions(world: AsyncSimulator) -> Iterator[tuple[SimulatedProcess, str, OutgoingEvent]]:
-    """(who finds out, as which role, what it says), of every TaskExecutor that is alive and registered."""
+    """Yields (process, address, event that it reports) for every TaskExecutor that lives and is registered."""
     manager, position = world.leader("resource_manager"), len(world.log) - 1
     if manager is None:
         return
@@ -45,8 +46,8 @@ def find_contradictions(world: AsyncSimulator) -> Iterator[tuple[SimulatedProces
 
 
 def heartbeats_count(manager: SimulatedProcess, worker: SimulatedProcess) -> bool:
-    """Whether the last of two heartbeats that the ResourceManager hears of a TaskExecutor counts as one; True where it
-    is not registered, and nobody waits for it."""
+    """Returns whether the second of two heartbeats of a TaskExecutor counts at the ResourceManager; True if it is not
+    registered, and not expected."""
     of_manager, own = manager.states["resource_manager"], worker.states.get(worker.leads[0])
     registration = None if own is None else own.registration
     if own is None or registration is None or registration.instance_id is None:
@@ -67,9 +68,9 @@ def heartbeats_count(manager: SimulatedProcess, worker: SimulatedProcess) -> boo
     header = Header(
         event_id="beat", time=0, sender=worker.leads[0], sender_epoch=1, recipient="resource_manager"
     )
-    heard = [participant.on_heartbeat(Record(number, header, beat)) for number in range(2)]
-    assert heard[0] is not None, "one that has just begun to be heard counts"
-    return heard[1] is not None
+    accepted = [participant.on_heartbeat(Record(number, header, beat)) for number in range(2)]
+    assert accepted[0] is not None, "the first heartbeat counts"
+    return accepted[1] is not None
 
 
 def _job_contradictions(
@@ -77,8 +78,7 @@ def _job_contradictions(
 ) -> Iterator[tuple[SimulatedProcess, str, OutgoingEvent]]:
     own, address = process.leads[0], f"job_master/{job_id}"
     job = master.states.get(address)
-    connection = None if job is None else job.connections.get(resource_id)
-    if job is None or connection is None or connection.disconnect is not None:
+    if not isinstance(job, StartedJob) or job.connections.get(resource_id) is not ConnectionState.CONNECTED:
         return
     beat = task_executor.HeartbeatFromJobManager(
         position=position, allocated_slot_report=allocated_slot_report(job, resource_id)

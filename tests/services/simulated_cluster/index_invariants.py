@@ -1,4 +1,4 @@
-"""What a state keeps twice agrees, and what its parts say of each other fits together."""
+"""Invariants within one state: data that is stored twice is equal, and its parts are consistent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 
 def check_task_executor(state: TaskExecutorState) -> None:
-    """TaskSlotTable, tasks, and what is owed to jobs."""
+    """Checks the TaskSlotTable, the tasks and the events that jobs require."""
     assert [*of_task_executor.index_errors(state)] == []
     table, tasks = state.slots, state.tasks
     in_slots: set[str] = set()
@@ -28,17 +28,18 @@ def check_task_executor(state: TaskExecutorState) -> None:
             assert tasks[attempt].job_id == slot.job_id
     for job_id, connection in state.jobs.items():
         assert connection.slots_to_offer <= table.per_job.get(job_id, frozenset())
-        for deployment in connection.deployments.values():
-            assert deployment.runnable <= set(tasks)
+        for attempts in connection.deployments.values():
+            assert attempts
+            assert attempts <= set(tasks)
 
 
 def check_dispatcher(state: DispatcherState) -> None:
-    """Jobs by what they owe."""
+    """Checks the indexes of jobs by the events that they require."""
     assert [*of_dispatcher.index_errors(state)] == []
 
 
 def check_resource_manager(state: ResourceManagerState) -> None:
-    """SlotManager and workers."""
+    """Checks SlotManager and workers."""
     assert [*of_resource_manager.index_errors(state)] == []
     for worker in state.slot_manager.slots.workers.values():
         assert all(slot.changed <= worker.changed for slot in worker.slots.values())

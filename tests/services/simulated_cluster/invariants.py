@@ -1,4 +1,4 @@
-"""What holds of a World after every step, at rest, and when all is over. Raises AssertionError with what is wrong."""
+"""Invariants of a world after every step, when it is idle, and at its end. Raises AssertionError with the violation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import msgspec
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.core.role import kind_of
+from tailrace.services.core.resource_profile import profile_key
+from tailrace.services.core.role import RESOURCE_MANAGER, kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import NewJob, StartedJob, TerminatedJob
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
@@ -31,29 +32,32 @@ from .index_invariants import check_dispatcher, check_resource_manager, check_ta
 LIVE = (ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 INDEXES: dict[type[Any], Callable[[Any], None]] = {
     TaskExecutorState: check_task_executor,
-    JobMasterState: check_job_master,
+    **dict.fromkeys((NewJob, StartedJob, TerminatedJob), check_job_master),
     ResourceManagerState: check_resource_manager,
     DispatcherState: check_dispatcher,
 }
 
 
 def plain(records: Iterable[Record]) -> list[Event]:
-    """A log as the checker reads it."""
+    """Converts a log to the events of the checker."""
     return [
         event(
-            each.offset, each.body.AVRO_NAME, msgspec.to_builtins(each.header), msgspec.to_builtins(each.body)
+            record.offset,
+            record.body.AVRO_NAME,
+            msgspec.to_builtins(record.header),
+            msgspec.to_builtins(record.body),
         )
-        for each in records
+        for record in records
     ]
 
 
 def violations(records: Iterable[Record], *, settled: bool = True) -> list[Violation]:
-    """What the checker finds in a log."""
+    """Returns the violations that the checker finds in a log."""
     return check(plain(records), settled=settled)
 
 
 class Invariants:
-    """Of one World; remembers how far it has looked."""
+    """The invariants of one world; remembers the position up to which the log is checked."""
 
     def __init__(self, world: AsyncSimulator) -> None:
         self.world = world
@@ -61,13 +65,13 @@ class Invariants:
         self._looked = 0
 
     def always(self) -> None:
-        """After every step: of what has changed, whatever is kept twice agrees; no slot is given to two jobs."""
+        """After every step: the indexes of changed states are consistent, and no slot belongs to two jobs."""
         world = self.world
         changed = {}
         for offset in range(self._looked, len(world.log)):
             for address, state in world.changed[offset]:
                 changed[address] = state
-                if isinstance(state, JobMasterState):
+                if isinstance(state, StartedJob):
                     self._checkpoints.note(state)
         self._checkpoints.check_storage()
         if len(world.log) == self._looked:
@@ -76,28 +80,41 @@ class Invariants:
         slots_changed = False
         for state in changed.values():
             INDEXES[type(state)](state)
-            if isinstance(state, JobMasterState):
+            if isinstance(state, StartedJob):
                 check_checkpoints(state)
             slots_changed = slots_changed or isinstance(state, TaskExecutorState)
         if slots_changed:
             self._one_slot_to_one_job()
 
     def _one_slot_to_one_job(self) -> None:
-        states = [each for each in self.world.truth.states.values() if isinstance(each, TaskExecutorState)]
+        states = [state for state in self.world.truth.states.values() if isinstance(state, TaskExecutorState)]
         held = Counter(
             slot.allocation_id
             for state in states
             for slot in state.slots.slots.values()
             if slot.state is TaskSlotState.ACTIVE
         )
-        twice = [each for each, count in held.items() if count > 1]
+        twice = [item for item, count in held.items() if count > 1]
         assert not twice, f"{twice} hold two slots each"
 
+    def _requests_have_their_profiles(self) -> None:
+        """The ResourceManager has found the profile of each request that names its number."""
+        states = self.world.truth.states
+        manager = states.get(RESOURCE_MANAGER)
+        if not isinstance(manager, ResourceManagerState):
+            return
+        known = manager.slot_manager.requests.known
+        for state in states.values():
+            for request in state.slots.requests.values() if isinstance(state, StartedJob) else ():
+                if request.allocation_id in known:
+                    assert profile_key(request.profile) == known[request.allocation_id].key
+
     def settled(self) -> None:
-        """At rest: nothing is owed, no deadline is missed, and what runs is what is to run."""
+        """When idle: no event is required, no deadline has passed, and exactly the required tasks run."""
         world = self.world
-        for address, each in find_owed_events(world):
-            raise AssertionError(f"{address} owes {each.body} still\n{self.tail()}")
+        self._requests_have_their_profiles()
+        for address, outgoing_event in find_owed_events(world):
+            raise AssertionError(f"{address} owes {outgoing_event.body} still\n{self.tail()}")
         for process in world.processes():
             for address, state in process.states.items():
                 assert state is world.truth.states[address], f"{address} is not up to date"
@@ -105,8 +122,8 @@ class Invariants:
                 assert deadline is None or deadline > world.now, f"{address} has missed a deadline"
                 demanded = world.truth.role(address).instructions(state)
                 for instruction in demanded if process.leads_address(address) else ():
-                    begun = (address, instruction.key) in process.begun
-                    assert begun or (process.slots and not process.registered), (
+                    start = process.instructions.is_started(address, instruction.key)
+                    assert start or (process.slots and not process.registered), (
                         f"{address}: {instruction} is not begun"
                     )
         for process in world.workers.values():
@@ -127,22 +144,23 @@ class Invariants:
             self._jobs_have_ended()
 
     def healed(self) -> None:
-        """At rest, when heartbeats have nothing to say: what runs anywhere is what its JobMaster wants to run."""
+        """When idle and consistent with heartbeats: exactly the tasks run that their JobMaster expects to run."""
         world = self.world
         if world.master is None:
             return
         for resource_id, process in world.workers.items():
             for attempt, (job_id, vertex_id, index) in process.running.items():
                 job = world.truth.states[f"job_master/{job_id}"]
-                assert job.current.get((vertex_id, index)) == attempt, (
+                assert isinstance(job, StartedJob), f"{resource_id} runs {attempt} of {job_id}, which is over"
+                assert job.current_attempts.get((vertex_id, index)) == attempt, (
                     f"{resource_id} runs an old attempt of {job_id}"
                 )
                 execution = job.executions[attempt]
                 assert execution.resource_id == resource_id, f"{attempt} runs where it should not"
                 assert execution.state in LIVE, f"{attempt} of {job_id} runs and is {execution.state}"
 
-    def nobody_waits_for_nothing(self) -> None:
-        """At rest, when heartbeats have nothing to say: whatever a job waits for, the ResourceManager knows of."""
+    def every_wait_is_known(self) -> None:
+        """When idle and consistent with heartbeats: the ResourceManager knows of every slot that a job waits for."""
         world = self.world
         if world.master is None:
             return
@@ -165,7 +183,8 @@ class Invariants:
     def _jobs_have_ended(self) -> None:
         world = self.world
         jobs = world.truth.states["dispatcher"].jobs.values()
-        stuck = [job for job in jobs if job.phase in (Phase.BUILDING, Phase.ADMITTED, Phase.ACCEPTED)]
+        not_started = (Phase.BUILDING, Phase.BUILT, Phase.BUILD_FAILED, Phase.ACCEPTED)
+        stuck = [job for job in jobs if job.phase in not_started]
         assert not stuck, f"{stuck} are stuck"
         for address, state in world.truth.states.items():
             if kind_of(address) == "job_master" and state.status in JOB_ENDS:
@@ -173,7 +192,7 @@ class Invariants:
                 assert not instructions, f"{address} has ended, but demands {instructions}"
 
     def idle(self) -> None:
-        """When all jobs have ended and everybody is there: nothing is held."""
+        """When all jobs have ended and all processes run: no slot is held."""
         world = self.world
         for job in world.truth.states["dispatcher"].jobs.values():
             assert job.phase is Phase.ENDED, f"{job.job_id} has not ended but is {job.phase}"
@@ -192,10 +211,10 @@ class Invariants:
             assert not state.tasks, f"{resource_id} remembers {list(state.tasks)}"
 
     def over_the_log(self) -> None:
-        """The checker, which shares no code with the roles, finds nothing; folding it all again gives the same."""
+        """The checker, which shares no code with the roles, finds no violation, and a replay gives the same states."""
         world = self.world
-        found = violations(world.log)
-        assert not found, "\n".join(str(each) for each in found)
+        results = violations(world.log)
+        assert not results, "\n".join(str(violation) for violation in results)
         again = new_replica(on_illegal=lambda *_: None)
         for record in world.log:
             again.apply(record)
@@ -203,5 +222,5 @@ class Invariants:
         assert list(again.states) == list(world.truth.states)
 
     def tail(self, count: int = 30) -> str:
-        """The end of the log, for the message of a failure."""
+        """Returns the end of the log, for the message of a failed test."""
         return "\n".join(lines(self.world.log[-count:]))

@@ -1,4 +1,4 @@
-"""Jobs of every shape that scheduling makes a difference between."""
+"""Jobs of every shape that matters to scheduling."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ STRATEGIES: tuple[Mapping[str, str], ...] = (
 
 
 def shared_slots(parallelism: int) -> JobGraph:
-    """Two vertices in one sharing group, of different parallelism."""
+    """Returns a graph of two vertices of different parallelism in one sharing group."""
     return job_graph(source(), vertex("sink", parallelism=parallelism), edge("source", "sink"))
 
 
 def in_groups(parallelism: int) -> JobGraph:
-    """Two sharing groups: as many slots as the maxima of both."""
+    """Returns a graph with two sharing groups: it needs the sum of the maxima of both."""
     return job_graph(
         source(),
         vertex("sink", parallelism=parallelism, slot_sharing_group="other"),
@@ -50,14 +50,14 @@ def in_groups(parallelism: int) -> JobGraph:
 
 
 def in_single_slots(parallelism: int) -> JobGraph:
-    """A slot for each subtask of the sink."""
+    """Returns a graph that needs a slot for each subtask of the sink."""
     return job_graph(
         source(), vertex("sink", parallelism=parallelism, slot_sharing_group=""), edge("source", "sink")
     )
 
 
 def co_located(parallelism: int) -> JobGraph:
-    """Middle and sink in the same slot, by subtask; the source shares with the first of them."""
+    """Returns a graph with middle and sink co-located by subtask; the source shares the slot of the first ones."""
     return job_graph(
         source(),
         vertex("middle", parallelism=parallelism, co_location_group="together"),
@@ -68,7 +68,7 @@ def co_located(parallelism: int) -> JobGraph:
 
 
 def with_profile(parallelism: int, cpu_cores: float = 1.0) -> JobGraph:
-    """The sink wants a slot of a certain size."""
+    """Returns a graph whose sink needs a slot with a resource profile."""
     profile = replace(PROFILE, cpu_cores=cpu_cores)
     return job_graph(
         source(),
@@ -78,7 +78,7 @@ def with_profile(parallelism: int, cpu_cores: float = 1.0) -> JobGraph:
 
 
 def in_a_line(parallelism: int) -> JobGraph:
-    """Three vertices, one after the other."""
+    """Returns a graph of three vertices in one line."""
     return job_graph(
         source(),
         vertex("middle", parallelism=parallelism),
@@ -89,12 +89,12 @@ def in_a_line(parallelism: int) -> JobGraph:
 
 
 def with_options(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
-    """The same with settings of its own."""
+    """Returns the graph with its own configuration."""
     return replace(job, configuration={**job.configuration, **configuration})
 
 
 def any_checkpointing(draw: random.Random) -> dict[str, str]:
-    """Settings of a job's checkpoints."""
+    """Draws the configuration of a job's checkpoints."""
     key, settings = "execution.checkpointing", dict[str, str]()
     if draw.random() < 0.7:
         settings[f"{key}.interval"] = draw.choice(("100 ms", "1 s", "10 s"))
@@ -115,7 +115,7 @@ def any_checkpointing(draw: random.Random) -> dict[str, str]:
 
 
 def any_job(draw: random.Random) -> JobGraph:
-    """One of them, at parallelism 1 to 3."""
+    """Draws one of these graphs, with parallelism 1 to 3."""
     parallelism = draw.randint(1, 3)
     shape = draw.choice(
         (graph, graph, shared_slots, in_groups, in_single_slots, co_located, with_profile, in_a_line)

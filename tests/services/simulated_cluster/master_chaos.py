@@ -1,4 +1,4 @@
-"""Trouble with elections: mandates are suspended, lost, taken for held, and given out of turn, at any moment."""
+"""Faults of elections: they are suspended, grants are lost, kept after their end, and given to others, at any time."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from ..async_simulator import AsyncSimulator
 from .masters import Master, StandbyWorld
 
 MASTER_FAULT_ACTIONS = {
-    "suspend_mandates": 1.5,
-    "resume_mandates": 2.0,
+    "suspend_election": 1.5,
+    "resume_election": 2.0,
     "expire_session": 1.5,
-    "notice_expiry": 2.0,
-    "mislead": 2.0,
+    "reconnect": 2.0,
+    "grant_wrongly": 2.0,
     "lose_node": 2.0,
     "old_leader": 4.0,
+    "replace_deaf_masters": 4.0,
+    "restore_masters": 2.0,
     "kill_standby": 0.5,
     "end_dead_sessions": 2.0,
 }
-"""As TROUBLE."""
+"""As FAULT_ACTIONS."""
 _MOST = 4
 
 
 class MastersChaos:
-    """Steps of Chaos, in a world in which masters stand by."""
+    """Steps of Chaos with standby masters."""
 
     draw: random.Random
     world: AsyncSimulator
 
     def start_master(self) -> None:
-        """Another one, or another standby."""
+        """Starts another master."""
         if not isinstance(self.world, StandbyWorld) or len(self.world.masters) < _MOST:
             self.world.start_master()
 
-    def suspend_mandates(self) -> None:
+    def suspend_election(self) -> None:
         if (master := self._master()) is not None:
-            master.mandates.suspended = True
+            master.candidate.is_suspended = True
 
-    def resume_mandates(self) -> None:
+    def resume_election(self) -> None:
         if (master := self._master()) is not None:
-            master.mandates.suspended = False
+            master.candidate.is_suspended = False
 
     def expire_session(self) -> None:
-        """Others are elected; the one who was goes on as if nothing had happened."""
+        """Others are elected; the former leader does not detect it."""
         if (master := self._master()) is not None:
-            master.mandates.expire()
+            master.candidate.expire()
 
-    def notice_expiry(self) -> None:
+    def reconnect(self) -> None:
         if (master := self._master()) is not None:
-            master.mandates.notice()
+            master.candidate.reconnect()
 
-    def mislead(self) -> None:
-        """Two have a mandate for the same at once."""
+    def grant_wrongly(self) -> None:
+        """Grants leadership to two masters."""
         if (master := self._master()) is not None:
-            jobs = [each for each in self.world.truth.active_addresses if each.startswith("job_master")]
-            kind = self.draw.choice((jobs, jobs, ["dispatcher"], ["resource_manager"]))
-            self._world.election.mislead(self.draw.choice(kind or ["dispatcher"]), master.mandates)
+            self._world.election.grant_wrongly(master.candidate)
 
     def lose_node(self) -> None:
-        """Of one role only: the roles of a master come to be led by several."""
-        if (master := self._master()) is not None and (granted := sorted(master.mandates.grants())):
-            master.mandates.lose(self.draw.choice(granted))
+        """The leader becomes the last candidate, in the same session."""
+        if (master := self._master()) is not None and master.candidate.grant is not None:
+            master.candidate.recreate_node()
 
     def old_leader(self) -> None:
-        """A leader pauses for longer than its session lasts; others are elected, and say something. Then it goes on
-        with what it was about to say."""
-        leaders = [each for each in self._world.masters if each.core.leads_any]
+        """A leader pauses for longer than its session timeout; others are elected and send events. Then it continues,
+        and sends its own."""
+        leaders = [master for master in self._world.masters if master.core.is_leading]
         if not leaders:
             return
         old = self.draw.choice(leaders)
@@ -73,25 +73,36 @@ class MastersChaos:
             old.fold()
         old.stalled = True
         if self.draw.random() < 0.8:
-            old.mandates.expire()
+            old.candidate.expire()
         else:
-            # Its session goes on, and it is given no mandate.
-            for role in sorted(old.mandates.grants()):
-                self._world.election.leave(role, old.mandates)
-                self._world.election.stand(role, old.mandates)
+            # Its session continues, without a grant.
+            old.candidate.recreate_node()
         for _ in range(self.draw.randint(1, 3)):
             self.world.turn()
         old.stalled = False
         old.decide()
-        old.speak(self.draw.choice((1, 2, None)))
+        old.append_pending(self.draw.choice((1, 2, None)))
+
+    def replace_deaf_masters(self) -> None:
+        """Masters that read nothing are no candidates; another one decides while they still send."""
+        for master in self._world.masters:
+            if master.reads_nothing:
+                master.candidate.withdraw()
+        if any(not master.reads_nothing for master in self._world.masters):
+            self._world.turn()
+
+    def restore_masters(self) -> None:
+        for master in self._world.masters:
+            if not master.reads_nothing:
+                master.candidate.restore()
 
     def kill_standby(self) -> None:
-        """SIGKILL of any."""
+        """SIGKILL of any master."""
         if (master := self._master()) is not None:
             master.end()
 
     def end_dead_sessions(self) -> None:
-        """Whoever has died is known to have."""
+        """The sessions of dead masters expire."""
         self._world.election.heal()
 
     @property

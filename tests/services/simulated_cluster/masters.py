@@ -1,148 +1,148 @@
-"""Masters that stand by: the real Host, one turn at a time, in a simulated world, and an election that can go wrong.
+"""Standby masters in a simulated world, and an election with faults.
 
-An election gives a mandate to whoever stands first for a role. What can go wrong: a master does not hear that its
-session has ended, and so keeps mandates that others have been given by then; one is given a mandate out of its turn;
-it is not known for a while who should lead; a node is lost; nobody notices for a while that a master has died.
+An election grants leadership to the first candidate that joined. Its faults: a master does not detect the end of its
+session, so it keeps a grant while another one has it; one is granted leadership out of its turn; the election is
+suspended for a while; a node is lost; the end of a dead master's session is detected late.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tailrace.schemas.event import EVERYONE
 from tailrace.schemas.everyone import ConfigurationChanged
 from tailrace.services.core.role import Instruction, OutgoingEvent
+from tailrace.services.election.leader_election import Grant
 
 from ..async_simulator import MASTER_ROLES, AsyncSimulator, SimulatedProcess
 
 
 class Election:
-    """Who stands for what, in order; `masters` are told."""
+    """The candidates in order: the first one leads."""
 
     def __init__(self) -> None:
         self._clock = 100
-        self._nodes: dict[str, list[tuple[int, SimulatedElection]]] = {}
-        self._out_of_turn: dict[tuple[str, SimulatedElection], int] = {}
+        self._nodes: list[tuple[int, SimulatedElection]] = []
+        self._out_of_turn: dict[SimulatedElection, int] = {}
 
-    def stand(self, role: str, mandates: SimulatedElection) -> None:
-        """At the end of the row."""
-        self._nodes.setdefault(role, []).append((self._tick(), mandates))
-        self._tell()
+    def add(self, candidate: SimulatedElection) -> None:
+        """The candidate joins the election, behind the others."""
+        self._nodes.append((self._tick(), candidate))
+        self._notify()
 
-    def leave(self, role: str, mandates: SimulatedElection) -> None:
-        """Gives back what it has of the role."""
-        self._nodes[role] = [each for each in self._nodes.get(role, []) if each[1] is not mandates]
-        self._out_of_turn.pop((role, mandates), None)
-        self._tell()
+    def remove(self, candidate: SimulatedElection) -> None:
+        """The candidate leaves the election, and loses its grant."""
+        self._out_of_turn.pop(candidate, None)
+        self.expire(candidate)
 
-    def expire(self, mandates: SimulatedElection) -> None:
-        """The session has ended: the others know."""
-        for role in self._nodes:
-            self._nodes[role] = [each for each in self._nodes[role] if each[1] is not mandates]
-        self._tell()
+    def expire(self, candidate: SimulatedElection) -> None:
+        """The session of the candidate has ended: it leaves the election."""
+        self._nodes = [node for node in self._nodes if node[1] is not candidate]
+        self._notify()
 
-    def mislead(self, role: str, mandates: SimulatedElection) -> None:
-        """A mandate beside that of the one whose turn it is."""
-        self._out_of_turn[role, mandates] = self._tick()
-        self._tell()
+    def grant_wrongly(self, candidate: SimulatedElection) -> None:
+        """Grants leadership to a candidate that is not the first."""
+        self._out_of_turn[candidate] = self._tick()
+        self._notify()
 
     def heal(self) -> None:
-        """Whoever has died stands no more, and everybody hears what is so."""
+        """Removes dead candidates and wrong grants."""
         self._out_of_turn.clear()
-        for mandates in {each for row in self._nodes.values() for _, each in row if not each.alive()}:
-            self.expire(mandates)
+        self._nodes = [node for node in self._nodes if node[1].alive()]
+        self._notify()
 
-    def grants(self, mandates: SimulatedElection) -> dict[str, int | None]:
-        """To whom it is told now."""
-        first = {role: row[0] for role, row in self._nodes.items() if row}
-        granted: dict[str, int | None] = {
-            role: number for role, (number, each) in first.items() if each is mandates
-        }
-        for (role, each), number in self._out_of_turn.items():
-            if each is mandates:
-                granted[role] = number
-        return granted
+    def grant(self, candidate: SimulatedElection) -> Grant | None:
+        """Returns the grant of the candidate."""
+        if candidate in self._out_of_turn:
+            return Grant(self._out_of_turn[candidate])
+        if self._nodes and self._nodes[0][1] is candidate:
+            return Grant(self._nodes[0][0])
+        return None
 
     def _tick(self) -> int:
         self._clock += 1
         return self._clock
 
-    def _tell(self) -> None:
-        rows = [each for row in self._nodes.values() for _, each in row]
-        for mandates in dict.fromkeys([*rows, *(each for _, each in self._out_of_turn)]):
-            mandates.hear()
+    def _notify(self) -> None:
+        for candidate in dict.fromkeys([*(election for _, election in self._nodes), *self._out_of_turn]):
+            candidate.refresh()
 
 
 class SimulatedElection:
-    """Of one master; `deaf` while it does not hear what is so."""
+    """The LeaderElection of one master. While `is_partitioned` its grant does not change."""
 
     def __init__(self, election: Election, alive: Callable[[], bool]) -> None:
         self._election = election
         self.alive = alive
         self.elected_by = "a test"
-        self.suspended = False
-        self.deaf = False
-        self._wishes: dict[str, None] = {}
-        self._granted: dict[str, int | None] = {}
+        self.is_suspended = False
+        self.is_partitioned = False
+        self.is_withdrawn = False
+        self.grant: Grant | None = None
 
-    def join(self, role: str) -> None:
-        if role not in self._wishes:
-            self._wishes[role] = None
-            if not self.deaf:
-                self._election.stand(role, self)
+    def join(self) -> None:
+        self._election.add(self)
 
-    def leave(self, role: str, *, for_ever: bool = False) -> None:
-        self._wishes.pop(role, None)
-        if role in self._granted:
-            self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
-        self._election.leave(role, self)
+    def rejoin(self) -> None:
+        self.grant = None
+        self._election.remove(self)
+        if not self.is_partitioned and not self.is_withdrawn:
+            self._election.add(self)
 
-    def grants(self) -> Mapping[str, int | None]:
-        return self._granted
+    def withdraw(self) -> None:
+        """Kafka delivers nothing to its process: another master must be able to lead."""
+        self.is_withdrawn = True
+        self.rejoin()
 
-    def confirm_leadership(self, role: str, epoch: int) -> None:
+    def restore(self) -> None:
+        """Kafka answers its process again."""
+        if self.is_withdrawn:
+            self.is_withdrawn = False
+            self.rejoin()
+
+    def confirm_leadership(self, epoch: int) -> None:
         pass
 
     def close(self) -> None:
-        pass
+        self.grant = None
+        self._election.remove(self)
 
-    def hear(self) -> None:
-        """What it is given, as it is now."""
-        if not self.deaf and self._granted != (granted := self._election.grants(self)):
-            self._granted = granted
+    def refresh(self) -> None:
+        """Takes the current grant."""
+        if not self.is_partitioned:
+            self.grant = self._election.grant(self)
 
     def expire(self) -> None:
-        """Its session ends, and it does not know."""
-        self.deaf = True
+        """Its session ends, and it does not detect that."""
+        self.is_partitioned = True
         self._election.expire(self)
 
-    def notice(self) -> None:
-        """It hears that its session has ended, and stands anew for all that it wants."""
-        if self.deaf:
-            self.deaf = False
-            self._granted = {}
-            for role in self._wishes:
-                self._election.stand(role, self)
-            self.hear()
+    def reconnect(self) -> None:
+        """It detects the end of its session, and joins the election again."""
+        if self.is_partitioned:
+            self.is_partitioned = False
+            self.rejoin()
 
-    def lose(self, role: str) -> None:
-        """Somebody has removed its node; it makes another."""
-        if not self.deaf and role in self._wishes:
-            self._election.leave(role, self)
-            self._election.stand(role, self)
+    def recreate_node(self) -> None:
+        """Its node was deleted: it creates another one."""
+        if not self.is_partitioned and not self.is_withdrawn:
+            self._election.remove(self)
+            self._election.add(self)
 
 
 @dataclass(eq=False)
 class Master(SimulatedProcess):
-    """A jobmanager that stands by, and leads what it is given."""
+    """A jobmanager that leads while it has a grant."""
 
     world: StandbyWorld
-    mandates: SimulatedElection = field(init=False)
+    candidate: SimulatedElection = field(init=False)
+    terms: frozenset[str] = frozenset()
+    """The addresses for which its shells have started a term."""
 
     def __post_init__(self) -> None:
-        self.election = self.mandates = SimulatedElection(self.world.election, self.is_alive)
+        self.election = self.candidate = SimulatedElection(self.world.election, self.is_alive)
         super().__post_init__()
 
     def end(self) -> None:
@@ -150,20 +150,23 @@ class Master(SimulatedProcess):
             self.world.masters.remove(self)
 
     def perform(self, address: str, instructions: Sequence[Instruction]) -> None:
-        """As the real shells: they find out in each term what has become of workers and of the configuration."""
-        if address == "resource_manager" and (address, "") not in self.begun:
-            self.begun.add((address, ""))
+        """In a new term the shells look for workers and announce the configuration, as real ones do."""
+        is_new_term, self.terms = address not in self.terms, self.terms | {address}
+        if is_new_term and address == "resource_manager":
             self.look_for_survivors()
-        if address == "dispatcher" and (address, "") not in self.begun:
-            self.begun.add((address, ""))
-            if self.states[address].configuration != self.world.configuration:
-                body = ConfigurationChanged(configuration=self.world.configuration)
-                self.mean_to_say(address, OutgoingEvent(EVERYONE, body, None))
+        configuration = self.world.configuration
+        if is_new_term and address == "dispatcher" and self.states[address].configuration != configuration:
+            body = ConfigurationChanged(configuration=configuration)
+            self.emit(address, OutgoingEvent(EVERYONE, body, None))
         super().perform(address, instructions)
+
+    def retire(self, address: str) -> None:
+        super().retire(address)
+        self.terms -= {address}
 
 
 class StandbyWorld(AsyncSimulator):
-    """Of several masters, any number of which stand by."""
+    """A world with several masters, of which any number stands by."""
 
     def __init__(
         self, configuration: dict[str, str] | None = None, draw: random.Random | None = None
@@ -177,40 +180,26 @@ class StandbyWorld(AsyncSimulator):
 
     def leader(self, role: str) -> SimulatedProcess | None:
         leader = self.truth.leadership.leader(role)
-        return next((each for each in self.masters if leader and each.session == leader.session), None)
+        return next((master for master in self.masters if leader and master.session == leader.session), None)
 
     def is_alive(self, process: SimulatedProcess) -> bool:
         return process in self.masters or super().is_alive(process)
 
     def start_master(self) -> None:
-        """One more."""
+        """Starts one more."""
         self.masters.append(Master(self, MASTER_ROLES))
 
     def kill_master(self) -> None:
-        """SIGKILL of the one that leads the Dispatcher, or another; its session goes on for a while."""
+        """SIGKILL of the one that leads the Dispatcher, or of another; its session expires later."""
         if self.masters:
             (self.master or self.masters[0]).end()
 
-    def settle(self, limit: int = 2_000) -> None:
-        """Time passes only for jobs that wait for the moment in which somebody stands for them."""
-        super().settle(limit)
-        while dues := [due for master in self.masters for due in self._unled(master)]:
-            self.now = max(self.now, min(dues))
-            super().settle(limit)
-
-    def _unled(self, master: Master) -> list[int]:
-        dues = [
-            master.core.next_join(each)
-            for each in self.truth.active_addresses
-            if not any(one.leads_address(each) for one in self.masters)
-        ]
-        return [due for due in dues if due is not None]
-
     def heal(self) -> None:
-        """It is known to everybody who should lead."""
+        """All masters know the current grant."""
         super().heal()
         self.election.heal()
         for master in self.masters:
-            master.mandates.suspended = False
-            master.mandates.notice()
-            master.mandates.hear()
+            master.candidate.is_suspended = False
+            master.candidate.reconnect()
+            master.candidate.restore()
+            master.candidate.refresh()

@@ -1,4 +1,4 @@
-"""Whole clusters that go their way at random, by seed (`simulation_chaos`).
+"""Runs random clusters, one per seed (`simulation_chaos`).
 
 `pytest tests/services/simulated_cluster/test_chaos.py --seed 1234` runs one seed again, whatever `--seeds` says. A
 failure leaves the log of its run in a file, which `python -m tests.log_checker` reads too.
@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", [one] if one is not None else range(first, first + count))
 
 
-def test_the_laws_hold(seed: int) -> None:
+def test_invariants_hold_in_random_cluster(seed: int) -> None:
     chaos = Chaos(random.Random(seed))
     try:
         chaos.run()

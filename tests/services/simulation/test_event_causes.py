@@ -1,4 +1,4 @@
-"""Simulated shells name the causes that real ones name: a real TaskExecutor's shell is asked beside the simulated."""
+"""Simulated shells name the same causes as real ones: a real TaskExecutor's shell runs beside the simulated one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OBSERVED = resource_manager.WorkerLost | resource_manager.DisconnectTaskManager 
 
 
 class Idle:
-    """A runtime that only takes notice."""
+    """A runtime that only records."""
 
     def jvm_heap_bytes(self) -> int:
         return 1 << 29
@@ -52,14 +52,14 @@ class Idle:
 
 
 class RealShells:
-    """Of all TaskExecutors of a log: whatever a simulated one said of its tasks, a real one says again."""
+    """The real shells of all TaskExecutors of a log: they repeat each event about tasks of a simulated shell."""
 
     def __init__(self) -> None:
         self._shells: dict[str, TaskExecutorShell] = {}
-        self.said: list[OutgoingEvent] = []
+        self.sent: list[OutgoingEvent] = []
 
     def begin(self, role_address: str) -> None:
-        shell = TaskExecutorShell(lambda _, owed: self.said.append(owed), role_address, "studio")
+        shell = TaskExecutorShell(lambda _, owed: self.sent.append(owed), role_address, "studio")
         name = instance_of(role_address)
         shell.register(Idle(), Configuration({}), resource_id=name, process_address="here")
         self._shells[role_address] = shell
@@ -71,7 +71,7 @@ class RealShells:
                 role_address, replica.role(role_address).instructions(state), state
             )
 
-    def say(self, record: Record) -> OutgoingEvent:
+    def send(self, record: Record) -> OutgoingEvent:
         shell, body = self._shells[record.header.sender], record.body
         match body:
             case job_master.UpdateTaskExecutionState():
@@ -80,72 +80,73 @@ class RealShells:
                     body.progress_lost,
                 )  # fmt: skip
             case job_master.AcknowledgeCheckpoint():
-                shell.acknowledged(
-                    body.execution_attempt_id, body.checkpoint_id, body.subtask_state, body.metrics
-                )
+                for part in body.acknowledgements:
+                    shell.acknowledged(
+                        part.execution_attempt_id, body.checkpoint_id, part.subtask_state, part.metrics
+                    )
             case job_master.DeclineCheckpoint():
                 shell.declined(body.execution_attempt_id, body.checkpoint_id, body.reason)
             case _:
                 raise TypeError(f"{body} is said of no task")
-        return self.said[-1]
+        return self.sent[-1]
 
 
 def checked(records: Sequence[Record]) -> int:
-    """How many words about tasks were said as real shells say them."""
+    """Returns how many events about tasks have the causes of real shells."""
     replica, shells, count = new_replica(on_illegal=lambda *_: None), RealShells(), 0
     for record in records:
         body = record.body
         if isinstance(body, OF_TASKS) and not record.header.decided:
-            assert shells.say(record) == OutgoingEvent(record.header.recipient, body, record.header.cause)
+            assert shells.send(record) == OutgoingEvent(record.header.recipient, body, record.header.cause)
             count += 1
         changed = replica.apply(record)
         if isinstance(body, LeaderElected) and kind_of(body.role) == TASK_EXECUTOR:
             shells.begin(body.role)
-        for each in changed:
-            shells.perform(each, replica)
+        for item in changed:
+            shells.perform(item, replica)
     return count
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_tasks_say_is_caused_by_what_a_real_task_executor_names(seed: int) -> None:
+def test_event_of_simulated_task_has_cause_of_real_task_executor(seed: int) -> None:
     assert checked(any_history(seed).records)
 
 
-def test_tasks_that_meet_a_barrier_name_what_they_run_by_and_those_that_are_told_what_told_them() -> None:
+def test_task_that_meets_barrier_has_submission_as_cause_and_triggered_task_has_trigger() -> None:
     studio = HistoryBuilder({"execution.checkpointing.interval": "3 s"})
     studio.start_workers("te-1", "te-2", "te-3", slots=1)
     studio.schedule_at(1, studio.submit, "j1", 3)
     studio.schedule_at(20, studio.request, dispatcher.CancelJob(job_id="j1"))
     records = studio.run(30).records
     assert checked(records)
-    acknowledged = [each for each in records if isinstance(each.body, job_master.AcknowledgeCheckpoint)]
-    causes = {records[each.header.cause or 0].body.AVRO_NAME.rpartition(".")[2] for each in acknowledged}
+    acknowledged = [record for record in records if isinstance(record.body, job_master.AcknowledgeCheckpoint)]
+    causes = {records[record.header.cause or 0].body.AVRO_NAME.rpartition(".")[2] for record in acknowledged}
     assert causes == {"TriggerCheckpoint", "SubmitTask"}
     ends = [
-        records[each.header.cause or 0].body.AVRO_NAME.rpartition(".")[2]
-        for each in records
-        if isinstance(each.body, job_master.UpdateTaskExecutionState)
-        and each.body.execution_state is ExecutionState.CANCELED
+        records[record.header.cause or 0].body.AVRO_NAME.rpartition(".")[2]
+        for record in records
+        if isinstance(record.body, job_master.UpdateTaskExecutionState)
+        and record.body.execution_state is ExecutionState.CANCELED
     ]
     assert ends
     assert set(ends) == {"CancelTask"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_shells_say_has_a_cause_unless_they_saw_it_happen(seed: int) -> None:
+def test_event_of_shell_has_cause_unless_it_is_observation(seed: int) -> None:
     for record in any_history(seed).records:
         if kind_of(record.header.sender) != CLIENT and not isinstance(record.body, OBSERVED):
             assert record.header.cause is not None, record
 
 
-def test_a_savepoint_is_disposed_of_because_somebody_asked() -> None:
+def test_disposal_of_savepoint_has_request_as_cause() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.schedule_at(1, studio.submit, "j1", 1)
     studio.schedule_at(5, studio.request, dispatcher.DisposeSavepoint(path="memory://savepoints/none"))
     records = studio.run(10).records
     request, disposed, answered = (
-        next(each for each in records if isinstance(each.body, kind))
+        next(record for record in records if isinstance(record.body, kind))
         for kind in (dispatcher.DisposeSavepoint, dispatcher.SavepointDisposed, client.SavepointDisposed)
     )
     # As services.dispatcher.shell: the request, which the event names as well.
@@ -153,30 +154,30 @@ def test_a_savepoint_is_disposed_of_because_somebody_asked() -> None:
     assert answered.header.cause == request.offset
 
 
-def test_hosted_tasks_name_the_same_causes() -> None:
-    """What a history had its TaskExecutors do, done by the shell that real hosts run beside a real one."""
+def test_hosted_tasks_name_same_causes() -> None:
+    """The shell that real hosts run repeats beside a real one what the TaskExecutors of a history did."""
     records = any_history(1).records
-    replica, shells, said = (
+    replica, shells, events = (
         new_replica(on_illegal=lambda *_: None),
         RealShells(),
         list[tuple[str, OutgoingEvent]](),
     )
-    hosted = NoOpTaskExecutorEffects(lambda address, owed: said.append((address, owed)))
+    hosted = NoOpTaskExecutorEffects(lambda address, owed: events.append((address, owed)))
     compared = 0
     for record in records:
         changed = replica.apply(record)
         if isinstance(record.body, LeaderElected) and kind_of(record.body.role) == TASK_EXECUTOR:
             hosted.retire(record.body.role)
             shells.begin(record.body.role)
-        for each in changed:
-            if kind_of(each) != TASK_EXECUTOR:
+        for item in changed:
+            if kind_of(item) != TASK_EXECUTOR:
                 continue
-            shells.perform(each, replica)
-            said.clear()
-            hosted.perform(each, replica.role(each).instructions(replica.states[each]), replica.states[each])
-            for address, owed in said:
+            shells.perform(item, replica)
+            events.clear()
+            hosted.perform(item, replica.role(item).instructions(replica.states[item]), replica.states[item])
+            for address, owed in events:
                 header = Header(event_id="", time=0, sender=address, sender_epoch=0, recipient=owed.recipient)
-                heard = shells.say(Record(0, header, owed.body))
-                assert heard == owed
+                event = shells.send(Record(0, header, owed.body))
+                assert event == owed
                 compared += 1
     assert compared > 20

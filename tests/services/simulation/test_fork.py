@@ -1,4 +1,4 @@
-"""What a fork is given of the history that it begins with; real hosts go on from there with simulated shells."""
+"""A fork gets the present state of its history; real hosts continue from there with simulated shells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tailrace.services.core.role import (
     address,
 )
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.history.archive.submission_positions import submission_positions
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log import Codec
@@ -39,14 +38,16 @@ from tailrace.services.simulation.fake_effects import (
     NoOpTaskExecutorEffects,
     NoTopicJobMasterEffects,
 )
-from tailrace.services.simulation.fork_members import (
+from tailrace.services.simulation.fork import (
     CorruptMembersFile,
     ForkMember,
     members_path,
+    read_fork_members,
+    read_fork_settings,
     read_members,
     write_members,
+    write_settings,
 )
-from tailrace.services.simulation.fork_settings import read_fork_members, read_fork_settings, write_settings
 from tailrace.services.simulation.task_events import register_event
 from tailrace.services.task_executor import TaskExecutor
 
@@ -61,7 +62,7 @@ CONFIGURATION = {
 
 
 def history() -> MemoryHistory:
-    """Two TaskExecutors and a job; a third one was lost."""
+    """Returns a history with two TaskExecutors and a job; a third TaskExecutor was lost."""
     studio = HistoryBuilder(CONFIGURATION)
     studio.start_workers("te-1", "te-2", "te-3", slots=2)
     studio.schedule_at(1, studio.submit, "j1", 2)
@@ -69,30 +70,30 @@ def history() -> MemoryHistory:
     return studio.run(30)
 
 
-def test_the_task_executors_that_are_registered_are_simulated_as_they_registered() -> None:
+def test_registered_task_executors_are_simulated_with_their_registration() -> None:
     members = read_fork_members(history().replica())
-    assert [(each.resource_id, each.slots) for each in members] == [("te-1", 2), ("te-2", 2)]
-    assert all(each.configuration["slot.request.timeout"] == "20 s" for each in members)
+    assert [(member.resource_id, member.slots) for member in members] == [("te-1", 2), ("te-2", 2)]
+    assert all(member.configuration["slot.request.timeout"] == "20 s" for member in members)
 
 
-def test_a_fork_goes_by_the_options_that_the_log_has(tmp_path: Path) -> None:
+def test_fork_uses_options_in_log(tmp_path: Path) -> None:
     settings = read_fork_settings(
         history().replica(), "trial", 90_000_000, {"bootstrap.servers": "kafka:9092"}
     )
     path = write_settings(tmp_path, settings)
     assert yaml.safe_load(path.read_text())["cluster.id"] == "trial"
-    found = load_configuration([], [], environment={"TAILRACE_HOME": str(tmp_path)})
-    said = {each.key: each.text for each in found.settings()}
-    assert said["simulation.enabled"] == "true"
-    assert said["simulation.clock-behind"] == "90 s"
-    assert said["slot.request.timeout"] == "20 s"
-    assert said["bootstrap.servers"] == "kafka:9092"
+    configuration = load_configuration([], [], environment={"TAILRACE_HOME": str(tmp_path)})
+    output = {setting.key: setting.text for setting in configuration.settings()}
+    assert output["simulation.enabled"] == "true"
+    assert output["simulation.clock-behind"] == "90 s"
+    assert output["slot.request.timeout"] == "20 s"
+    assert output["bootstrap.servers"] == "kafka:9092"
     # What has its default, and what is a path of the other cluster.
-    assert "cluster.evenly-spread-out-slots" not in said
-    assert "state.checkpoints.dir" not in said
+    assert "cluster.evenly-spread-out-slots" not in output
+    assert "state.checkpoints.dir" not in output
 
 
-def test_masters_that_were_elected_lead_the_other_cluster() -> None:
+def test_elected_masters_lead_fork() -> None:
     studio = HistoryBuilder()
     claim = LeaderElected(role=DISPATCHER, epoch=0, address="a:1", session="elected", elected_by="zookeeper")
     studio.world.lead(claim)
@@ -101,14 +102,13 @@ def test_masters_that_were_elected_lead_the_other_cluster() -> None:
     assert read_fork_settings(replica, "trial")["high-availability.abandon-election"] == "true"
 
 
-def test_nothing_is_known_of_an_empty_history() -> None:
+def test_empty_history_gives_no_members() -> None:
     replica = history().at(-1).replica()
     assert read_fork_members(replica) == []
-    assert submission_positions(replica) == {}
     assert read_fork_settings(replica, "trial") == {"cluster.id": "trial", "simulation.enabled": "true"}
 
 
-def test_members_are_kept_in_the_home(tmp_path: Path) -> None:
+def test_members_are_stored_in_home(tmp_path: Path) -> None:
     assert read_members(tmp_path) == []
     members = [ForkMember("te-1", 2), ForkMember("te-2", 4, configuration={"a": "b"})]
     write_members(tmp_path, members)
@@ -120,7 +120,7 @@ def test_members_are_kept_in_the_home(tmp_path: Path) -> None:
 
 @contextmanager
 def running(log: MemoryEventLog, host: Host, shells: dict[str, Shell]) -> Iterator[None]:
-    """A host on a thread of its own."""
+    """A host in a thread of its own."""
     stop = threading.Event()
     thread = threading.Thread(target=host.run, args=(stop, shells), daemon=True)
     thread.start()
@@ -134,7 +134,7 @@ def running(log: MemoryEventLog, host: Host, shells: dict[str, Shell]) -> Iterat
 
 
 def wait_for(log: MemoryEventLog, start: int, what: Callable[[Record], bool]) -> Record:
-    """The first such event behind an offset."""
+    """Waits for the first such event after an offset."""
     tail, end = log.tail(start), time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         for record in tail.poll(0.1):
@@ -143,13 +143,13 @@ def wait_for(log: MemoryEventLog, start: int, what: Callable[[Record], bool]) ->
     raise TimeoutError
 
 
-def test_real_hosts_go_on_from_there() -> None:
-    begun = history()
+def test_real_hosts_continue_from_end_of_history() -> None:
+    memory_history = history()
     log = MemoryEventLog(Codec("fork.log"), topic="fork.log")
-    log.append([Event(each.header, each.body) for each in begun.records])
+    log.append([Event(record.header, record.body) for record in memory_history.records])
     fork = log.end()
-    members = read_fork_members(begun.replica())
-    own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
+    members = read_fork_members(memory_history.replica())
+    own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
     masters = Host(
         log,
         Replica([Dispatcher(), ResourceManager(), JobMaster()]),
@@ -183,16 +183,18 @@ def test_real_hosts_go_on_from_there() -> None:
         running(log, masters, of_masters),
         running(log, workers, {TASK_EXECUTOR: NoOpTaskExecutorEffects(workers.emit)}),
     ):
-        for each, member in own.items():
-            workers.emit(each, register_event(member.resource_id, member.slots))
+        for item, member in own.items():
+            workers.emit(item, register_event(member.resource_id, member.slots))
         again = wait_for(log, fork, is_running)
         assert again.header.recipient == "job_master/j1", "what ran at the place runs on"
         header = Header(event_id="s", time=1, sender="client/x", sender_epoch=0, recipient=DISPATCHER)
         log.append([Event(header, dispatcher.SubmitJob(job_id="j2", job_graph=graph(2)))])
-        wait_for(log, fork, lambda each: is_running(each) and each.header.recipient == "job_master/j2")
+        wait_for(log, fork, lambda record: is_running(record) and record.header.recipient == "job_master/j2")
         log.append([Event(header, dispatcher.CancelJob(job_id="j1"))])
-        wait_for(log, fork, lambda each: each.body.AVRO_NAME == "tailrace.client.JobFinished")
-    said = [each for batch in read_to_end(log, fork) for each in batch]
-    submitted = {each.header.sender for each in said if each.body.AVRO_NAME.endswith(".SubmitTask")}
+        wait_for(log, fork, lambda entry: entry.body.AVRO_NAME == "tailrace.client.JobFinished")
+    records = [record for batch in read_to_end(log, fork) for record in batch]
+    submitted = {
+        element.header.sender for element in records if element.body.AVRO_NAME.endswith(".SubmitTask")
+    }
     assert submitted == {"job_master/j2"}
-    assert not [each for each in said if each.body.AVRO_NAME.endswith("TaskExecutorLost")]
+    assert not [value for value in records if value.body.AVRO_NAME.endswith("TaskExecutorLost")]

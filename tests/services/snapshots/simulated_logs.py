@@ -1,4 +1,4 @@
-"""Simulated conversations, as a log holds them: written and read, so that every field has its schema's type."""
+"""Logs of simulated clusters, encoded and decoded, so that every field has the type of its schema."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _CODEC = Codec("histories.log")
 
 @functools.cache
 def history(name: str | int) -> tuple[Record, ...]:
-    """The log of a scenario, or of a walk."""
+    """Returns the log of a scenario, or of a random run."""
     log = walk(name).log if isinstance(name, int) else SCENARIOS[name]().log
-    read = [_CODEC.decode(_CODEC.encode(Event(each.header, each.body))) for each in log]
-    return tuple(Record(each.offset, event.header, event.body) for each, event in zip(log, read, strict=True))
+    read = [_CODEC.decode(_CODEC.encode(Event(record.header, record.body))) for record in log]
+    return tuple(
+        Record(record.offset, event.header, event.body) for record, event in zip(log, read, strict=True)
+    )
 
 
 LONG = next(seed for seed in itertools.count(1) if len(history(seed)) > 400)
@@ -31,12 +33,12 @@ LONG = next(seed for seed in itertools.count(1) if len(history(seed)) > 400)
 
 
 def create_log(name: str | int) -> MemoryEventLog:
-    """The same as an event log, in which offsets are as in the records."""
+    """Returns the same as an event log, with the offsets of the records."""
     log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
-    log.append([Event(each.header, each.body) for each in history(name)])
+    log.append([Event(record.header, record.body) for record in history(name)])
     return log
 
 
 def create_quiet_replica() -> Replica:
-    """All roles, nothing folded; it does not tell of what is illegal."""
+    """Returns a replica of all roles with empty states, which logs no illegal events."""
     return new_replica(on_illegal=lambda *_: None)

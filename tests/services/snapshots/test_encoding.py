@@ -1,4 +1,4 @@
-"""The law of encoding, over every state that simulated clusters come to."""
+"""The law of the encoding, over every state of simulated clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .simulated_logs import HISTORIES, create_quiet_replica, history
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_what_is_written_is_read_as_the_same_and_goes_on_as_the_same(name: str | int) -> None:
+def test_decoded_state_equals_encoded_one_and_continues_like_it(name: str | int) -> None:
     replica = create_quiet_replica()
     for record in history(name):
         for address in replica.apply(record):
@@ -32,28 +32,28 @@ def test_what_is_written_is_read_as_the_same_and_goes_on_as_the_same(name: str |
                 assert role.decide(read, now) == role.decide(state, now)
             assert role.deadline(read) == role.deadline(state)
             assert role.is_quiescent(read) == role.is_quiescent(state)
-            assert [each.key for each in role.instructions(read)] == [
-                each.key for each in role.instructions(state)
+            assert [instruction.key for instruction in role.instructions(read)] == [
+                instruction.key for instruction in role.instructions(state)
             ]
         data = encode(replica.leadership)
         assert decode(LEADERSHIP, data) == replica.leadership
 
 
-def test_the_order_in_which_a_map_was_filled_does_not_count() -> None:
+def test_encoding_is_independent_of_insertion_order_of_map() -> None:
     leaders = [(f"job_master/{number}", Leader(number, "a", "s", 7)) for number in range(100)]
     assert encode(LeadershipState(Map(leaders))) == encode(LeadershipState(Map(reversed(leaders))))
 
 
-def test_what_is_as_at_first_takes_no_space_however_it_was_made() -> None:
+def test_default_values_take_no_space() -> None:
     assert encode(DispatcherState()) == encode(DispatcherState(jobs=Map([("a", 1)]).delete("a"))) == b"\x80"  # type: ignore[arg-type]
 
 
-def test_what_is_no_data_is_refused() -> None:
-    with pytest.raises(TypeError, match="a state holds object, which cannot be encoded"):
+def test_unsupported_type_is_rejected() -> None:
+    with pytest.raises(TypeError, match="a state contains object, which cannot be encoded"):
         encode(DispatcherState(jobs=Map({"j": object()})))  # type: ignore[dict-item]
 
 
-def test_bytes_that_hold_no_state_are_refused() -> None:
+def test_bytes_that_are_no_state_are_rejected() -> None:
     for data in (b"", b"\x01", encode(LeadershipState(Map({"x": Leader(1, "a", "s", 0)})))[:-1]):
         with pytest.raises(msgspec.MsgspecError):
             decode(LEADERSHIP, data)
@@ -82,7 +82,7 @@ class Inner(msgspec.Struct, frozen=True):
         [("numbers", Map[str, int], Map()), ("hue", Colour, Colour.RED)],
     ],
 )
-def test_any_change_of_a_type_or_a_default_changes_the_fingerprint(
+def test_any_change_of_type_or_default_changes_fingerprint(
     fields: list[tuple[str, type, object]],
 ) -> None:
     after = msgspec.defstruct("Before", fields, frozen=True, module=__name__)
@@ -96,7 +96,7 @@ def test_any_change_of_a_type_or_a_default_changes_the_fingerprint(
     assert fingerprint_types({"x": Before}) == fingerprint_types({"x": same})
 
 
-def test_the_fingerprint_of_this_release_is_always_the_same() -> None:
+def test_fingerprint_of_this_release_is_stable() -> None:
     schema_fingerprint.cache_clear()
     first = schema_fingerprint()
     schema_fingerprint.cache_clear()

@@ -1,4 +1,4 @@
-"""A log that is not the one of the cluster's snapshots is refused, and accepted only on request."""
+"""A log to which the cluster's snapshots do not belong is rejected, and accepted only on request."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def empty() -> MemoryEventLog:
 
 def shorter() -> MemoryEventLog:
     log = MemoryEventLog()
-    log.append([Event(each.header, each.body) for each in history(LONG)[:10]])
+    log.append([Event(record.header, record.body) for record in history(LONG)[:10]])
     return log
 
 
 def longer_with_the_same_ids() -> MemoryEventLog:
     log = MemoryEventLog()
-    log.append([Event(replace(each.header, time=each.header.time + 1), each.body) for each in history(LONG)])
+    log.append(
+        [Event(replace(record.header, time=record.header.time + 1), record.body) for record in history(LONG)]
+    )
     return log
 
 
@@ -43,7 +45,7 @@ LOST: list[Callable[[], MemoryEventLog]] = [empty, shorter, longer_with_the_same
 
 @pytest.fixture
 def snapshots(tmp_path: Path) -> SnapshotStore:
-    """Two snapshots of the log of LONG."""
+    """Returns two snapshots of the log of LONG."""
     snapshots = SnapshotStore(Storage.open(str(tmp_path / "snapshots")), "c")
     for end in (LAST // 2, LAST - 5):
         create_snapshot(create_log(LONG), snapshots, end)
@@ -55,13 +57,13 @@ def tear(snapshots: SnapshotStore, offset: int) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
 
-def test_the_log_of_the_snapshots_is_taken(snapshots: SnapshotStore) -> None:
+def test_log_of_snapshots_is_accepted(snapshots: SnapshotStore) -> None:
     check_log(create_log(LONG), snapshots, accept=False)
     assert len(snapshots.offsets()) == 2
 
 
 @pytest.mark.parametrize("other", LOST)
-def test_another_log_is_refused_in_one_line(
+def test_other_log_is_rejected_in_one_line(
     snapshots: SnapshotStore, other: Callable[[], MemoryEventLog]
 ) -> None:
     with pytest.raises(LogReplaced, match=r"accept-new-log=true") as refused:
@@ -72,18 +74,18 @@ def test_another_log_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("other", LOST)
-def test_once_it_is_accepted_it_is_refused_no_more(
+def test_log_accepted_on_request_is_not_rejected_again(
     snapshots: SnapshotStore, other: Callable[[], MemoryEventLog]
 ) -> None:
     log = other()
     with capture_logs() as lines:
         check_log(log, snapshots, accept=True)
-    assert [each["event"] for each in lines] == ["deletes a snapshot of another log"] * 2
+    assert [line["event"] for line in lines] == ["deletes a snapshot of another log"] * 2
     assert snapshots.offsets() == []
     check_log(log, snapshots, accept=False)
 
 
-def test_snapshots_of_another_release_tell_of_the_log_too(
+def test_snapshots_of_other_release_identify_log_too(
     snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "schema_fingerprint", lambda: "of another release")
@@ -91,7 +93,7 @@ def test_snapshots_of_another_release_tell_of_the_log_too(
         check_log(empty(), snapshots, accept=False)
 
 
-def test_a_damaged_snapshot_tells_nothing_and_an_older_one_is_asked(snapshots: SnapshotStore) -> None:
+def test_damaged_snapshot_is_skipped_for_older_one(snapshots: SnapshotStore) -> None:
     tear(snapshots, LAST - 6)
     check_log(create_log(LONG), snapshots, accept=False)
     with pytest.raises(LogReplaced, match=str(LAST // 2 - 1)):
@@ -100,7 +102,7 @@ def test_a_damaged_snapshot_tells_nothing_and_an_older_one_is_asked(snapshots: S
     check_log(empty(), snapshots, accept=False)
 
 
-def test_a_log_whose_head_is_gone_is_the_same(snapshots: SnapshotStore) -> None:
+def test_log_with_deleted_head_is_the_same_log(snapshots: SnapshotStore) -> None:
     log = create_log(LONG)
     log.truncate(LAST - 5)
     check_log(log, snapshots, accept=False)

@@ -1,4 +1,4 @@
-"""Start-up: the newest snapshot that is fit, and one line for each that is not."""
+"""Recovery uses the newest usable snapshot, and logs one line for each unusable one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,8 +20,9 @@ from tailrace.services.history import HistoryProjection
 from tailrace.services.history.cluster_view import jobs
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.snapshots import fingerprint, store
+from tailrace.services.snapshots import snapshot_file, store
 from tailrace.services.snapshots.builder import create_snapshot
+from tailrace.services.snapshots.encoding import state_types
 from tailrace.services.snapshots.recovery import (
     read_newest_client_view,
     read_newest_leadership,
@@ -28,6 +30,7 @@ from tailrace.services.snapshots.recovery import (
 )
 from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 from tailrace.services.snapshots.store import SnapshotStore
+from tailrace.services.snapshots.type_description import describe
 
 from .simulated_logs import LONG, create_log, create_quiet_replica, history
 
@@ -49,17 +52,17 @@ def path(snapshots: SnapshotStore, offset: int) -> Path:
 
 
 def started(log: MemoryEventLog, snapshots: SnapshotStore) -> tuple[Replica, int, list[str]]:
-    """A replica at the end of the log; the offset that it began with; what people were told."""
+    """Returns a replica at the end of the log, the offset at which it started, and the log lines."""
     replica = create_quiet_replica()
-    with capture_logs() as said:
+    with capture_logs() as events:
         header = restore_newest(replica, log, snapshots)
     tail = log.tail(replica.offset + 1)
     while tail.position < log.end():
         for record in tail.poll(0):
             replica.apply(record)
     lines = [
-        f"{each['event']}: {each.get('snapshot', '')} {each.get('reason', each.get('error'))}"
-        for each in said
+        f"{event['event']}: {event.get('snapshot', '')} {event.get('reason', event.get('error'))}"
+        for event in events
     ]
     return replica, -1 if header is None else header.offset, lines
 
@@ -75,24 +78,24 @@ def whole_way() -> str:
     return hash_of(replica)
 
 
-def test_without_any_the_log_is_read_from_its_start(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    replica, begun, said = started(log, snapshots)
-    assert (begun, said, hash_of(replica)) == (-1, [], whole_way())
+def test_log_is_read_from_start_without_snapshots(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+    replica, start, events = started(log, snapshots)
+    assert (start, events, hash_of(replica)) == (-1, [], whole_way())
 
 
-def test_the_newest_is_taken(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+def test_newest_snapshot_is_used(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     for end in (10, LAST // 2, LAST - 5):
         create_snapshot(log, snapshots, end)
-    replica, begun, said = started(log, snapshots)
-    assert (begun, said, hash_of(replica)) == (LAST - 6, [], whole_way())
+    replica, start, events = started(log, snapshots)
+    assert (start, events, hash_of(replica)) == (LAST - 6, [], whole_way())
 
 
-def test_one_of_the_whole_log_has_no_tail(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    taken = create_snapshot(log, snapshots)
-    replica, begun, _ = started(log, snapshots)
-    assert taken is not None
-    assert (begun, hash_of(replica)) == (LAST, whole_way())
-    assert taken.state_hash == whole_way()
+def test_snapshot_of_whole_log_needs_no_replay(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+    snapshot = create_snapshot(log, snapshots)
+    replica, start, _ = started(log, snapshots)
+    assert snapshot is not None
+    assert (start, hash_of(replica)) == (LAST, whole_way())
+    assert snapshot.state_hash == whole_way()
 
 
 def tear(file: Path) -> None:
@@ -114,93 +117,110 @@ def of_another_offset(file: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (tear, "it is torn or damaged"),
+        (tear, "it is truncated or damaged"),
         (empty, "it is empty"),
         (replaced, "it is no snapshot"),
-        (of_another_offset, "it is that of offset"),
+        (of_another_offset, "it is of offset"),
     ],
 )
-def test_a_bad_one_is_set_aside_in_one_line_and_the_next_older_taken(
+def test_unusable_snapshot_is_skipped_in_one_line_for_older_one(
     log: MemoryEventLog, snapshots: SnapshotStore, damage: Callable[[Path], Any], reason: str
 ) -> None:
     create_snapshot(log, snapshots, LAST // 2)
     create_snapshot(log, snapshots, LAST - 5)
     damage(path(snapshots, LAST - 6))
-    replica, begun, said = started(log, snapshots)
-    assert (begun, hash_of(replica)) == (LAST // 2 - 1, whole_way())
-    assert len(said) == 1
-    assert f"skipped an unusable snapshot: {snapshots.uri_of(LAST - 6)} {reason}" in said[0]
-    assert "\n" not in said[0]
+    replica, start, events = started(log, snapshots)
+    assert (start, hash_of(replica)) == (LAST // 2 - 1, whole_way())
+    assert len(events) == 1
+    assert f"skipped an unusable snapshot: {snapshots.uri_of(LAST - 6)} {reason}" in events[0]
+    assert "\n" not in events[0]
 
 
-def test_where_all_are_bad_the_log_is_read_from_its_start(
+def test_log_is_read_from_start_if_all_snapshots_are_unusable(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     for end in (LAST // 2, LAST - 5):
         create_snapshot(log, snapshots, end)
     for offset in snapshots.offsets():
         tear(path(snapshots, offset))
-    replica, begun, said = started(log, snapshots)
-    assert (begun, len(said), hash_of(replica)) == (-1, 2, whole_way())
+    replica, start, events = started(log, snapshots)
+    assert (start, len(events), hash_of(replica)) == (-1, 2, whole_way())
 
 
-def test_the_snapshot_of_another_cluster_is_set_aside(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+def test_snapshot_of_other_cluster_is_skipped(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     create_snapshot(log, SnapshotStore(Storage.open(snapshots.uri), "other"), LAST - 5)
-    _, begun, said = started(log, snapshots)
-    assert begun == -1
-    assert "it is of cluster 'other'" in said[0]
+    _, start, events = started(log, snapshots)
+    assert start == -1
+    assert "it belongs to cluster 'other'" in events[0]
 
 
-def test_the_snapshot_of_another_release_is_set_aside(
+def test_snapshot_of_other_release_is_migrated(
     log: MemoryEventLog, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_snapshot(log, snapshots, LAST - 5)
     monkeypatch.setattr(store, "schema_fingerprint", lambda: "0" * 16)
-    _, begun, said = started(log, snapshots)
-    assert begun == -1
-    assert f"fingerprint {fingerprint.schema_fingerprint()}, not {'0' * 16}" in said[0]
+    _, start, events = started(log, snapshots)
+    assert (start, events) == (LAST - 6, [])
 
 
-def test_one_that_is_newer_than_the_log_is_set_aside(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+def test_snapshot_that_needs_unknown_step_is_skipped(
+    log: MemoryEventLog, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_snapshot(log, snapshots, LAST - 5)
+    monkeypatch.setattr(store, "schema_fingerprint", lambda: "0" * 16)
+    types = {**state_types(), "dispatcher": Other}
+    monkeypatch.setattr(snapshot_file, "own_types", lambda: describe(types))
+    _, start, events = started(log, snapshots)
+    assert start == -1
+    assert "has no step to read them" in events[0]
+    assert "Other.needed is new and has no default" in events[0]
+    assert "\n" not in events[0]
+
+
+class Other(msgspec.Struct, frozen=True):
+    needed: int
+
+
+def test_snapshot_newer_than_log_is_skipped(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     create_snapshot(log, snapshots, LAST // 2)
     create_snapshot(log, snapshots)
     shorter = MemoryEventLog(Codec("histories.log"), topic="histories.log")
-    shorter.append([Event(each.header, each.body) for each in history(LONG)[:-1]])
-    _, begun, said = started(shorter, snapshots)
-    assert begun == LAST // 2 - 1
-    assert f"it is newer than histories.log, which ends before offset {LAST}" in said[0]
+    shorter.append([Event(record.header, record.body) for record in history(LONG)[:-1]])
+    _, start, events = started(shorter, snapshots)
+    assert start == LAST // 2 - 1
+    assert f"it is newer than histories.log, which ends before offset {LAST}" in events[0]
 
 
-def test_one_of_another_log_of_the_same_name_is_set_aside(
+def test_snapshot_of_other_log_with_same_name_is_skipped(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     create_snapshot(log, snapshots, 10)
     other = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     for name in (1, LONG):
-        other.append([Event(each.header, each.body) for each in history(name)])
-    _, begun, said = started(other, snapshots)
-    assert begun == -1
-    assert "holds another event at offset 9: it is of another log" in said[0]
+        other.append([Event(record.header, record.body) for record in history(name)])
+    _, start, events = started(other, snapshots)
+    assert start == -1
+    assert "has another event at offset 9: it is of another log" in events[0]
 
 
 @pytest.mark.parametrize("behind", [0, 1])
-def test_the_head_of_the_log_may_be_gone_up_to_the_snapshot(
+def test_head_of_log_before_snapshot_may_be_deleted(
     log: MemoryEventLog, snapshots: SnapshotStore, behind: int
 ) -> None:
     create_snapshot(log, snapshots, LAST - 5)
     log.truncate(LAST - 6 + behind)
-    replica, begun, said = started(log, snapshots)
-    assert (begun, said, hash_of(replica)) == (LAST - 6, [], whole_way())
+    replica, start, events = started(log, snapshots)
+    assert (start, events, hash_of(replica)) == (LAST - 6, [], whole_way())
 
 
-def test_a_gap_between_snapshot_and_log_is_refused(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+def test_gap_between_snapshot_and_log_is_rejected(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     create_snapshot(log, snapshots, LAST - 5)
     log.truncate(LAST - 4)
     with pytest.raises(LogTruncated, match=f"begins at offset {LAST - 4}, but offset {LAST - 5} is needed"):
         restore_newest(create_quiet_replica(), log, snapshots)
 
 
-def test_where_the_head_is_gone_a_log_without_a_snapshot_is_refused(
+def test_log_with_deleted_head_and_no_snapshot_is_rejected(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     create_snapshot(log, snapshots, LAST - 5)
@@ -210,16 +230,14 @@ def test_where_the_head_is_gone_a_log_without_a_snapshot_is_refused(
         started(log, snapshots)
 
 
-def test_storage_that_does_not_answer_is_not_waited_for(log: MemoryEventLog) -> None:
+def test_unresponsive_storage_is_not_waited_for(log: MemoryEventLog) -> None:
     nowhere = SnapshotStore(Storage.open("nothing-of-this-name://host/x"), "c")
-    replica, begun, said = started(log, nowhere)
-    assert (begun, hash_of(replica)) == (-1, whole_way())
-    assert said[0].startswith("no snapshots: the log is read from its start:")
+    replica, start, events = started(log, nowhere)
+    assert (start, hash_of(replica)) == (-1, whole_way())
+    assert events[0].startswith("no snapshots: the log is read from its start:")
 
 
-def test_the_newest_and_the_one_that_it_was_made_from_are_retained(
-    log: MemoryEventLog, snapshots: SnapshotStore
-) -> None:
+def test_newest_snapshot_and_its_base_are_retained(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     for end in (10, 20, 30):
         create_snapshot(log, snapshots, end)
     assert snapshots.offsets() == [29, 19]
@@ -228,7 +246,7 @@ def test_the_newest_and_the_one_that_it_was_made_from_are_retained(
     assert snapshots.offsets() == [39, 19]
 
 
-def test_what_is_there_is_not_taken_again(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
+def test_existing_snapshot_is_not_taken_again(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     first, second = create_snapshot(log, snapshots, 10), create_snapshot(log, snapshots, 10)
     assert first is not None
     assert second is not None
@@ -241,12 +259,12 @@ def test_what_is_there_is_not_taken_again(log: MemoryEventLog, snapshots: Snapsh
     )
 
 
-def test_a_log_without_events_has_no_snapshot(snapshots: SnapshotStore) -> None:
+def test_empty_log_has_no_snapshot(snapshots: SnapshotStore) -> None:
     assert create_snapshot(MemoryEventLog(), snapshots) is None
     assert snapshots.offsets() == []
 
 
-def test_who_leads_is_known_from_a_snapshot_and_what_follows(
+def test_leaders_are_known_from_snapshot_and_later_events(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)
@@ -260,12 +278,12 @@ def test_who_leads_is_known_from_a_snapshot_and_what_follows(
     assert dispatcher.configuration
     assert read_newest_client_view(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
     path(snapshots, LAST - 6).write_bytes(b"x")
-    with capture_logs() as said:
+    with capture_logs() as events:
         assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)
-    assert said == [], "clients print what they were asked for, and nothing else"
+    assert events == [], "clients print what they were asked for, and nothing else"
 
 
-def test_the_story_of_a_log_whose_head_is_gone_begins_behind_a_snapshot(
+def test_history_of_log_with_deleted_head_starts_after_snapshot(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     create_snapshot(log, snapshots, LAST - 5)
@@ -273,14 +291,12 @@ def test_the_story_of_a_log_whose_head_is_gone_begins_behind_a_snapshot(
     with pytest.raises(LogTruncated):
         list(HistoryProjection().read(log))
     fold = HistoryProjection()
-    told = [entry.record.offset for entry in fold.read(log, store=snapshots)]
-    assert told == list(range(LAST - 5, LAST + 1))
+    reports = [entry.record.offset for entry in fold.read(log, store=snapshots)]
+    assert reports == list(range(LAST - 5, LAST + 1))
     assert hash_of(fold.replica) == whole_way()
     assert {view.job_id for view in jobs(fold)} == set(fold.replica.states["dispatcher"].jobs)
 
 
-def test_as_long_as_the_head_is_there_the_story_is_whole(
-    log: MemoryEventLog, snapshots: SnapshotStore
-) -> None:
+def test_history_of_complete_log_is_complete(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     create_snapshot(log, snapshots)
     assert len(list(HistoryProjection().read(log, store=snapshots))) == LAST + 1

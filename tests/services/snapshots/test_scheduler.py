@@ -1,4 +1,4 @@
-"""When a snapshot is taken: by bytes, by age, by the leader only, and not again before the next is due."""
+"""A snapshot is due by bytes or age, for the leader only, and not before the next one is due."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE = 60 * SECOND
 
 
 class Master:
-    """What a keeper sees of its process; the log and the clock are moved by tests."""
+    """The view of a scheduler on its process; tests move the log and the clock."""
 
     def __init__(self, *, max_bytes: int = 1_000, max_age: int = 0, since: int | None = None) -> None:
         self.now = 100 * MINUTE
@@ -25,14 +25,14 @@ class Master:
         self.leads = True
         self.fails = False
         self.ends: list[int] = []
-        self.said: list[OutgoingEvent] = []
+        self.sent: list[OutgoingEvent] = []
         self.keeper = SnapshotScheduler(
             self._take,
             max_bytes=max_bytes,
             max_age=max_age,
             progress=lambda: self.at,
             leads=lambda: self.leads,
-            say=self.said.append,
+            say=self.sent.append,
             clock=lambda: self.now,
             since=since,
         )
@@ -47,27 +47,27 @@ class Master:
         self.at = LogProgress(self.at.offset + events, self.at.bytes_read + events * size)
 
     def read_back(self) -> None:
-        """What was said comes back from the log."""
-        for owed in self.said:
+        """Reads back from the log the events that were sent."""
+        for owed in self.sent:
             assert isinstance(owed.body, SnapshotTaken)
-            self.hear(owed.body)
-        self.said.clear()
+            self.receive(owed.body)
+        self.sent.clear()
 
-    def hear(self, body: SnapshotTaken) -> None:
+    def receive(self, body: SnapshotTaken) -> None:
         self.grow(1, 100)
         header = Header(event_id="x", time=self.now, sender="dispatcher", sender_epoch=1, recipient=EVERYONE)
         self.keeper.on_snapshot_created(Record(self.at.offset, header, body), body)
 
 
-def test_it_is_taken_when_the_log_has_grown_by_so_many_bytes() -> None:
+def test_snapshot_is_taken_when_log_has_grown_by_bytes() -> None:
     master = Master(max_bytes=1_000)
     master.grow(9, 100)
     assert master.keeper.create_if_due() is None
     master.grow(1, 100)
     assert master.keeper.create_if_due() is not None
     assert master.ends == [10]
-    (said,) = master.said
-    assert (said.recipient, said.body) == (
+    (event,) = master.sent
+    assert (event.recipient, event.body) == (
         EVERYONE,
         SnapshotTaken(offset=9, uri="u", size=9, schema_fingerprint="f", state_hash="h"),
     )
@@ -79,7 +79,7 @@ def test_it_is_taken_when_the_log_has_grown_by_so_many_bytes() -> None:
     assert master.keeper.create_if_due() is not None
 
 
-def test_what_grows_while_it_is_taken_counts_for_the_next() -> None:
+def test_growth_during_snapshot_counts_for_next_one() -> None:
     master = Master(max_bytes=1_000)
     master.grow(10, 100)
     master.keeper.create_if_due()
@@ -88,7 +88,7 @@ def test_what_grows_while_it_is_taken_counts_for_the_next() -> None:
     assert master.keeper.create_if_due() is not None
 
 
-def test_it_is_taken_when_the_last_one_is_old_and_something_was_said_since() -> None:
+def test_snapshot_is_taken_when_last_one_is_old_and_log_has_grown() -> None:
     master = Master(max_bytes=0, max_age=60 * MINUTE)
     master.grow(1, 100)
     assert master.keeper.create_if_due() is None
@@ -101,40 +101,40 @@ def test_it_is_taken_when_the_last_one_is_old_and_something_was_said_since() -> 
     assert master.keeper.create_if_due() is not None
 
 
-def test_a_process_that_began_with_a_snapshot_counts_its_age() -> None:
+def test_age_of_recovered_snapshot_counts() -> None:
     master = Master(max_bytes=0, max_age=60 * MINUTE, since=30 * MINUTE)
     master.grow(1, 100)
     assert master.keeper.create_if_due() is not None
 
 
-def test_only_the_leader_has_it_taken_and_a_standby_counts_from_its_word() -> None:
+def test_only_leader_takes_snapshots_and_standby_counts_from_its_report() -> None:
     master = Master(max_bytes=1_000)
     master.leads = False
     master.grow(50, 100)
     assert master.keeper.create_if_due() is None
-    master.hear(SnapshotTaken(offset=40, uri="u", size=9, schema_fingerprint="f", state_hash="h"))
+    master.receive(SnapshotTaken(offset=40, uri="u", size=9, schema_fingerprint="f", state_hash="h"))
     master.leads = True
     assert master.keeper.create_if_due() is None
     master.grow(10, 100)
     assert master.keeper.create_if_due() is not None
 
 
-def test_where_it_fails_people_are_told_and_it_is_tried_again_after_a_while() -> None:
+def test_failed_snapshot_is_logged_and_retried_later() -> None:
     master = Master(max_bytes=1_000)
     master.grow(10, 100)
     master.fails = True
-    with capture_logs() as told:
+    with capture_logs() as reports:
         assert master.keeper.create_if_due() is None
         assert master.keeper.create_if_due() is None
-    assert [each["error"] for each in told] == ["the disk is full"]
-    assert (master.ends, master.said) == ([10], [])
+    assert [report["error"] for report in reports] == ["the disk is full"]
+    assert (master.ends, master.sent) == ([10], [])
     master.fails = False
     master.now += MINUTE
     assert master.keeper.create_if_due() is not None
 
 
 @pytest.mark.parametrize(("max_bytes", "max_age"), [(0, 0), (0, MINUTE), (1_000, 0)])
-def test_what_is_off_is_no_reason(max_bytes: int, max_age: int) -> None:
+def test_disabled_condition_triggers_no_snapshot(max_bytes: int, max_age: int) -> None:
     master = Master(max_bytes=max_bytes, max_age=max_age)
     master.grow(1_000, 1_000)
     assert (master.keeper.due_reason(master.now) is not None) is bool(max_bytes)

@@ -1,4 +1,4 @@
-"""A snapshot's file: what is whole is read as it was, and nothing else is read at all."""
+"""The file of a snapshot: an intact file is read back unchanged, and no other file is read at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.services.core.feature_level import FEATURE_LEVEL, UnknownFeatureLevel
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
@@ -31,13 +33,13 @@ def read(data: bytes, cluster: str = "c", fingerprint: str | None = None) -> Sna
     return unpack(data, cluster=cluster, fingerprint=fingerprint or schema_fingerprint())
 
 
-def test_it_says_what_it_is() -> None:
+def test_file_describes_itself() -> None:
     header = read(file()).header
     assert (header.cluster, header.event_id, header.time) == ("c", "e", 5)
     assert header.offset == len(history("a_job_finishes")) - 1
 
 
-def test_the_same_states_are_the_same_file() -> None:
+def test_same_states_give_same_file() -> None:
     replica = create_quiet_replica()
     read(file()).restore(replica)
     again = pack(replica, cluster="c", event_id="e", fingerprint=schema_fingerprint(), time=5)[1]
@@ -46,7 +48,7 @@ def test_the_same_states_are_the_same_file() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_a_file_that_is_torn_anywhere_is_refused(data: st.DataObject) -> None:
+def test_truncated_file_is_rejected(data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(file()) - 1))
     with pytest.raises(UnusableSnapshot):
         read(file()[:length])
@@ -54,7 +56,7 @@ def test_a_file_that_is_torn_anywhere_is_refused(data: st.DataObject) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_a_file_of_which_any_bit_is_wrong_is_refused(data: st.DataObject) -> None:
+def test_file_with_flipped_bit_is_rejected(data: st.DataObject) -> None:
     at, bit = data.draw(st.integers(0, len(file()) - 1)), data.draw(st.integers(0, 7))
     damaged = bytearray(file())
     damaged[at] ^= 1 << bit
@@ -64,25 +66,43 @@ def test_a_file_of_which_any_bit_is_wrong_is_refused(data: st.DataObject) -> Non
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 1 << 32), length=st.integers(0, 3_000))
-def test_what_somebody_else_made_up_is_refused_whatever_its_sum_says(seed: int, length: int) -> None:
+def test_forged_file_with_valid_checksum_is_rejected(seed: int, length: int) -> None:
     body = file()[: len(file()) // 4] + random.Random(seed).randbytes(length)
     with pytest.raises(UnusableSnapshot):
         read(body + hashlib.sha256(body).digest())
 
 
-def test_the_snapshot_of_another_cluster_is_refused() -> None:
-    with pytest.raises(UnusableSnapshot, match="it is of cluster 'c'"):
+def test_snapshot_of_other_cluster_is_rejected() -> None:
+    with pytest.raises(UnusableSnapshot, match="it belongs to cluster 'c'"):
         read(file(), cluster="d")
 
 
-def test_the_snapshot_of_other_types_is_refused() -> None:
+def test_snapshot_of_other_types_is_migrated() -> None:
+    replica = create_quiet_replica()
+    read(file(), fingerprint="ffff").restore(replica)
+    assert hash_all(StateHasher(replica).hashes()) == read(file()).header.state_hash
+
+
+def test_snapshot_of_newer_release_is_rejected() -> None:
+    replica = create_quiet_replica()
+    data = pack(replica, cluster="c", event_id="e", fingerprint="f", time=5, release="9.0.0", migrations=99)[
+        1
+    ]
+    with pytest.raises(UnusableSnapshot, match=r"release 9\.0\.0 wrote it, which is newer than"):
+        read(data)
+
+
+def test_snapshot_at_unknown_feature_level_stops_process() -> None:
+    replica = create_quiet_replica()
+    replica.leadership = LeadershipState(feature_level=FEATURE_LEVEL + 1)
+    data = pack(replica, cluster="c", event_id="e", fingerprint=schema_fingerprint(), time=5)[1]
     with pytest.raises(
-        UnusableSnapshot, match=r"other types of states \(fingerprint [0-9a-f]{16}, not ffff\)"
+        UnknownFeatureLevel, match=rf"feature level {FEATURE_LEVEL + 1} in the snapshot of offset -1"
     ):
-        read(file(), fingerprint="ffff")
+        read(data).restore(create_quiet_replica())
 
 
-def test_a_process_reads_the_states_that_it_serves() -> None:
+def test_process_reads_only_states_that_it_serves() -> None:
     some = Replica([Dispatcher()])
     read(file()).restore(some)
     assert list(some.states) == ["dispatcher"]

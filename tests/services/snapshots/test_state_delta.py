@@ -1,4 +1,4 @@
-"""Pieces: a division of a state's bytes; what has changed between two states is what makes one of the other."""
+"""A state's bytes are divided into pieces; the changed pieces between two states turn one into the other."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .simulated_logs import WALKS, create_quiet_replica, history
 
 @pytest.fixture(params=[(2, 16), (64, 1024)], ids=["small", "usual"], autouse=True)
 def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulated histories are short: most of their maps are large where two entries are many."""
+    """Makes maps of two entries large: the maps of simulated histories are small."""
     monkeypatch.setattr(state_delta, "LARGE_MAP", request.param[0])
     monkeypatch.setattr(state_delta, "LARGE_FIELD", request.param[1])
 
 
 @functools.cache
 def along(name: int) -> tuple[dict[str, msgspec.Struct], ...]:
-    """The states after each event."""
-    replica, found = create_quiet_replica(), []
+    """Yields the states after each event."""
+    replica, results = create_quiet_replica(), []
     for record in history(name):
         replica.apply(record)
-        found.append({**replica.states, "leadership": replica.leadership})
-    return tuple(found)
+        results.append({**replica.states, "leadership": replica.leadership})
+    return tuple(results)
 
 
 def put(held: dict[Key, bytes], changed: dict[Key, bytes | None]) -> None:
@@ -44,7 +44,7 @@ def put(held: dict[Key, bytes], changed: dict[Key, bytes | None]) -> None:
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_what_is_put_together_is_what_was_divided(name: int) -> None:
+def test_joined_pieces_equal_divided_bytes(name: int) -> None:
     for states in along(name)[::7]:
         for state in states.values():
             assert join(split(state)) == encode(state)
@@ -53,9 +53,7 @@ def test_what_is_put_together_is_what_was_divided(name: int) -> None:
 @pytest.mark.parametrize("name", WALKS)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_changes_make_the_later_state_of_the_earlier_one_and_nothing_is_said_twice(
-    name: int, data: st.DataObject
-) -> None:
+def test_delta_turns_earlier_state_into_later_one_without_repetition(name: int, data: st.DataObject) -> None:
     states = along(name)
     some = sorted(data.draw(st.sets(st.integers(0, len(states) - 1), min_size=2, max_size=12)))
     address = data.draw(st.sampled_from(sorted(states[some[-1]])))
@@ -72,7 +70,7 @@ def test_changes_make_the_later_state_of_the_earlier_one_and_nothing_is_said_twi
         before = after
 
 
-def test_one_entry_of_a_large_map_is_one_piece() -> None:
+def test_entry_of_large_map_is_one_piece() -> None:
     jobs: Map[str, Job] = Map({str(n): Job(str(n), "client/c", Phase.ENDED, n) for n in range(1000)})
     state = DispatcherState(jobs=jobs)
     later = DispatcherState(jobs=jobs.set("17", Job("17", "client/c", Phase.ENDED, 2000)).delete("18"))

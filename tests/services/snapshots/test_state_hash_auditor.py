@@ -1,4 +1,4 @@
-"""State hashes: replicas that agree go on, and one that does not stops and says where."""
+"""State hashes: replicas that agree continue; one that disagrees stops and names the position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTERVAL = 25
 
 
 class Forgetful(Dispatcher):
-    """Its evolve asks for a random number: now and then it takes a job to be called otherwise."""
+    """A role with a bug: its evolve uses a random number, so that sometimes a job gets another name."""
 
     def __init__(self, since: int, seed: int = 1) -> None:
         self._since = since
@@ -44,15 +44,15 @@ class Forgetful(Dispatcher):
 
 
 class Process:
-    """A master that folds a log and says hashes when it leads."""
+    """A master that folds a log and sends hashes when it leads."""
 
     def __init__(
         self, dispatcher: AnyRole | None = None, interval: int = INTERVAL, session: str = "me"
     ) -> None:
         roles: list[AnyRole] = [dispatcher or Dispatcher(), ResourceManager(), JobMaster()]
         self.replica = Replica(roles, on_illegal=lambda *_: None)
-        self.said: list[OutgoingEvent] = []
-        self.kept: list[StateView] = []
+        self.sent: list[OutgoingEvent] = []
+        self.judged: list[StateView] = []
         self.interval = interval
         self.session = session
         self.errors: list[Exception] = []
@@ -63,7 +63,7 @@ class Process:
             self.replica,
             self.interval,
             me=self.session,
-            say=self.said.append,
+            say=self.sent.append,
             fail=self.errors.append,
             later=self.to_judge.append,
             keep=self._keep,
@@ -71,26 +71,26 @@ class Process:
         return self
 
     def judge(self) -> None:
-        """The time is over for which it waits for others."""
-        for each in self.to_judge:
-            each()
+        """Ends the time during which it waits for the others."""
+        for function in self.to_judge:
+            function()
         self.to_judge.clear()
 
     def _keep(self, known: StateView) -> str:
-        self.kept.append(known)
+        self.judged.append(known)
         return "here.json"
 
 
 def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
-    """The log, and in it, a few events behind each mark, what the leader says of itself. Offsets are new."""
+    """Returns the log with the leader's hashes a few events after each mark. Offsets are new."""
     whole: list[Record] = []
     waiting: list[tuple[int, OutgoingEvent]] = []
     for record in log:
         offset = len(whole)
         whole.append(Record(offset, record.header, record.body))
         leader.replica.apply(whole[-1])
-        waiting += [(offset + 3, each) for each in leader.said]
-        leader.said.clear()
+        waiting += [(offset + 3, event) for event in leader.sent]
+        leader.sent.clear()
         while waiting and waiting[0][0] <= len(whole):
             _, owed = waiting.pop(0)
             event = with_headers(
@@ -102,14 +102,14 @@ def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
                 now=record.header.time,
                 numbers=itertools.count(len(whole)),
             )[0]
-            said = Codec("x").decode(Codec("x").encode(event))
-            whole.append(Record(len(whole), said.header, said.body))
+            outgoing_event = Codec("x").decode(Codec("x").encode(event))
+            whole.append(Record(len(whole), outgoing_event.header, outgoing_event.body))
             leader.replica.apply(whole[-1])
     return whole
 
 
-def said_in(log: Sequence[Record]) -> list[StateHash]:
-    return [each.body for each in log if isinstance(each.body, StateHash)]
+def hashes_in(log: Sequence[Record]) -> list[StateHash]:
+    return [record.body for record in log if isinstance(record.body, StateHash)]
 
 
 @pytest.fixture(scope="module")
@@ -117,26 +117,28 @@ def log() -> list[Record]:
     return with_hashes(Process().audited(), history(LONG))
 
 
-def test_hashes_are_said_behind_each_multiple_of_the_interval(log: Sequence[Record]) -> None:
-    said = said_in(log)
-    assert len(said) > 4
-    assert [each.offset for each in said] == [number * INTERVAL - 1 for number in range(1, len(said) + 1)]
-    for each in said:
+def test_hash_is_sent_after_each_multiple_of_interval(log: Sequence[Record]) -> None:
+    state_hashes = hashes_in(log)
+    assert len(state_hashes) > 4
+    assert [state_hash.offset for state_hash in state_hashes] == [
+        number * INTERVAL - 1 for number in range(1, len(state_hashes) + 1)
+    ]
+    for hash_ in state_hashes:
         replica = Process().replica
-        for record in log[: each.offset + 1]:
+        for record in log[: hash_.offset + 1]:
             replica.apply(record)
-        assert StateHasher(replica).hashes() == each.hashes
+        assert StateHasher(replica).hashes() == hash_.hashes
 
 
-def test_replicas_that_agree_go_on(log: Sequence[Record]) -> None:
+def test_agreeing_replicas_continue(log: Sequence[Record]) -> None:
     standby = Process().audited()
     for record in log:
         standby.replica.apply(record)
-    assert standby.kept == []
-    assert [each.body for each in standby.said][: len(said_in(log))] == said_in(log)
+    assert standby.judged == []
+    assert [event.body for event in standby.sent][: len(hashes_in(log))] == hashes_in(log)
 
 
-def test_no_role_hears_of_them(log: Sequence[Record]) -> None:
+def test_no_role_receives_hashes(log: Sequence[Record]) -> None:
     replica = Process().replica
     for record in log:
         changed = replica.apply(record)
@@ -144,7 +146,7 @@ def test_no_role_hears_of_them(log: Sequence[Record]) -> None:
 
 
 @pytest.mark.parametrize("start", [1, INTERVAL - 1, INTERVAL, 2 * INTERVAL + 7])
-def test_one_that_began_with_a_snapshot_agrees(log: Sequence[Record], start: int) -> None:
+def test_replica_recovered_from_snapshot_agrees(log: Sequence[Record], start: int) -> None:
     first = Process().replica
     for record in log[:start]:
         first.apply(record)
@@ -154,46 +156,44 @@ def test_one_that_began_with_a_snapshot_agrees(log: Sequence[Record], start: int
     standby.audited()
     for record in log[start:]:
         standby.replica.apply(record)
-    expected = [each for each in said_in(log) if each.offset >= start - 1]
-    assert [each.body for each in standby.said][: len(expected)] == expected
+    expected = [state_hash for state_hash in hashes_in(log) if state_hash.offset >= start - 1]
+    assert [event.body for event in standby.sent][: len(expected)] == expected
 
 
 @pytest.mark.parametrize("since", [0, 2 * INTERVAL])
-def test_a_role_that_is_not_deterministic_is_caught_at_the_next_mark(
-    log: Sequence[Record], since: int
-) -> None:
+def test_nondeterministic_role_is_detected_at_next_mark(log: Sequence[Record], since: int) -> None:
     astray = Process(Forgetful(since)).audited()
     with pytest.raises(ReplicaDiverged) as caught:
         fold(astray, log)
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith(
-        "the states of dispatcher in this process are not those of sim, which leads the dispatcher"
+        "the states of dispatcher in this process differ from those of sim, which leads the dispatcher"
     )
-    (kept,) = astray.kept
-    assert kept.offset >= since
-    first = kept.offset - INTERVAL + 1
-    assert f"they diverged between offsets {first} and {kept.offset}; its states are in here.json" in line
+    (view,) = astray.judged
+    assert view.offset >= since
+    first = view.offset - INTERVAL + 1
+    assert f"they diverged between offsets {first} and {view.offset}; its states are in here.json" in line
     truth = Process().replica
-    for record in log[: kept.offset + 1]:
+    for record in log[: view.offset + 1]:
         truth.apply(record)
-    assert kept.states["dispatcher"] != truth.states["dispatcher"]
-    assert kept.states["resource_manager"] == truth.states["resource_manager"]
+    assert view.states["dispatcher"] != truth.states["dispatcher"]
+    assert view.states["resource_manager"] == truth.states["resource_manager"]
 
 
-def test_a_leader_that_is_not_deterministic_is_left_by_the_others() -> None:
+def test_nondeterministic_leader_is_left_by_others() -> None:
     log = with_hashes(Process(Forgetful(0)).audited(), history(LONG))
-    with pytest.raises(ReplicaDiverged, match="and no majority says which of them are right"):
+    with pytest.raises(ReplicaDiverged, match="and there is no majority"):
         fold(Process().audited(), log)
 
 
 @pytest.mark.parametrize("seeds", ["alike", "each otherwise"])
 @pytest.mark.parametrize("leader", [0, 1])
 @pytest.mark.parametrize(("masters", "wrong"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (5, 2), (5, 3)])
-def test_whoever_differs_from_the_majority_stops_be_it_the_leader(
+def test_replica_that_differs_from_majority_stops_even_if_it_leads(
     masters: int, wrong: int, leader: int, seeds: str
 ) -> None:
-    """The first `wrong` masters go astray."""
+    """The first `wrong` masters are nondeterministic."""
     those = [
         Process(
             Forgetful(0, seed=1 if seeds == "alike" else number) if number < wrong else None,
@@ -202,9 +202,9 @@ def test_whoever_differs_from_the_majority_stops_be_it_the_leader(
         for number in range(masters)
     ]
     meet(those, leader)
-    for each in those:
-        each.judge()
-    stopped = {number for number, each in enumerate(those) if each.errors}
+    for process in those:
+        process.judge()
+    stopped = {number for number, process in enumerate(those) if process.errors}
     astray = set(range(wrong))
     largest = wrong if seeds == "alike" else 1
     if masters - wrong > largest or (masters - wrong == largest and leader >= wrong):
@@ -220,25 +220,25 @@ def test_whoever_differs_from_the_majority_stops_be_it_the_leader(
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5])
-def test_masters_that_only_hash_come_to_an_end(interval: int) -> None:
+def test_masters_that_only_send_hashes_become_idle(interval: int) -> None:
     those = [Process(interval=interval, session=f"m{number}").audited() for number in range(3)]
     log = meet(those, 0, rounds=200, events=12)
     assert not isinstance(log[-1].body, StateHash) or len(log) < 100
-    assert [each.said for each in those] == [[], [], []]
+    assert [process.sent for process in those] == [[], [], []]
 
 
 def meet(
     those: Sequence[Process], leader: int, rounds: int = 3 * INTERVAL, events: int | None = None
 ) -> list[Record]:
-    """All fold one log, `events` of a history or until they differ; what each tells of itself is in it."""
+    """Several masters fold one log, all `events` of a history or until they differ; the log has their hashes too."""
     whole: list[Record] = []
     records = iter(history(LONG)[:events])
-    while len(whole) < rounds and not all(each.to_judge for each in those):
-        told = [(number, owed) for number, each in enumerate(those) for owed in each.said]
-        for each in those:
-            each.said.clear()
-        if told:
-            said = [
+    while len(whole) < rounds and not all(process.to_judge for process in those):
+        reports = [(number, owed) for number, process in enumerate(those) for owed in process.sent]
+        for item in those:
+            item.sent.clear()
+        if reports:
+            output = [
                 with_headers(
                     [owed],
                     cluster="c",
@@ -248,20 +248,20 @@ def meet(
                     now=1,
                     numbers=itertools.count(len(whole)),
                 )[0]
-                for number, owed in told
+                for number, owed in reports
             ]
         else:
             record = next(records, None)
             if record is None:
                 break
-            said = [Event(record.header, record.body)]
-        for event in said:
+            output = [Event(record.header, record.body)]
+        for event in output:
             body = event.body
             if isinstance(body, LeaderElected):
                 body = replace(body, session=f"m{leader}")
             whole.append(Record(len(whole), event.header, body))
-            for each in those:
-                each.replica.apply(whole[-1])
+            for item in those:
+                item.replica.apply(whole[-1])
     return whole
 
 
@@ -272,17 +272,17 @@ def test_hashes_of_other_code_are_not_compared(log: Sequence[Record]) -> None:
     fold(Process(Forgetful(0)).audited(), changed(log, other))
 
 
-def test_hashes_of_a_deposed_leader_are_not_compared(log: Sequence[Record]) -> None:
+def test_hashes_of_deposed_leader_are_not_compared(log: Sequence[Record]) -> None:
     old = [
-        replace(each, header=replace(each.header, sender_epoch=99))
-        if isinstance(each.body, StateHash)
-        else each
-        for each in log
+        replace(record, header=replace(record.header, sender_epoch=99))
+        if isinstance(record.body, StateHash)
+        else record
+        for record in log
     ]
     fold(Process(Forgetful(0)).audited(), old)
 
 
-def test_what_it_did_not_hash_itself_it_does_not_compare(log: Sequence[Record]) -> None:
+def test_hash_that_replica_did_not_compute_is_not_compared(log: Sequence[Record]) -> None:
     fold(Process(Forgetful(0), interval=0).audited(), log)
 
 
@@ -296,5 +296,6 @@ def fold(process: Process, log: Sequence[Record]) -> None:
 
 def changed(log: Sequence[Record], change: Callable[[StateHash], Any]) -> list[Record]:
     return [
-        replace(each, body=change(each.body)) if isinstance(each.body, StateHash) else each for each in log
+        replace(record, body=change(record.body)) if isinstance(record.body, StateHash) else record
+        for record in log
     ]

@@ -1,4 +1,5 @@
-"""Whatever clients and TaskExecutors put into fields of their events, each decision of a master fits into the log."""
+"""Every decision of a master fits into the log, whatever clients and TaskExecutors put into the fields of their
+events."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from tailrace.schemas.types import (
     CheckpointMetrics,
     ExecutionState,
     OperatorState,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
@@ -64,9 +66,10 @@ def size_of(event: Any) -> int:
 
 
 def check(cluster: Cluster, sender: str, recipient: str, bodies: list[Body]) -> None:
-    """Says them one after the other; all that the roles owe then is small, but for what they were given."""
+    """Folds the events one after the other; all events that the roles then require are small apart from the given
+    texts."""
     for body in bodies:
-        given_bytes = size_of(cluster.log[cluster.say(sender, recipient, body)])
+        given_bytes = size_of(cluster.log[cluster.send(sender, recipient, body)])
         before = len(cluster.log)
         for _ in range(30):
             cluster.step()
@@ -89,10 +92,10 @@ def running() -> Cluster:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_is_said_because_of_task_executors_fits(data: st.DataObject) -> None:
+def test_decisions_after_events_of_task_executors_fit_into_log(data: st.DataObject) -> None:
     cluster = running()
-    registered = cluster.said("TaskExecutorRegistrationSuccess")[-1].body
-    allocations = [each.body.allocation_id for each in cluster.said("SlotRequestAccepted")]  # type: ignore[attr-defined]
+    registered = cluster.events_of("TaskExecutorRegistrationSuccess")[-1].body
+    allocations = [record.body.allocation_id for record in cluster.events_of("SlotRequestAccepted")]  # type: ignore[attr-defined]
     known: dict[str, st.SearchStrategy[Any]] = {
         "resource_id": IDS,
         "job_id": st.none() | JOBS,
@@ -116,42 +119,42 @@ def test_what_is_said_because_of_task_executors_fits(data: st.DataObject) -> Non
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_is_said_because_of_clients_fits(data: st.DataObject) -> None:
+def test_decisions_after_events_of_clients_fit_into_log(data: st.DataObject) -> None:
     known = {"job_id": JOBS, "directory": st.none() | PATHS, "path": PATHS, "reason": TEXTS, "name": TEXTS}
     known |= {"target": TEXTS, "savepoint_path": st.none() | PATHS, "value": TEXTS}
     # The simulated shell raises any level that it is asked for.
     known["level"] = st.sampled_from((-(2**31), 0, 1))
     kinds = data.draw(st.lists(st.sampled_from(FROM_CLIENTS), min_size=1, max_size=3))
-    check(running(), "client/c", "dispatcher", [data.draw(instances(each, known)) for each in kinds])
+    check(running(), "client/c", "dispatcher", [data.draw(instances(kind, known)) for kind in kinds])
 
 
 @settings(max_examples=100, deadline=None)
 @given(body=st.sampled_from(FROM_TASK_EXECUTORS).flatmap(instances))
-def test_what_a_task_executor_says_of_itself_is_taken(body: Body) -> None:
+def test_registration_with_valid_fields_is_accepted(body: Body) -> None:
     assert find_error(body) is None
 
 
-def test_a_text_that_is_too_long_is_named() -> None:
+def test_text_above_limit_is_named() -> None:
     for kind in FROM_TASK_EXECUTORS:
-        texts = [each.name for each in fields(kind) if each.type is str and each.name != "reason"]
+        texts = [field.name for field in fields(kind) if field.type is str and field.name != "reason"]
         for name in texts:
             body = example(kind, **{name: HUGE})
             assert f"its {name} has a text of 300,000 characters" in (find_error(body) or "")
 
 
 def example(kind: type[Body], **values: Any) -> Body:
-    found: list[Body] = []
+    events: list[Body] = []
 
     @settings(max_examples=1, database=None, suppress_health_check=list(HealthCheck))
     @given(body=instances(kind, {name: st.just(value) for name, value in values.items()}))
     def draw(body: Body) -> None:
-        found.append(body)
+        events.append(body)
 
     draw()
-    return found[0]
+    return events[0]
 
 
-def test_a_task_whose_words_do_not_fit_fails_and_its_task_executor_goes_on() -> None:
+def test_oversized_report_fails_its_task_and_task_executor_continues() -> None:
     log = MemoryEventLog()
     appender = EventAppender(
         log, lambda role, error: JobFailures(lambda _: None).events_of(role, error) and []
@@ -162,16 +165,21 @@ def test_a_task_whose_words_do_not_fit_fails_and_its_task_executor_goes_on() -> 
         **ids, execution_state=ExecutionState.FINISHED, accumulators=unfit
     )
     acknowledged = job_master.AcknowledgeCheckpoint(
-        **ids,
+        job_id="j",
         checkpoint_id=1,
-        metrics=CheckpointMetrics(),
-        subtask_state=SubtaskState(operators={each: OperatorState() for each in unfit}),
+        acknowledgements=(
+            SubtaskAcknowledgement(
+                execution_attempt_id="a",
+                metrics=CheckpointMetrics(),
+                subtask_state=SubtaskState(operators={item: OperatorState() for item in unfit}),
+            ),
+        ),
     )
     own = Event(header("task_executor/te", "job_master/j"), ended)
     appender.append_all(
         [own, Event(own.header, acknowledged), Event(own.header, job_master.CancelJob(job_id="j"))]
     )
-    failed, declined, last = [each.body for batch in read_to_end(log) for each in batch]
+    failed, declined, last = [record.body for batch in read_to_end(log) for record in batch]
     assert isinstance(failed, job_master.UpdateTaskExecutionState)
     assert failed.execution_state is ExecutionState.FAILED
     assert "can't be written into the log" in (failed.failure or "")
@@ -182,13 +190,15 @@ def test_a_task_whose_words_do_not_fit_fails_and_its_task_executor_goes_on() -> 
         appender.append_all([Event(own.header, other)])
 
 
-def test_a_heartbeat_of_many_counts_names_all_executions() -> None:
+def test_heartbeat_with_many_accumulators_names_all_executions() -> None:
     counts = {f"{number}": 1.0 for number in range(300)}
     snapshots = [
         AccumulatorSnapshot(job_id="j", execution_attempt_id=f"{number}", user_accumulators=counts)
         for number in range(1_000)
     ]
-    found = limit_snapshots(snapshots)
-    assert [each.execution_attempt_id for each in found] == [each.execution_attempt_id for each in snapshots]
-    assert found[0] == snapshots[0]
-    assert sum(len(each.user_accumulators) for each in found) <= 20_000
+    results = limit_snapshots(snapshots)
+    assert [snapshot.execution_attempt_id for snapshot in results] == [
+        snapshot.execution_attempt_id for snapshot in snapshots
+    ]
+    assert results[0] == snapshots[0]
+    assert sum(len(result.user_accumulators) for result in results) <= 20_000

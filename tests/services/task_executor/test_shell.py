@@ -1,4 +1,4 @@
-"""The TaskExecutor's shell: what it asks of the runtime, and what it says."""
+"""The TaskExecutor's shell: its calls of the runtime, and its events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 from immutables import Map
+from polling import wait_until
 
 from tailrace.infra.process_marker import living
 from tailrace.infra.processes import ProcessIdentity
@@ -17,6 +18,7 @@ from tailrace.pipelines.runtime.common.deployment import (
     VertexDeployment,
 )
 from tailrace.schemas import job_master, resource_manager
+from tailrace.schemas.body import Body
 from tailrace.schemas.types import (
     CheckpointMetrics,
     CheckpointOptions,
@@ -24,6 +26,7 @@ from tailrace.schemas.types import (
     JobGraph,
     RestoredCheckpoint,
     SnapshotType,
+    SubtaskAcknowledgement,
     SubtaskState,
 )
 from tailrace.services.configuration import Configuration
@@ -36,15 +39,15 @@ from tailrace.services.task_executor.instructions import (
     StopTask,
     TriggerTasks,
 )
+from tailrace.services.task_executor.resources import Task
 from tailrace.services.task_executor.shell import TaskExecutorShell
-from tailrace.services.task_executor.state import Task
 
 ADDRESS = "task_executor/te"
 GRAPH = JobGraph(name="job", vertices=(), edges=(), configuration={})
 
 
 class RuntimeThatNotes:
-    """Notes what is deployed and cancelled, and what is said of checkpoints."""
+    """Records deployments, cancellations and checkpoint commands."""
 
     def __init__(self) -> None:
         self.deployed: list[VertexDeployment] = []
@@ -83,14 +86,14 @@ class RuntimeThatNotes:
 def shell_of(
     values: dict[str, str] | None = None,
 ) -> tuple[TaskExecutorShell, RuntimeThatNotes, list[OutgoingEvent]]:
-    """A shell whose runtime is up, and what it has said."""
-    said: list[OutgoingEvent] = []
+    """Returns a shell whose runtime is up, and the events that it sends."""
+    events: list[OutgoingEvent] = []
     shell, runtime = (
-        TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster"),
+        TaskExecutorShell(lambda _, owed: events.append(owed), ADDRESS, "cluster"),
         RuntimeThatNotes(),
     )
     shell.register(runtime, Configuration(values or {}), resource_id="te", process_address="here")
-    return shell, runtime, said
+    return shell, runtime, events
 
 
 def task(attempt: str = "a", state: ExecutionState = ExecutionState.DEPLOYING, cause: int = 7) -> Task:
@@ -101,7 +104,7 @@ def task(attempt: str = "a", state: ExecutionState = ExecutionState.DEPLOYING, c
 
 
 def run(*tasks: Task) -> RunTasks:
-    known = {each.execution_attempt_id: each for each in tasks}
+    known = {task.execution_attempt_id: task for task in tasks}
     return RunTasks("deployment", "job", GRAPH, "v", frozenset(known), Map(known))
 
 
@@ -113,16 +116,16 @@ def run(*tasks: Task) -> RunTasks:
         (ExecutionState.RUNNING, True),
     ],
 )
-def test_a_task_that_ran_before_the_process_was_started_again_resumes(
-    state: ExecutionState, resumes: bool
-) -> None:
+def test_task_of_restarted_process_resumes(state: ExecutionState, resumes: bool) -> None:
     shell, runtime, _ = shell_of()
     shell.perform(ADDRESS, [run(task(state=state))], None)
-    assert [each.subtasks for each in runtime.deployed] == [(SubtaskDeployment("a", 3, 0, resumes),)]
+    assert [deployment.subtasks for deployment in runtime.deployed] == [
+        (SubtaskDeployment("a", 3, 0, resumes),)
+    ]
 
 
-def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
-    _, _, said = shell_of(
+def test_shell_registers_with_its_options_and_configured_slots() -> None:
+    _, _, events = shell_of(
         {
             "taskmanager.numberOfTaskSlots": "4",
             "taskmanager.slot.timeout": "3 s",
@@ -130,7 +133,7 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
             "taskmanager.memory.managed.size": "64 mb",
         }
     )
-    body = said[0].body
+    body = events[0].body
     assert isinstance(body, resource_manager.RegisterTaskExecutor)
     assert body.number_of_slots == 4
     assert (body.default_slot_profile.cpu_cores, body.default_slot_profile.managed_memory_mb) == (2.0, 16)
@@ -140,49 +143,51 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
     assert living(body.process_mark) == ProcessIdentity.from_pid(os.getpid())
 
 
-def test_what_is_demanded_is_begun_once_for_as_long_as_it_is_demanded() -> None:
+def test_instruction_is_performed_once_per_demand() -> None:
     shell, runtime, _ = shell_of()
     for _ in range(3):
         shell.perform(ADDRESS, [run(task("a"), task("b", cause=8))], None)
     stop = StopTask("b", "job", 9)
     for _ in range(3):
         shell.perform(ADDRESS, [run(task("a")), stop], None)
-    assert [[each.execution_attempt_id for each in one.subtasks] for one in runtime.deployed] == [["a", "b"]]
+    assert [[subtask.execution_attempt_id for subtask in one.subtasks] for one in runtime.deployed] == [
+        ["a", "b"]
+    ]
     assert runtime.cancelled == ["b"]
 
 
-def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
-    shell, _, said = shell_of()
+def test_report_has_start_or_stop_of_task_as_cause() -> None:
+    shell, _, events = shell_of()
     shell.perform(ADDRESS, [run(task("a"), task("b", cause=8))], None)
     shell.reported("a", ExecutionState.RUNNING, None)
     shell.perform(ADDRESS, [run(task("a"), task("b", cause=8)), StopTask("b", "job", 9)], None)
     shell.reported("b", ExecutionState.CANCELED, None)
-    assert [(each.recipient, each.cause) for each in said[1:]] == [
+    assert [(event.recipient, event.cause) for event in events[1:]] == [
         ("job_master/job", 7),
         ("job_master/job", 9),
     ]
 
 
-def test_a_registration_is_said_because_of_the_claim_that_the_process_made() -> None:
-    said: list[OutgoingEvent] = []
-    shell = TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster")
+def test_registration_has_claim_of_process_as_cause() -> None:
+    events: list[OutgoingEvent] = []
+    shell = TaskExecutorShell(lambda _, owed: events.append(owed), ADDRESS, "cluster")
     shell.register(RuntimeThatNotes(), Configuration({}), resource_id="te", process_address="here", cause=3)
-    assert [each.cause for each in said] == [3]
+    assert [event.cause for event in events] == [3]
 
 
-def test_an_acknowledgement_names_what_began_the_checkpoint_here_or_what_the_task_runs_by() -> None:
-    """Barriers from elsewhere carry no offset."""
-    shell, _, said = shell_of()
+def test_acknowledgement_has_trigger_or_submission_as_cause() -> None:
+    """Barriers from other processes carry no offset."""
+    shell, _, events = shell_of()
     shell.perform(ADDRESS, [run(task("a")), TriggerTasks("job", 3, ("a",), 5, OPTIONS, 9)], None)
     shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
     shell.declined("a", 4, "because")
-    assert [each.cause for each in said[1:]] == [9, 7]
+    assert [event.cause for event in events[1:]] == [9, 7]
 
 
 OPTIONS = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="chk-3", shared="shared")
 
 
-def test_the_runtime_hears_once_of_each_step_of_a_checkpoint() -> None:
+def test_runtime_gets_each_checkpoint_step_once() -> None:
     shell, runtime, _ = shell_of()
     demands = [
         run(task("a")),
@@ -196,8 +201,8 @@ def test_the_runtime_hears_once_of_each_step_of_a_checkpoint() -> None:
     assert runtime.triggered == [CheckpointTrigger(checkpoint_id=3, timestamp=5, options=OPTIONS)]
 
 
-def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not_after() -> None:
-    shell, _, said = shell_of()
+def test_checkpoint_result_is_reported_before_end_of_its_task() -> None:
+    shell, _, events = shell_of()
     shell.perform(ADDRESS, [run(task("a"))], None)
     state, metrics = SubtaskState(size=7), CheckpointMetrics(sync_duration=1)
     shell.acknowledged("a", 3, state, metrics)
@@ -205,10 +210,14 @@ def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not
     shell.reported("a", ExecutionState.FAILED, "gone", {}, True)
     shell.acknowledged("a", 5, state, metrics)
     shell.declined("a", 5, "because")
-    assert {each.recipient for each in said[1:]} == {"job_master/job"}
-    acknowledged, declined, failed = (each.body for each in said[1:])
+    assert {event.recipient for event in events[1:]} == {"job_master/job"}
+    acknowledged, declined, failed = (event.body for event in events[1:])
     assert acknowledged == job_master.AcknowledgeCheckpoint(
-        job_id="job", execution_attempt_id="a", checkpoint_id=3, metrics=metrics, subtask_state=state
+        job_id="job",
+        checkpoint_id=3,
+        acknowledgements=(
+            SubtaskAcknowledgement(execution_attempt_id="a", metrics=metrics, subtask_state=state),
+        ),
     )
     assert declined == job_master.DeclineCheckpoint(
         job_id="job", execution_attempt_id="a", checkpoint_id=4, reason="because"
@@ -217,7 +226,44 @@ def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not
     assert failed.progress_lost
 
 
-def test_a_task_begins_with_the_checkpoint_that_it_was_submitted_with() -> None:
+def test_tasks_of_job_acknowledge_checkpoint_in_one_event() -> None:
+    shell, _, events = shell_of()
+    shell.perform(ADDRESS, [run(task("a"), task("b"))], None)
+    shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
+    assert not events[1:]
+    shell.acknowledged("b", 3, SubtaskState(), CheckpointMetrics())
+    ((attempts, number),) = [acknowledgement(event.body) for event in events[1:]]
+    assert (attempts, number) == (["a", "b"], 3)
+
+
+def test_acknowledgement_is_sent_before_next_report_of_job() -> None:
+    shell, _, events = shell_of()
+    shell.perform(ADDRESS, [run(task("a"), task("b"))], None)
+    shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
+    shell.reported("b", ExecutionState.FAILED, "gone")
+    first, second = events[1:]
+    assert acknowledgement(first.body) == (["a"], 3)
+    assert isinstance(second.body, job_master.UpdateTaskExecutionState)
+
+
+def test_acknowledgement_does_not_wait_for_slow_task_for_long() -> None:
+    shell, _, events = shell_of()
+    shell.perform(ADDRESS, [run(task("a"), task("b"))], None)
+    shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
+    wait_until(lambda: events[1:])
+    assert acknowledgement(events[1].body) == (["a"], 3)
+    shell.acknowledged("b", 3, SubtaskState(), CheckpointMetrics())
+    shell.close()
+    assert acknowledgement(events[2].body) == (["b"], 3)
+
+
+def acknowledgement(body: Body) -> tuple[list[str], int]:
+    """Returns the Executions in an AcknowledgeCheckpoint, and the checkpoint."""
+    assert isinstance(body, job_master.AcknowledgeCheckpoint)
+    return [part.execution_attempt_id for part in body.acknowledgements], body.checkpoint_id
+
+
+def test_task_restores_checkpoint_of_its_submission() -> None:
     shell, runtime, _ = shell_of()
     restore = RestoredCheckpoint(checkpoint_id=3, uri="chk-3", generation=1)
     submitted = msgspec.structs.replace(task(), generation=2, restore=restore, finished=True)

@@ -1,4 +1,4 @@
-"""The TaskSlotTable: what each step makes of a slot in each state."""
+"""TaskSlotTable: the effect of each step on a slot in each state."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ FREE, ALLOCATED, ACTIVE, RELEASING = TaskSlotState
 
 @pytest.mark.parametrize("before", TaskSlotState)
 @pytest.mark.parametrize("after", TaskSlotState)
-def test_a_slot_moves_as_the_table_says_and_not_otherwise(
-    before: TaskSlotState, after: TaskSlotState
-) -> None:
+def test_slot_transitions_follow_table(before: TaskSlotState, after: TaskSlotState) -> None:
     slot = TaskSlot(0, PROFILE, before)
     if after in TRANSITIONS[before]:
         assert slot.transition(after).state is after
@@ -34,7 +32,7 @@ def test_a_slot_moves_as_the_table_says_and_not_otherwise(
             slot.transition(after)
 
 
-def test_every_state_is_in_the_table_and_leads_to_every_other() -> None:
+def test_every_state_is_in_table_and_leads_to_every_other() -> None:
     assert set(TRANSITIONS) == set(TaskSlotState)
     for state in TaskSlotState:
         reached = {state}
@@ -44,7 +42,8 @@ def test_every_state_is_in_the_table_and_leads_to_every_other() -> None:
 
 
 def table(state: TaskSlotState, *, busy: bool = False) -> TaskSlotTable:
-    """Slot 0 in a state, held by allocation "a" of job "j" unless it is free; `busy` with a task."""
+    """Returns a table with slot 0 in a state, held by allocation "a" of job "j" unless it is free; `busy`: with a
+    task."""
     slots = TaskSlotTable().with_size(1, PROFILE)
     if state is FREE:
         return slots
@@ -83,20 +82,20 @@ BECOMES: dict[tuple[TaskSlotState, str], TaskSlotState | None] = {
 
 @pytest.mark.parametrize("before", TaskSlotState)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_takes_a_slot_from_state_to_state(before: TaskSlotState, step: str) -> None:
+def test_step_moves_slot_to_next_state(before: TaskSlotState, step: str) -> None:
     slots = STEPS[step](table(before))
     assert (None if slots is None else slots.slots[0].state) == BECOMES.get((before, step), before)
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("before", TaskSlotState)
-def test_a_slot_waits_for_its_job_master_while_it_is_allocated(before: TaskSlotState, step: str) -> None:
+def test_allocated_slot_waits_for_its_job_master(before: TaskSlotState, step: str) -> None:
     slots = STEPS[step](table(before))
     if slots is not None and step != "allocate":
         assert slots.waiting.first == (("a", 7) if slots.slots[0].state is ALLOCATED else None)
 
 
-def test_a_slot_is_not_free_while_a_task_runs_in_it() -> None:
+def test_slot_with_running_task_is_not_free() -> None:
     slots = table(RELEASING, busy=True)
     assert slots.free_if_empty("a") is slots
     (status,) = slots.report("te")
@@ -105,13 +104,13 @@ def test_a_slot_is_not_free_while_a_task_runs_in_it() -> None:
     assert slots == TaskSlotTable().with_size(1, PROFILE)
 
 
-def test_a_slot_that_does_not_exist_is_not_allocated() -> None:
+def test_slot_that_does_not_exist_is_not_allocated() -> None:
     assert table(FREE).allocate(1, "j", "a") is None
 
 
-def test_a_table_that_is_sized_anew_keeps_what_is_held() -> None:
+def test_resized_table_keeps_held_slots() -> None:
     slots = TaskSlotTable().with_size(3, PROFILE).allocate(1, "j", "a")
     assert slots is not None
     assert sorted(slots.with_size(1, PROFILE).slots) == [0, 1]
     assert sorted(slots.with_size(5, PROFILE).slots) == [0, 1, 2, 3, 4]
-    assert [each.allocation_id for each in slots.report("te")] == [None, "a", None]
+    assert [slot_status.allocation_id for slot_status in slots.report("te")] == [None, "a", None]

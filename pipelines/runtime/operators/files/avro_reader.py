@@ -1,23 +1,26 @@
-"""Avro object container files: a split is the blocks whose sync marker begins in a stretch of the file.
+"""Reads Avro object container files. A split has the blocks whose sync marker begins in one part of the file.
 
-The marker is 16 random bytes that the writer draws for each file and puts behind the header and each block; so a
-reader can start anywhere, and finds the next block (Avro specification, "Object Container Files").
+The marker is 16 random bytes that the writer draws for each file and puts after the header and each block; so a reader
+can start anywhere and finds the next block (Avro specification, "Object Container Files").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
 import fastavro
+import msgspec
 
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...common.failures import TaskError, one_line
 from ...records.record_validation import create_validator
+from ..schema_coercion import field_hints
 from .file_reader import SPLIT_BYTES, FileChunk, bounds, byte_splits, place_in_split, read_range, unreadable
 from .parquet_reader import wanted_columns
 from .source_storage import FoundFile, open_file
@@ -49,7 +52,7 @@ class AvroFileReader:
                 blocks = read_range(file.path, begin, end, source)
         except TaskError:
             raise
-        except Exception as error:  # fastavro raises whatever the bytes lead it to
+        except Exception as error:  # fastavro raises any error on invalid bytes
             raise unreadable(file.path, where, error) from error
         if not blocks:
             return
@@ -66,7 +69,7 @@ class AvroFileReader:
             count += len(read)
             try:
                 rows = self._records(build, read)
-            except Exception:  # what a user's class raises, too
+            except Exception:  # a user's class may raise any error, too
                 raise self._refusal(file.path, where, build, read, count - len(read)) from None
             yield FileChunk(rows=rows)
 
@@ -111,10 +114,16 @@ class AvroFileReader:
 
 
 def builder(of: RecordType) -> _Build | None:
-    """Makes a record of the type out of what Avro or JSON have: dictionaries by field name. None: it is one."""
+    """Returns a function that makes a record of the type from dictionaries by field name, as Avro and JSON have
+    them. None: no conversion."""
     match of:
         case ClassOf(form=form, fields=fields):
-            cls, parts = of.cls, [(name, builder(each)) for name, each in fields]
+            hints = field_hints(of)
+            cls = of.cls
+            parts = [
+                (name, partial(msgspec.convert, type=hints[name]) if name in hints else builder(field_type))
+                for name, field_type in fields
+            ]
             if form == "named_tuple" and not any(build for _, build in parts):
                 names = [name for name, _ in parts]
                 return lambda value: cls(*[value[name] for name in names])
@@ -124,8 +133,8 @@ def builder(of: RecordType) -> _Build | None:
         case TupleOf(items):
             return _tuple([f"f{i}" for i in range(len(items))], items)
         case ListOf(item):
-            each = builder(item)
-            return None if each is None else lambda value: list(map(each, value))
+            build_item = builder(item)
+            return None if build_item is None else lambda value: list(map(build_item, value))
         case OptionalOf(item):
             some = builder(item)
             return None if some is None else lambda value: None if value is None else some(value)

@@ -1,8 +1,8 @@
-"""What is in a file: splits, and the records of each in pieces of moderate size.
+"""Reads files: their splits, and the records of a split in chunks of moderate size.
 
-A split is what one subtask reads from beginning to end; a file has one or more. Which bytes belong to a split depends
-on nothing but the file and its number, so that subtasks need not agree on anything: text and Avro files are cut every
-SPLIT_BYTES, and a line or block belongs to where it begins; a Parquet file is cut into its row groups.
+One subtask reads a split from beginning to end; a file has one or more. The bytes of a split depend only on the file
+and the number of the split, so subtasks need no agreement: text and Avro files are cut every SPLIT_BYTES, and a line or
+block belongs to the split in which it begins; a Parquet file is cut into its row groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...records.batch import Batch
 from .source_storage import FoundFile, open_file
 
 SPLIT_BYTES: Final = 8 << 20
-"""Small enough to share a file between subtasks, large enough that finding its ends costs nothing beside it."""
+"""Small enough to divide a file between subtasks, large enough that the search for its ends costs little."""
 _SEARCH_BYTES: Final = 1 << 16
 
 
@@ -35,13 +35,13 @@ class FileChunk(msgspec.Struct, frozen=True):
         return len(self.columns[0]) if self.columns else 0
 
     def slice(self, start: int) -> FileChunk:
-        """The records from start on."""
+        """Returns the records from `start` on."""
         if self.rows is not None:
             return FileChunk(rows=self.rows[start:])
         return FileChunk(columns=[column.slice(start) for column in self.columns or []])
 
     def batch(self, start: int, stop: int, timestamp: int, record_type: RecordType) -> Batch:
-        """The records from start to before stop, all with this timestamp."""
+        """Returns the records from `start` to before `stop`, all with this timestamp."""
         timestamps = pa.repeat(timestamp, stop - start)
         if self.rows is not None:
             return Batch.from_rows(timestamps, self.rows[start:stop])
@@ -55,36 +55,37 @@ class FileReader(Protocol):
     """Reads files of one format as records of one type."""
 
     def splits(self, file: FoundFile) -> int:
-        """How many there are in the file. Raises TaskError."""
+        """Returns the number of splits of the file. Raises TaskError."""
 
     def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
-        """The records of a split in their order, never a piece without any. Raises TaskError, RecordTypeError."""
+        """Yields the records of a split in order, in chunks that are never empty. Raises TaskError, RecordTypeError."""
 
     def place(self, split: int, record: int) -> str:
-        """Which one of the file's records that is, for people. `record`: its number in the split, from 0."""
+        """Returns the location of a record in the file, for messages. `record`: its number in the split, from 0."""
 
 
 def place_in_split(split: int, unit: str, record: int) -> str:
-    """Of a file that is cut every SPLIT_BYTES. What lies before the split is not counted: that would be to read it."""
+    """Returns a location in a file with splits of SPLIT_BYTES. It counts from the start of the split: counting the
+    records before would require reading them."""
     behind = f" behind byte {split * SPLIT_BYTES}" if split else ""
     return f"{unit} {record + 1}{behind}"
 
 
 def unreadable(path: str, where: str, error: BaseException) -> TaskError:
-    """What is said of a file that cannot be read."""
+    """Returns the error for a file that cannot be read."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return TaskError(f"{path} could not be read at {where}: {reason}")
 
 
 def byte_splits(size: int) -> int:
-    """Into how many splits a file of so many bytes is cut."""
+    """Returns the number of splits of a file of `size` bytes."""
     return max(1, -(-size // SPLIT_BYTES))
 
 
 def bounds(source: Any, size: int, split: int, mark: bytes, first: int = 0) -> tuple[int, int]:
-    """Where a split's units begin and end (bytes): each begins behind a mark, the first at `first`.
+    """Returns where the units of a split begin and end (bytes): each begins after a mark, the first one at `first`.
 
-    A unit belongs to the split in which the last byte of the mark in front of it is, or, the first, to split 0.
+    A unit belongs to the split that has the last byte of the mark before it; the first unit belongs to split 0.
     """
     start, stop = split * SPLIT_BYTES, (split + 1) * SPLIT_BYTES
     begin = first if split == 0 else _behind(source, size, start, mark, first)
@@ -92,7 +93,7 @@ def bounds(source: Any, size: int, split: int, mark: bytes, first: int = 0) -> t
 
 
 def _behind(source: Any, size: int, place: int, mark: bytes, first: int) -> int:
-    """The end of the first mark that ends behind `place`; the size if there is none."""
+    """Returns the end of the first mark that ends after `place`; the size if there is none."""
     at = max(first, place - len(mark) + 1)
     rest = b""
     while at < size:
@@ -109,11 +110,13 @@ def _behind(source: Any, size: int, place: int, mark: bytes, first: int) -> int:
 
 
 def read_range(path: str, begin: int, end: int, source: Any) -> bytes:
-    """These bytes of a file. Raises TaskError where the file has become shorter."""
+    """Returns these bytes of a file. Raises TaskError if the file has become shorter."""
     source.seek(begin)
     data: bytes = source.read(end - begin)
     if len(data) < end - begin:
-        raise TaskError(f"{path} has become shorter than {end} bytes since it was listed: write files once")
+        raise TaskError(
+            f"{path} has become shorter than {end} bytes since it was listed: do not change a file after it is written"
+        )
     return data
 
 

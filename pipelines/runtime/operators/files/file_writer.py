@@ -1,7 +1,7 @@
-"""From records to the bytes of a file, in two steps.
+"""Writes records into a file, in two steps.
 
-Records become *chunks*, which go into the changelog while a file is being filled; a complete file is written from its
-chunks. The same chunks give the same file: it may have to be written again after a crash.
+Records become *chunks*, which go into the changelog while a file is being filled. A complete file is written from its
+chunks. The same chunks give the same file, because it may have to be written again after a crash.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class FileWriter(Protocol):
     """Writes files of one format."""
 
     suffix: str
-    """Of the file's name."""
+    """The suffix of the file's name."""
 
     def chunk(self, batch: Batch) -> bytes:
-        """The records, not none. Raises whatever a record that does not fit makes it raise."""
+        """Encodes one or more records. Raises any error if a record does not fit."""
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
-        """A file of these chunks. Raises OSError."""
+        """Writes a file from these chunks. Raises OSError."""
 
 
 def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
-    """What writes records of the type. Raises TaskError where they need a declared type."""
+    """Returns the writer for records of the type. Raises TaskError if they need a declared type."""
     match kind:
         case "text":
             return LineWriter(create_writer(ValueFormat(FormatKind.TEXT), record_type, ""), ".txt")
@@ -57,7 +57,7 @@ def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
 
 
 class LineWriter:
-    """A line for each record."""
+    """Writes a line for each record."""
 
     def __init__(self, writer: ValueWriter, suffix: str) -> None:
         self._writer = writer
@@ -76,7 +76,7 @@ class _AvroChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AvroFileWriter:
-    """An object container file with a deflated block for each chunk; the schema follows from the record type."""
+    """Writes an object container file with a deflated block for each chunk. The schema follows from the record type."""
 
     suffix = ".avro"
 
@@ -93,13 +93,13 @@ class AvroFileWriter:
         else:
             (column,) = columns
             records = column.to_pylist()
-        # One block: its number of records, its size, its data and the marker.
+        # One block: its number of records, its size, its data, and the marker.
         file = self._file(records, "null", bytes(_SYNC_BYTES))
         start = _behind_long(file, _behind_long(file, self._header_size))
         return msgspec.msgpack.encode(_AvroChunk(len(records), file[start:-_SYNC_BYTES]))
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
-        # Any 16 bytes will do that do not turn up in the data; drawn from it, they are the same each time.
+        # Any 16 bytes that do not occur in the data are valid; derived from the data, they are the same each time.
         digests = b"".join(hashlib.sha256(chunk).digest() for chunk in chunks)
         sync = hashlib.sha256(digests).digest()[:_SYNC_BYTES]
         out.write(self._file([], "deflate", sync))
@@ -116,7 +116,8 @@ class AvroFileWriter:
 
 
 class ParquetFileWriter:
-    """The columns of the record type; where it does not say, those that Arrow infers from the records' fields."""
+    """Writes the columns of the record type; without declared columns, those that Arrow infers from the records'
+    fields."""
 
     suffix = ".parquet"
 
@@ -148,7 +149,7 @@ def _undeclared(of: RecordType) -> bool:
         case OptionalOf(item) | ListOf(item):
             return _undeclared(item)
         case ClassOf() | TupleOf():
-            return any(_undeclared(each) for _, each in of.columns())
+            return any(_undeclared(column_type) for _, column_type in of.columns())
         case _:
             return False
 
@@ -159,7 +160,7 @@ def _fields(record: Any) -> dict[str, Any]:
     if hasattr(record, "_asdict"):
         return dict(record._asdict())
     if isinstance(record, tuple):
-        return {f"f{i}": each for i, each in enumerate(record)}
+        return {f"f{i}": value for i, value in enumerate(record)}
     if names := getattr(record, "__dataclass_fields__", None):
         return {name: getattr(record, name) for name in names}
     raise TypeError(
@@ -169,7 +170,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _long(value: int) -> bytes:
-    """An Avro long of a number that is not negative: twice the number (zigzag), seven bits in each byte."""
+    """Encodes an Avro long that is not negative: twice the number (zigzag), seven bits in each byte."""
     value <<= 1
     data = bytearray()
     while value > 0x7F:
@@ -180,7 +181,7 @@ def _long(value: int) -> bytes:
 
 
 def _behind_long(data: bytes, at: int) -> int:
-    """The place behind the Avro long that begins there."""
+    """Returns the position after the Avro long that begins at `at`."""
     while data[at] > 0x7F:
         at += 1
     return at + 1

@@ -1,15 +1,16 @@
-"""How a file appears: written in a directory of its attempt, brought to the disk, then moved out, at once and whole.
+"""Publishes files atomically: a file is written in the directory of its attempt, flushed to the disk, then moved out
+as a whole.
 
-A transaction's commit does not keep a task from being stopped before it shows what was committed, and from going on
-when others have long taken its place. Hence a fence like the producer's epoch, of three rules:
+A task may be stopped between the commit of a transaction and the publication of its files, and may resume after its
+successor has run. Therefore a fence like the producer's epoch, with three rules:
 
-1. Each attempt writes in a directory that it makes when it begins, and moves files out of that one alone.
-2. Then it removes those of older attempts. What one of these moves, it has moved before that, or never: its successor
-   knows what is there.
-3. It shows nothing before it has committed a transaction since. Whoever had a successor by then learns of it there;
-   whoever gets one later has a directory that is found.
+1. Each attempt writes in a directory that it creates when it begins, and moves files out of that directory only.
+2. Then it removes the directories of older attempts. An older attempt moves a file before that, or never: the new
+   attempt sees all published files.
+3. An attempt publishes a file only after its next commit. If a newer attempt exists by then, the commit is fenced. If
+   one starts later, it finds this attempt's directory.
 
-Names beginning with a dot are not seen by readers (storage.py).
+Readers ignore names that begin with a dot (source_storage.py).
 """
 
 from __future__ import annotations
@@ -35,30 +36,31 @@ _OWNER: Final = "owner"
 
 
 class AttemptSuperseded(OSError):
-    """The directory of this attempt is gone: a newer one has begun."""
+    """The directory of this attempt is gone: a newer attempt has begun."""
 
 
 class OutputDirectory(Protocol):
-    """Where files are published. All raise OSError."""
+    """The directory that files are published in. All methods raise OSError."""
 
     def begin(self, beginning: str, generation: int, attempt: int) -> None:
-        """Makes the directory if need be, and ends older attempts at files whose names begin so."""
+        """Creates the directory if necessary, and fences older attempts for files whose names begin with
+        `beginning`."""
 
     def publish(self, name: str, write: Write) -> None:
-        """Has a file written and shows it; does nothing where it is there already. Raises Superseded."""
+        """Writes a file and publishes it; does nothing if it is already published. Raises AttemptSuperseded."""
 
     def names(self, beginning: str) -> list[str]:
-        """Of the files that are shown whose names begin so."""
+        """Returns the names of published files that begin with `beginning`."""
 
     def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file, if it exists."""
 
     def close(self) -> None:
-        """Nothing more is published."""
+        """Ends the publication."""
 
 
 def create_output_directory(path: str) -> OutputDirectory:
-    """The directory that a path or URL names. Raises TaskError."""
+    """Returns the directory of a path or URL. Raises TaskError."""
     storage = open_source_storage(path)
     inner = storage.inside(path)
     if isinstance(storage.system, fs.LocalFileSystem):
@@ -67,7 +69,7 @@ def create_output_directory(path: str) -> OutputDirectory:
 
 
 class LocalOutputDirectory:
-    """On a file system of this machine, whose rename is atomic."""
+    """A directory on a local file system, whose rename is atomic."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,7 +116,7 @@ class LocalOutputDirectory:
     def _end(self, other: Path) -> None:
         with suppress(FileNotFoundError):
             if not other.name.endswith(_ENDED):
-                # At once, so that nothing is made in it while it is removed.
+                # Renamed first, so that no file is created in it while it is removed.
                 other = other.rename(other.with_name(other.name + _ENDED))
             shutil.rmtree(other)
 
@@ -127,10 +129,11 @@ class LocalOutputDirectory:
 
 
 class RemoteOutputDirectory:
-    """On a file system that fsspec reaches; how durable and atomic its writes and moves are is its own.
+    """A directory on a file system that fsspec supports. Its writes and moves are as durable and atomic as that file
+    system makes them.
 
-    Where there are no directories but in names, an attempt's is there as long as a file in it that says whose it is.
-    Where a move is a copy, one that is under way when a successor begins may still be shown by the store.
+    If directories exist in names only, the directory of an attempt exists as long as a marker file in it. If a move is
+    a copy, a store may still publish a copy that was under way when a successor began.
     """
 
     def __init__(self, system: Any, path: str) -> None:
@@ -164,7 +167,7 @@ class RemoteOutputDirectory:
         except FileNotFoundError as error:
             if self._is_there(f"{own}/{_OWNER}"):
                 raise
-            self.close()  # writing may have made it again
+            self.close()  # a write may have created it again
             raise AttemptSuperseded(own) from error
 
     def names(self, beginning: str) -> list[str]:
@@ -185,12 +188,12 @@ class RemoteOutputDirectory:
 
 
 def _own_name(beginning: str, generation: int, attempt: int) -> str:
-    # An attempt may run again under its number, in a TaskExecutor that was started again.
+    # A restarted TaskExecutor may run an attempt again under its number.
     return f".{beginning}{generation}.{attempt}.{secrets.token_hex(4)}"
 
 
 def _is_older(name: str, beginning: str, generation: int, attempt: int) -> bool:
-    """Whether a name is that of an attempt's directory, at the same files, and not of a newer attempt."""
+    """Whether a name is the directory of another attempt for the same files, but not of a newer one."""
     prefix = f".{beginning}"
     found = _NAME.fullmatch(name[len(prefix) :]) if name.startswith(prefix) else None
     return found is not None and (int(found[1]), int(found[2])) <= (generation, attempt)

@@ -1,4 +1,4 @@
-"""Parquet files: a split for each row group, batches of columns as they are in the file."""
+"""Reads Parquet files: a split for each row group, batches of columns as in the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ParquetFileReader:
 
     def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         parquet = self._open(file)
-        names = self._wanted(file.path, parquet.schema_arrow.names)
+        names = self._find_columns(file.path, parquet.schema_arrow.names)
         try:
             for batch in parquet.iter_batches(_ROWS, row_groups=[split], columns=names):
                 if batch.num_rows:
@@ -61,15 +61,15 @@ class ParquetFileReader:
                 ) from error
         return self._opened[1]
 
-    def _wanted(self, path: str, there: list[str]) -> list[str]:
-        """The names of the columns to read, in the order of the file or as asked for."""
+    def _find_columns(self, path: str, there: list[str]) -> list[str]:
+        """Returns the names of the columns to read, in the order of the file or as requested."""
         return wanted_columns(path, there, self._record_type, self._columns)
 
 
 def wanted_columns(
     path: str, there: list[str], record_type: RecordType, columns: Sequence[str] | None
 ) -> list[str]:
-    """Of the columns that are there, those to read. Raises TaskError naming what is missing."""
+    """Returns the columns to read, of those in the file. Raises TaskError with the names of missing ones."""
     names = list(there) if columns is None else list(columns)
     missing = [name for name in names if name not in there]
     if missing:

@@ -1,11 +1,12 @@
-"""The files of a sink that are not there yet, and their changelog.
+"""The unpublished files of a sink, and their changelog.
 
-A file is *filled* with chunks, *closed* in the transaction that holds its last one, and *published* after that
-transaction has been committed; that it has been is said in a later one. Whoever applies the changelog in order onto
-nothing knows what is to be published, with all its bytes: publishing again what is there already does nothing.
+A file is *filled* with chunks, *closed* in the transaction that has its last chunk, and *published* after that
+transaction is committed; a later transaction records the publication. Applying the changelog in order to an empty state
+gives all unpublished files with all their bytes. Publishing a file again does nothing.
 
-A closed file keeps its name wherever its state goes, for it may have been published under it. One that is open gets a
-name of whoever goes on with it: others may have closed it with other records (a job that a savepoint was taken of).
+A closed file keeps its name wherever its state goes, because it may have been published under it. An open file gets a
+new name from the attempt that continues it: another job (whose savepoint was restored) may have closed it with other
+records.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _MAX_MESSAGE_BYTES: Final = 900_000
 
 
 class Filled(msgspec.Struct, frozen=True, tag="f", array_like=True):
-    """A chunk, or a part of one, which is complete with its `last`."""
+    """A chunk, or a part of one; `last` completes it."""
 
     number: int
     opened_at: int
-    """When the file got its first record (ms)."""
+    """The time of the file's first record (ms)."""
     records: int
-    """In the chunk; 0 with all its parts but the last."""
+    """The number of records in the chunk; 0 for all parts of it but the last."""
     data: bytes
     last: bool
     name: str = ""
-    """With its first chunk."""
+    """Set with its first chunk."""
 
 
 class Closed(msgspec.Struct, frozen=True, tag="c", array_like=True):
@@ -40,7 +41,7 @@ class Closed(msgspec.Struct, frozen=True, tag="c", array_like=True):
 
 
 class Published(msgspec.Struct, frozen=True, tag="p", array_like=True):
-    """The file is there, or (without a file of that number) numbers up to this have been used."""
+    """The file is published, or (without a file of that number) numbers up to this one are used."""
 
     number: int
 
@@ -57,7 +58,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(FileChange)
 
 
 class PendingFile:
-    """One file that is not there yet."""
+    """One file that is not published yet."""
 
     def __init__(self, number: int, opened_at: int, name: str) -> None:
         self.number = number
@@ -70,7 +71,7 @@ class PendingFile:
         self._parts: list[bytes] = []
 
     def add(self, records: int, data: bytes, *, last: bool = True) -> None:
-        """A chunk, or a part of one."""
+        """Adds a chunk, or a part of one."""
         self._parts.append(data)
         self.records += records
         self.size += len(data)
@@ -80,10 +81,10 @@ class PendingFile:
 
 
 class PendingFiles:
-    """Numbers rise; at most the last file is open."""
+    """The pending files by ascending number; at most the last one is open."""
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
-        """`name_of`: the name of a file that is begun here, by its number."""
+        """`name_of` returns the name of a new file from its number."""
         self._name_of = name_of
         self._files: dict[int, PendingFile] = {}
         self._next = 0
@@ -97,12 +98,12 @@ class PendingFiles:
 
     @property
     def closed(self) -> list[PendingFile]:
-        """Those to be published once the changes that have been taken are committed."""
+        """Returns the files to publish once the changes that were taken are committed."""
         return [file for file in self._files.values() if file.closed]
 
     @property
     def first_unclosed(self) -> int:
-        """The number of the open file, or of the next."""
+        """The number of the open file, or of the next one."""
         file = self.open_file
         return self._next if file is None else file.number
 
@@ -120,17 +121,17 @@ class PendingFiles:
             self._changes.append(Closed(file.number))
 
     def published(self, number: int) -> None:
-        """Notes that a closed file is there."""
+        """Records that a closed file is published."""
         del self._files[number]
         self._changes.append(Published(number))
 
     def take_changes(self) -> Iterator[bytes]:
-        """The changes since the last call."""
+        """Yields the changes since the last call."""
         changes, self._changes = self._changes, []
         return map(msgspec.msgpack.encode, changes)
 
     def full(self) -> Iterator[bytes]:
-        """All of it as changes, as of the last `take_changes`."""
+        """Yields the whole state as changes, as of the last `take_changes`."""
         if self._next:
             yield msgspec.msgpack.encode(Published(self._next - 1))
         for file in self._files.values():
@@ -144,7 +145,7 @@ class PendingFiles:
                 yield msgspec.msgpack.encode(Closed(file.number))
 
     def restore(self, message: bytes) -> None:
-        """Applies a change. Raises msgspec.DecodeError for what is none."""
+        """Applies a change. Raises msgspec.DecodeError if it is invalid."""
         change: FileChange = _DECODER.decode(message)
         match change:
             case Filled(number, opened_at, records, data, last, name):
@@ -161,7 +162,7 @@ class PendingFiles:
                 self._files[number].name = name
 
     def take_in(self, others: Iterable[PendingFiles]) -> None:
-        """Of others: their files get numbers here, and those that are open are closed."""
+        """Adds the files of another subtask: they get numbers here, and open ones are closed."""
         for other in others:
             for file in other._files.values():
                 number, self._next = self._next, self._next + 1
@@ -172,7 +173,8 @@ class PendingFiles:
                 self._files[number] = file
 
     def own(self) -> None:
-        """All files are this one's from now on. What is closed is said again: it is shown by whoever commits that."""
+        """Makes all files this subtask's own. Closed files are recorded again: the attempt that commits that
+        publishes them."""
         self._changes += (Closed(file.number) for file in self.closed)
         file = self.open_file
         if file is not None and file.name != (name := self._name_of(file.number)):
@@ -186,7 +188,7 @@ class PendingFiles:
 
 
 def _filled(file: PendingFile, records: int, chunk: bytes) -> Iterator[Filled]:
-    """A chunk that the file is to get, in messages."""
+    """Yields the messages for a chunk of a file."""
     starts = range(0, max(1, len(chunk)), _MAX_MESSAGE_BYTES)
     for start in starts:
         last = start == starts[-1]

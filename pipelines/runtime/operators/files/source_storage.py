@@ -1,8 +1,8 @@
-"""Where files are: the file system of this machine, or what a URL names, through fsspec.
+"""Locations of files: the local file system, or a URL through fsspec.
 
-A path is a file, a directory with all that is below it, or a glob (`*`, `?`, `[...]`, and `**` for any directories).
-Files and directories whose names begin with `.` or `_` are not seen below a directory or by a glob: writers keep there
-what is not finished.
+A path is a file, a directory with everything below it, or a glob (`*`, `?`, `[...]`, and `**` for any directories).
+Below a directory and in a glob, files and directories whose names begin with `.` or `_` are ignored: writers keep
+unfinished files there.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ class FoundFile(msgspec.Struct, frozen=True, array_like=True):
     """A file as it was when it was listed."""
 
     path: str
-    """As it can be opened: with its scheme, where it is not on this machine."""
+    """The path to open it: with its scheme, if it is not on this machine."""
     size: int
-    """Bytes."""
+    """In bytes."""
 
 
 class SourceStorage(msgspec.Struct, frozen=True):
-    """A file system, and how the URLs of its files relate to the paths in it."""
+    """A file system, and the relation between URLs and the paths in it."""
 
     system: Any
-    """pyarrow.fs.FileSystem."""
+    """The pyarrow.fs.FileSystem."""
     url: str = ""
-    """Of its root, without a slash at the end; empty on this machine."""
+    """The URL of its root, without a trailing slash; empty on this machine."""
     root: str = ""
-    """The same as a path in it."""
+    """The root as a path in the file system."""
 
     def inside(self, path: str) -> str:
-        """The path in it of a path or URL."""
+        """Returns the path in the file system of a path or URL."""
         return self.root + path[len(self.url) :]
 
     def outside(self, path: str) -> str:
-        """The path or URL of a path in it."""
+        """Returns the path or URL of a path in the file system."""
         return self.url + path[len(self.root) :]
 
 
 def open_source_storage(path: str) -> SourceStorage:
-    """Where a path or URL leads. Raises TaskError where that cannot be reached."""
+    """Returns the storage of a path or URL. Raises TaskError if it cannot be reached."""
     scheme, mark, rest = path.partition("://")
     if not mark:
         return _LOCAL
@@ -61,7 +61,7 @@ def open_source_storage(path: str) -> SourceStorage:
 
 @functools.lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str) -> SourceStorage:
-    """Kept, since connecting takes a while."""
+    """Cached, because connecting takes time."""
     url = f"{scheme}://{authority}"
     try:
         inner, root = connect(url)
@@ -71,7 +71,7 @@ def _remote(scheme: str, authority: str) -> SourceStorage:
 
 
 def list_files(path: str) -> list[FoundFile]:
-    """What a path names, sorted. Raises TaskError where there is nothing of that name or it cannot be listed."""
+    """Returns the files of a path, sorted. Raises TaskError if there is no such file or it cannot be listed."""
     storage = open_source_storage(path)
     try:
         found = _list(storage, path)
@@ -97,18 +97,18 @@ def _list(storage: SourceStorage, path: str) -> list[tuple[str, int]]:
         (name, size) for name, size in _below(system, base or ".") if pattern.fullmatch(name[len(base) :])
     ]
     if not found:
-        raise TaskError(f"no file is named like {path}")
+        raise TaskError(f"no file matches {path}")
     return found
 
 
 def open_file(path: str) -> Any:
-    """A pyarrow file for random access. Raises OSError, TaskError."""
+    """Returns a pyarrow file for random access. Raises OSError, TaskError."""
     storage = open_source_storage(path)
     return storage.system.open_input_file(storage.inside(path))
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """The regular expression of a glob over whole relative paths."""
+    """Returns the regular expression of a glob for whole relative paths."""
     meanings = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = []
     for part in _PARTS.findall(glob):

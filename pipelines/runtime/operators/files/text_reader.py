@@ -1,7 +1,7 @@
-"""Text files: a record for each line. Compressed ones (by their name: .gz, .bz2, .zst) are one split.
+"""Reads text files: a record for each line. Compressed files (by their name: .gz, .bz2, .zst) are one split.
 
-UTF-8; what is none becomes U+FFFD, and a carriage return before a line feed is dropped, as from a socket. Lines are
-cut by Arrow: no Python object is made for any of them.
+The text is UTF-8. Invalid bytes become U+FFFD, and a carriage return before a line feed is dropped, as from a socket.
+Arrow cuts the lines: no Python object is made for any of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
 class TextFileReader:
-    """Reads lines, without what ends them."""
+    """Reads lines, without their line ends."""
 
     def splits(self, file: FoundFile) -> int:
         return 1 if _codec(file.path) else byte_splits(file.size)
@@ -42,7 +42,7 @@ class TextFileReader:
 
 
 def split_lines(data: bytes) -> pa.StringArray:
-    """Lines that are separated by line feeds; one more than there are of them."""
+    """Returns the lines separated by line feeds; one more than there are line feeds."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
     if not data.isascii():
@@ -71,13 +71,13 @@ def _unpacked(source: Any, codec: str) -> Iterator[bytes]:
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[pa.StringArray]:
-    begun: list[bytes] = []
+    partial: list[bytes] = []
     for part in parts:
         complete, mark, rest = part.rpartition(b"\n")
         if mark:
-            yield split_lines(b"".join([*begun, complete]))
-            begun = []
+            yield split_lines(b"".join([*partial, complete]))
+            partial = []
         if rest:
-            begun.append(rest)
-    if begun:
-        yield split_lines(b"".join(begun))
+            partial.append(rest)
+    if partial:
+        yield split_lines(b"".join(partial))

@@ -1,6 +1,6 @@
 """The thread that writes a subtask's snapshots to storage, and reports each result.
 
-A result is reported before any later report of the task: a task that ends waits here first, since a subtask that
+A result is reported before any later report of the task: a task waits here before it ends, because a subtask that has
 finished without an acknowledgement counts as finished before the checkpoint.
 """
 
@@ -18,11 +18,11 @@ from ...common.protocol import CheckpointAcknowledged, CheckpointDeclined, TaskN
 from .subtask_snapshot import PendingSubtaskSnapshot
 
 _MAX_QUEUED: Final = 4
-"""Parts: each may hold as much in flight as checkpointing.LIMIT."""
+"""The number of snapshots: each may hold up to barrier_handler.MAX_HELD_BYTES in flight."""
 
 
 class CheckpointIO:
-    """Of one attempt. `notify` is called from the thread, which is started when there is something for it to do."""
+    """Writes the snapshots of one attempt. It calls `notify` on its thread, which starts with the first snapshot."""
 
     def __init__(self, notify: Callable[[TaskNotice], None]) -> None:
         self._notify = notify
@@ -30,9 +30,10 @@ class CheckpointIO:
         self._thread: threading.Thread | None = None
 
     def finish(self, part: PendingSubtaskSnapshot) -> None:
-        """Writes a part, and acknowledges or declines it; returns at once.
+        """Writes a snapshot, and acknowledges or declines it; returns at once.
 
-        Where storage is slow, parts of checkpoints that are over may still wait: behind a few of them it is declined.
+        If storage is slow, snapshots of ended checkpoints may still wait. If there are several of them, this one is
+        declined.
         """
         if self._parts.qsize() >= _MAX_QUEUED:
             reason = f"{_MAX_QUEUED} checkpoints wait to be written before it: storage is too slow"
@@ -44,7 +45,7 @@ class CheckpointIO:
         self._parts.put(part)
 
     def drain(self) -> None:
-        """Returns when everything is told; nothing may follow."""
+        """Returns after all results are reported; `finish` must not be called afterwards."""
         if self._thread is not None:
             self._parts.put(None)
             self._thread.join()

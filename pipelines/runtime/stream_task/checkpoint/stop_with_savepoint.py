@@ -1,7 +1,7 @@
-"""How stop-with-savepoint ends a subtask, or lets it continue.
+"""Stop-with-savepoint in a subtask: it ends the subtask, or lets it continue.
 
 After the savepoint's snapshot the subtask's sources are frozen: they read nothing, and time stands still. When the
-savepoint is confirmed the task ends. When it is aborted, input that arrived meanwhile is processed.
+savepoint is confirmed the task ends. When it is aborted, the task processes the input that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from ..input.barrier_handler import MAX_HELD_BYTES
 
 
 class StopWithSavepoint:
-    """Of one attempt; at first nothing stops it."""
+    """The stop-with-savepoint of one attempt. Initially no checkpoint stops it."""
 
     def __init__(self) -> None:
         self.savepoint: int | None = None
-        """The one that stops the task when it is confirmed."""
+        """The savepoint that stops the task when it is confirmed."""
         self.is_stopped = False
-        """Whether that is so; or senders have been stopped, all of them."""
+        """Whether it is confirmed; or all senders have been stopped."""
         self.is_drained = False
-        """Whether the savepoint has brought time to its end."""
+        """Whether the savepoint has advanced time to its end."""
         self._waiting: list[Callable[[], None]] = []
         self._waiting_bytes = 0
         self._refused = False
-        """Whether input was dropped that came while the task was stopping."""
+        """Whether input was dropped that arrived while the task was stopping."""
 
     def wait(self, take: Callable[[], None], size: int) -> None:
-        """Keeps input of so many bytes until it is known whether the task stops."""
+        """Holds input of `size` bytes until it is known whether the task stops."""
         self._waiting_bytes += size
         if self._waiting_bytes > MAX_HELD_BYTES:
             self._refused = True
@@ -37,27 +37,28 @@ class StopWithSavepoint:
             self._waiting.append(take)
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete."""
+        """Records that the checkpoint is complete. If it stops the task, the task has now ended."""
         if self.savepoint == checkpoint_id:
             self.is_stopped = True
 
     def abort(self, checkpoint_id: int) -> list[Callable[[], None]] | None:
-        """The checkpoint will not be completed: what waited for it, if that is what was to stop the task.
+        """Records that the checkpoint will not complete. Returns the held input, if this checkpoint was to stop the
+        task.
 
-        Raises TaskError where the task has come too far towards its stop to go on: another attempt does, or for
-        ProgressLost, where time was brought to its end, the job from an earlier checkpoint.
+        Raises TaskError if the task is too far in its stop to continue: then a new attempt continues. Raises
+        ProgressLost if the task had already ended event time: then the job restarts from an earlier checkpoint.
         """
         if self.savepoint != checkpoint_id or self.is_stopped:
             return None
         self.savepoint = None
         if self.is_drained:
             raise ProgressLostError(
-                f"savepoint {checkpoint_id}, with which the job was to be drained, was aborted after its time had come"
-                " to its end: the job has to go back to a checkpoint"
+                f"savepoint {checkpoint_id}, which was to drain the job, was aborted after event time had come"
+                " to its end: the job must roll back to a checkpoint"
             )
         if self._refused:
             raise TaskError(
-                f"savepoint {checkpoint_id} was aborted: the source begins again where it stopped"
+                f"savepoint {checkpoint_id} was aborted: the source restarts at the position where it stopped"
             )
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         return waiting

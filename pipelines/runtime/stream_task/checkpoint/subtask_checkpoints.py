@@ -1,9 +1,9 @@
-"""A subtask's side of checkpoints (Flink's SubtaskCheckpointCoordinator): takes snapshots, and keeps each until it can
-be acknowledged.
+"""A subtask's side of checkpoints (Flink's SubtaskCheckpointCoordinator): takes snapshots, and holds each until it
+can be acknowledged.
 
 A snapshot is not a commit: it marks where in the transaction a checkpoint ends (barrier_handler.py decides when).
 Earlier output is flushed, the barrier follows it on every channel, and a marker follows the state changes in the
-changelog. During an alignment nothing is committed, because part of the processed input lies behind input that is held
+changelog. During an alignment nothing is committed, because some of the processed input comes after input that is held
 back.
 """
 
@@ -34,7 +34,7 @@ from .subtask_snapshot import PendingSubtaskSnapshot, SubtaskId
 
 
 class SubtaskCheckpointCoordinator:
-    """Of one attempt."""
+    """Takes the snapshots of one attempt."""
 
     def __init__(
         self,
@@ -50,9 +50,10 @@ class SubtaskCheckpointCoordinator:
         over: int,
         aligned_inputs: frozenset[int],
     ) -> None:
-        """`inline`: state that travels in the acknowledgement; `take`: of what was held back, as if it came now.
+        """`inline` returns the state that travels in the acknowledgement. `take` processes a held buffer as if it
+        arrived now.
 
-        `over`: the newest checkpoint that is known to be complete. `aligned_inputs`: see barrier_handler.py.
+        `over` is the newest checkpoint that is known to be complete. `aligned_inputs`: see barrier_handler.py.
         """
         self._chain = chain
         self._output = output
@@ -64,9 +65,9 @@ class SubtaskCheckpointCoordinator:
         self._take = take
         self._checkpoints = BarrierHandler(over, aligned_inputs=aligned_inputs)
         self._snapshots: list[PendingSubtaskSnapshot] = []
-        """Cut, and not yet both complete and committed."""
+        """Snapshots that are taken, and not yet complete and committed."""
         self._uncommitted = 0
-        """How many of them the open transaction holds."""
+        """The number of snapshots in the open transaction."""
         self._declined: list[DeclineCheckpoint] = []
 
     @property
@@ -81,67 +82,67 @@ class SubtaskCheckpointCoordinator:
 
     @property
     def is_commit_due(self) -> bool:
-        """Whether a checkpoint waits for a commit, and it is possible."""
+        """Whether a checkpoint waits for a commit, and a commit is possible."""
         return self._uncommitted > 0 and self.can_commit
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """The ids of what waits for barriers."""
+        """Returns the ids of the checkpoints that wait for barriers."""
         return self._checkpoints.pending
 
     def is_held(self, channel: InputChannel) -> bool:
-        """Whether what the sender sends is for `hold`."""
+        """Whether buffers of the sender go to `hold_buffer`."""
         return self._checkpoints.active and self._checkpoints.is_held(channel)
 
     def hold(self, held: HeldBuffer) -> None:
-        """Keeps a buffer until the cut."""
+        """Holds a buffer until the snapshot is taken."""
         self._do(self._checkpoints.hold_buffer(held))
 
     def capture(self, channel: InputChannel, data: bytes) -> None:
-        """A buffer with records is about to be processed."""
+        """Records a buffer that is about to be processed, for checkpoints that it is in flight for."""
         if self._checkpoints.active:
             self._do(self._checkpoints.capture_in_flight(channel, data))
 
     def on_barrier(self, channel: InputChannel, checkpoint: CheckpointTrigger) -> None:
-        """A sender's barrier, which is not held back."""
+        """Handles a sender's barrier that is not held back."""
         self._do(
             self._checkpoints.on_barrier(channel, checkpoint, self._active_senders(), _to_microseconds())
         )
 
     def on_sender_ended(self, channel: InputChannel) -> None:
-        """It counts as if it had given every barrier."""
+        """Counts an ended sender as if it had sent every barrier."""
         if self._checkpoints.active:
             self._do(self._checkpoints.on_sender_ended(channel, _to_microseconds()))
 
     def trigger(self, checkpoint: CheckpointTrigger) -> None:
-        """Begins a checkpoint, as a subtask without senders, or whose senders have ended or are ending."""
+        """Begins a checkpoint in a subtask that has no senders, or whose senders have ended or are ending."""
         self._do(self._checkpoints.trigger(checkpoint, self._active_senders(), _to_microseconds()))
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint will not be completed: what was held back for it goes on."""
+        """Drops a checkpoint that will not complete, and processes the buffers that were held back for it."""
         self._snapshots = [
             part for part in self._snapshots if part.checkpoint_id != checkpoint_id or part.is_complete
         ]
         self._do(self._checkpoints.abort(checkpoint_id))
 
     def end(self) -> None:
-        """The input has ended: what still waits for barriers has no part of this subtask."""
+        """Declines all checkpoints that still wait for barriers, because the input has ended."""
         for number in self._checkpoints.pending:
             self._do(self._checkpoints.abort(number))
 
     def give_up_aligning(self, reason: str) -> None:
-        """What waits for barriers to be cut is declined, and what was held back goes on."""
+        """Declines the checkpoints that wait for barriers before their snapshot, and processes the held buffers."""
         self._do(self._checkpoints.give_up_aligning(reason))
 
     def on_committed(self) -> None:
-        """The transaction has been."""
+        """Records that the transaction is committed."""
         if self._uncommitted:
             self._uncommitted = 0
             for part in self._snapshots:
                 part.committed = True
 
     def take_snapshots(self) -> list[PendingSubtaskSnapshot]:
-        """Parts whose barriers have all come and whose cut is committed, each once."""
+        """Returns, once each, the snapshots whose barriers have all arrived and whose marker is committed."""
         if not self._snapshots:
             return []
         ready = [part for part in self._snapshots if part.committed and part.is_complete]
@@ -149,7 +150,7 @@ class SubtaskCheckpointCoordinator:
         return ready
 
     def take_declined_checkpoints(self) -> list[DeclineCheckpoint]:
-        """Checkpoints that the subtask has no part in, each once."""
+        """Returns, once each, the checkpoints that the subtask does not take part in."""
         declined, self._declined = self._declined, []
         return declined
 
@@ -170,11 +171,11 @@ class SubtaskCheckpointCoordinator:
                         part for part in self._snapshots if part.checkpoint_id != checkpoint_id
                     ]
                 case ReleaseBuffers(held):
-                    for each in held:
-                        self._take(each)
+                    for buffer in held:
+                        self._take(buffer)
 
     def _take_snapshot(self, pending: PendingCheckpoint) -> None:
-        """What has been processed by now is the checkpoint's; see the head of this file."""
+        """Takes a snapshot: all input that is processed by now belongs to the checkpoint; see the head of this file."""
         began = time.monotonic_ns()
         checkpoint = pending.checkpoint
         if checkpoint.options.drains:

@@ -1,4 +1,4 @@
-"""What a subtask sends with its next commit: records, times, state changes, messages of sinks, positions.
+"""The output of a subtask's next commit: records, times, state changes, messages of sinks, positions.
 
 All of it takes effect with the commit, or none: a successor starts exactly at the last commit. Flushed output stays in
 the queue, so a barrier or marker that follows it comes after it for every reader. The transaction is open only while
@@ -30,17 +30,17 @@ class CommittedProgress(msgspec.Struct, frozen=True):
 
     entry: ProgressEntry
     offset: int
-    """Where it lies in the changelog."""
+    """The offset in the changelog."""
 
 
 QUEUE_LIMIT_BYTES: Final = 32 << 20
-"""Bytes of queued messages that are committed at once. The messages of one letter go together, so it may be more."""
+"""Queued bytes from which a commit is due at once. The messages of one mail stay together, so there may be more."""
 LARGE_COMMIT_RECORDS: Final = 100_000
-"""Records and messages that have gathered for output and are committed at once instead of at the next interval."""
+"""Records and messages from which a commit is due at once instead of at the next interval."""
 
 
 class SubtaskOutput:
-    """Of one attempt. Whoever takes something in says whether there is something to commit: `dirty`."""
+    """The output of one attempt. Code that takes input sets `dirty` when there is something to commit."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SubtaskOutput:
         positions: InputPositions,
         progress: ProgressWriter,
     ) -> None:
-        """Parameters are as Subtask has them. `queue`: where sinks put their messages."""
+        """The parameters are those of Subtask. `queue`: sinks put their messages into it."""
         self._chain = chain
         self._writer = writer
         self._transaction = transaction
@@ -71,17 +71,17 @@ class SubtaskOutput:
         self._progress = progress
         self._flushed = 0
         self.ends = False
-        """Whether nothing follows what is to be flushed."""
+        """Whether the next flush is the last one."""
         self.is_dirty = False
-        """Whether records were taken, or anything was made due by time, since the last commit."""
+        """Whether records were taken, or timers fired, since the last commit."""
         self.records_out = 0
-        """Of those that are committed."""
+        """The number of committed records."""
         self.committed: CommittedProgress | None = None
-        """What a successor goes on from; None until the first commit."""
+        """The progress that a successor continues from; None until the first commit."""
 
     @property
     def is_large(self) -> bool:
-        """Whether so much waits to be sent that it is to be committed at once."""
+        """Whether the queued output is large enough to be committed at once."""
         return (
             self._writer.pending + len(self._queue) >= LARGE_COMMIT_RECORDS
             or self._queue.size_bytes >= QUEUE_LIMIT_BYTES
@@ -89,39 +89,39 @@ class SubtaskOutput:
 
     @property
     def queued_bytes(self) -> int:
-        """Of the messages that wait for the commit."""
+        """Returns the size in bytes of the messages that wait for the commit."""
         return self._queue.size_bytes
 
     @property
     def queued(self) -> int:
-        """Messages that wait for the commit."""
+        """Returns the number of messages that wait for the commit."""
         return len(self._queue)
 
     @property
     def has_progressed(self) -> bool:
-        """Whether positions are to be committed."""
+        """Whether there are positions to commit."""
         return self._positions.moved
 
     @property
     def is_behind(self) -> bool:
-        """Whether channels are to be told the time."""
+        """Whether the channels lack the current event time."""
         return self._writer.is_behind
 
     @property
     def repeats(self) -> bool:
-        """Whether channels are to be told event time again, now and then."""
+        """Whether event time is repeated on the channels from time to time."""
         return self._writer.repeats
 
     def note_pending(self) -> None:
-        """Looks whether what time has brought is to be committed."""
+        """Sets `dirty` if timers or windows have produced something to commit."""
         wanted = any(operator.wants_commit for operator in self._chain.operators)
         if wanted or self._writer.pending or self._queue:
             self.is_dirty = True
 
     def tell_time(self, *, again: bool = False) -> bool:
-        """Tells the channels the time if nothing else is to be sent; False where that takes a commit.
+        """Sends the event time to the channels if there is no other output. Returns False if that needs a commit.
 
-        `again`: also some of them, in turn, what they have been told already.
+        `again`: repeats the time to some of the channels, in turn.
         """
         if self.is_dirty:
             return False
@@ -129,12 +129,12 @@ class SubtaskOutput:
         return not self._queue
 
     def flush(self, *, tell_all: bool = False) -> None:
-        """Puts output and changes of state into the queue."""
+        """Puts output and state changes into the queue."""
         self._chain.before_commit()
         ends = self.ends
         self._flushed += self._writer.pending
-        for each in self._writer.flush(ends=ends, stops=self._stop.is_stopped, tell_all=ends or tell_all):
-            self._send(each.topic, each.partition, each.data)
+        for message in self._writer.flush(ends=ends, stops=self._stop.is_stopped, tell_all=ends or tell_all):
+            self._send(message.topic, message.partition, message.data)
         if not self._keeps_state:
             return
         state_writer = self._state.writer
@@ -145,17 +145,21 @@ class SubtaskOutput:
                     state_writer.add(key, change)
 
     def barrier(self, checkpoint: CheckpointTrigger) -> None:
-        """What was flushed lies before it, on every channel."""
-        for each in self._writer.barrier(checkpoint):
-            self._send(each.topic, each.partition, each.data)
+        """Puts the barrier into the queue for every channel, after all flushed output."""
+        for message in self._writer.barrier(checkpoint):
+            self._send(message.topic, message.partition, message.data)
 
     def mark(self, checkpoint_id: int, delivered: Callable[[int], None]) -> None:
-        """What was flushed lies before it in the changelog; `delivered` is told where it lies."""
+        """Puts the checkpoint's marker into the changelog, after all flushed output. `delivered` is called with its
+        offset."""
         number = str(checkpoint_id).encode()
         self._queue.send(self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered)
 
     def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
-        """One transaction: output, changes of state, progress. Whether there was one: `always`, or with any content."""
+        """Commits output, state changes and progress in one transaction, if there are any. Returns whether it did.
+
+        `always`: commits a progress entry even if there is nothing else.
+        """
         self.flush(tell_all=tell_all)
         committed = always or self._positions.moved or bool(self._queue)
         if committed:

@@ -26,22 +26,22 @@ from ..state.state_writer import StateSnapshot
 
 
 class SubtaskId(msgspec.Struct, frozen=True):
-    """Whose part it is."""
+    """The subtask that a snapshot belongs to."""
 
     head: str
-    """The operator that receives what comes in on channels."""
+    """The operator that receives the records of channels."""
     subtask: int
     generation: int
     name: str
-    """Of its files; no other attempt has the same."""
+    """The prefix of its file names; no other attempt has the same."""
     behind: str = ""
-    """The last operator of the stateless prefix, which what comes in on channels has passed."""
+    """The last operator of the stateless prefix, which has processed the records of channels."""
     input_types: tuple[RecordType, ...] = ()
-    """Of what comes in on channels, behind that prefix."""
+    """The record types of channels, after that prefix."""
 
 
 class PendingSubtaskSnapshot:
-    """Made at the cut. Everything but `finish` is the task's thread's."""
+    """A snapshot that is taken but not acknowledged. All methods but `finish` are for the task thread."""
 
     def __init__(
         self, owner: SubtaskId, pending: PendingCheckpoint, inline: Mapping[str, OperatorState]
@@ -50,38 +50,39 @@ class PendingSubtaskSnapshot:
         self._pending = pending
         self._inline = inline
         self.state: StateSnapshot | None = None
-        """Of the operators; None where none keeps any."""
+        """The state of the operators; None if none has any."""
         self.accumulators: Mapping[str, float] = {}
-        """All that was counted, where the task stops behind the cut: it may be lost before it says so at its end."""
+        """The accumulators, if the task stops after the snapshot: it may be lost before it reports them at its end."""
         self.changelog_offset = -1
-        """Behind the marker, once the cut is committed."""
+        """The offset after the marker, when the snapshot is committed."""
         self.sync_duration = 0
-        """Microseconds."""
+        """In microseconds."""
         self.committed = False
         self.is_complete = False
-        """Whether every sender's barrier has come."""
+        """Whether every sender's barrier has arrived."""
 
     @property
     def checkpoint_id(self) -> int:
-        """Whose part it is."""
+        """The id of the snapshot's checkpoint."""
         return self._pending.number
 
     @property
     def pending(self) -> PendingCheckpoint:
-        """How it went until all barriers had come."""
+        """The checkpoint's state in the barrier handler, with its times and sizes."""
         return self._pending
 
     def marked(self, offset: int) -> None:
-        """The marker lies at this offset of the changelog."""
+        """Records the offset of the marker in the changelog."""
         self.changelog_offset = offset + 1
 
     def finish(self) -> tuple[SubtaskState, CheckpointMetrics]:
-        """Writes what was in flight, and waits for the state. Call once, when it is committed and complete.
+        """Writes the records in flight, and waits for the state. Call it once, after the snapshot is committed and
+        complete.
 
-        Raises CheckpointError, TaskError where it cannot be written.
+        Raises CheckpointError, TaskError if it cannot be written.
         """
         if self.changelog_offset < 0:
-            raise TaskError("where the checkpoint ends in the changelog was not told by Kafka in time")
+            raise TaskError("Kafka did not report the end of the checkpoint in the changelog in time")
         began = time.monotonic_ns()
         pending = self._pending
         in_flight = self._write_in_flight()
@@ -90,7 +91,7 @@ class PendingSubtaskSnapshot:
         if self.state is not None:
             operators |= self.state.finish()
             written = self.state.bytes_written
-        flying = sum(file.length for each in in_flight for file in each.files)
+        flying = sum(file.length for state in in_flight for file in state.files)
         state = SubtaskState(
             operators=operators,
             in_flight=in_flight,
@@ -98,7 +99,7 @@ class PendingSubtaskSnapshot:
             generation=self._owner.generation,
             stops=pending.checkpoint.options.stops,
             accumulators=self.accumulators,
-            size=flying + sum(file.length for each in operators.values() for file in each.files),
+            size=flying + sum(file.length for operator in operators.values() for file in operator.files),
         )
         return state, CheckpointMetrics(
             start_delay=max(0, pending.began - pending.checkpoint.timestamp),

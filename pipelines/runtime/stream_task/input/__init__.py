@@ -1,1 +1,1 @@
-"""What a subtask reads: the InputGate, positions, barriers, sources."""
+"""The input of a subtask: the InputGate, positions, barriers and sources."""

@@ -1,21 +1,27 @@
-"""Which checkpoints are pending in a subtask: a state machine over the barriers of its senders. Pure.
+"""The pending checkpoints of a subtask: a pure state machine over the barriers of its senders.
 
-A checkpoint begins with its first barrier, or where it is triggered. A *CHECKPOINT* cuts there: what the subtask has
-done by then is its part. Buffers of senders whose barrier is still to come were sent before it, so they are captured as
-in flight, beside being processed as ever, until that barrier comes (unaligned checkpoints, FLIP-76, except that nothing
-is overtaken: channels are durable, and forwarding the barrier does not wait for them). A *SAVEPOINT* cuts at the last
-barrier: until then buffers of senders whose barrier has come are held back, so that nothing is in flight. Either is
-complete with the last barrier; a sender that has ended counts as if it had given it.
+A checkpoint begins with its first barrier, or where it is triggered.
 
-Some inputs are aligned by a CHECKPOINT too (`fitting.ALIGNED`): it cuts when the barriers of all their senders have
-come. Until then buffers of every sender whose barrier has come are held back, whatever its input. From the cut on,
-buffers of the senders that are still awaited, all of other inputs, are captured. So an aligned input has nothing in
-flight.
+- A *CHECKPOINT* takes the snapshot at once. Senders whose barrier has not arrived sent their next buffers before it.
+  These buffers are processed as usual, and are also captured as in flight until the barrier arrives (unaligned
+  checkpoints, FLIP-76). Nothing is overtaken: channels are durable, and forwarding the barrier does not wait for the
+  captured buffers.
+- A *SAVEPOINT* takes the snapshot at the last barrier. Until then it holds back the buffers of senders whose barrier
+  has arrived, so that nothing is in flight.
 
-Ids ascend on each channel. So a barrier says that its sender gives none of an older checkpoint any more: one that still
-waits for it is dropped and declined. What is not pending and not newer than all that began here is late, aborted or
-dropped: nothing begins by it, and it is declined, for a subtask that ends without a word counts as one that had
-finished before. At most one is aligned at a time: the barrier of a second one is held back behind it, or drops it.
+Either is complete with the last barrier. An ended sender counts as if it had sent the barrier.
+
+Some inputs are aligned in a CHECKPOINT too (`compatibility.ALIGNED`). The snapshot is then taken when the barriers of
+all their senders have arrived. Until then, buffers of every sender whose barrier has arrived are held back, on all
+inputs. After the snapshot, buffers of the senders whose barriers are still missing are captured; all of them belong to
+other inputs. So an aligned input has nothing in flight.
+
+The ids of checkpoints ascend on each channel. A barrier therefore shows that its sender sends no barrier of an older
+checkpoint any more: an older checkpoint that waits for this sender is dropped and declined. A barrier of a checkpoint
+that is neither pending nor newer than all that began here is late, or its checkpoint was aborted or dropped. It begins
+nothing and is declined, because a subtask that ends without an answer counts as finished before the checkpoint. At most
+one checkpoint is aligned at a time: the barrier of a second one is held back until the first is aligned, or drops the
+first.
 """
 
 from __future__ import annotations
@@ -29,14 +35,14 @@ from .....schemas.types import SnapshotType
 from ...common.deployment import CheckpointTrigger
 
 MAX_HELD_BYTES: Final = 64 << 20
-"""Bytes that are held back or captured at most; a checkpoint that needs more is declined."""
+"""The limit of held or captured bytes; a checkpoint that needs more is declined."""
 
 InputChannel = tuple[int, int]
 """(input, sender)"""
 
 
 class HeldBuffer(msgspec.Struct, frozen=True):
-    """A buffer that waits for a cut."""
+    """A buffer that is held back until the snapshot."""
 
     input_index: int
     offset: int
@@ -44,7 +50,7 @@ class HeldBuffer(msgspec.Struct, frozen=True):
 
 
 class PendingCheckpoint:
-    """A checkpoint that has begun here."""
+    """A checkpoint that has begun in this subtask."""
 
     def __init__(
         self,
@@ -55,12 +61,12 @@ class PendingCheckpoint:
     ) -> None:
         self.checkpoint = checkpoint
         self.awaited_channels = set(awaited)
-        """Whose barrier is still to come."""
+        """The channels whose barrier is missing."""
         self._aligned_inputs = aligned_inputs
         self.is_snapshotted = False
-        """Whether the cut was taken."""
+        """Whether the snapshot is taken."""
         self.began = self.ended = now
-        """Microseconds since the epoch: the first barrier, and the last one."""
+        """The times of the first and the last barrier, in microseconds since the epoch."""
         self.captured: dict[int, list[bytes]] = {}
         """Input -> buffers in flight, in their order."""
         self.captured_bytes = 0
@@ -72,38 +78,38 @@ class PendingCheckpoint:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether it waits for all barriers before it cuts."""
+        """Whether it waits for all barriers before its snapshot."""
         return self.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
     def can_snapshot(self) -> bool:
-        """Whether no sender is awaited before whose barrier nothing may be cut."""
+        """Whether all barriers that must arrive before the snapshot have arrived."""
         if self.is_aligned:
             return not self.awaited_channels
         return not any(input_index in self._aligned_inputs for input_index, _ in self.awaited_channels)
 
 
 class SnapshotState(msgspec.Struct, frozen=True):
-    """Do: what has been processed by now is the checkpoint's."""
+    """Action: take the snapshot now."""
 
     pending: PendingCheckpoint
 
 
 class CompleteAlignment(msgspec.Struct, frozen=True):
-    """Know: all barriers of a checkpoint that was cut have come."""
+    """Action: all barriers of a checkpoint whose snapshot was taken have arrived."""
 
     pending: PendingCheckpoint
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True):
-    """Say: there will be no part in this checkpoint."""
+    """Action: report to the JobMaster that this subtask does not take part in the checkpoint."""
 
     checkpoint_id: int
     reason: str
 
 
 class ReleaseBuffers(msgspec.Struct, frozen=True):
-    """Do: take these as if they came now. Always the last action."""
+    """Action: process these buffers as if they arrived now. Always the last action."""
 
     held: tuple[HeldBuffer, ...]
 
@@ -112,9 +118,10 @@ CheckpointAction = SnapshotState | CompleteAlignment | DeclineCheckpoint | Relea
 
 
 class BarrierHandler:
-    """Of one attempt. `before`: the newest checkpoint that is known to be over. All times in microseconds.
+    """The pending checkpoints of one attempt. `before` is the newest checkpoint that is known to be over. Times are
+    in microseconds.
 
-    `aligned_inputs`: those that have nothing in flight in any checkpoint.
+    `aligned_inputs`: the inputs that have nothing in flight in any checkpoint.
     """
 
     def __init__(
@@ -129,11 +136,11 @@ class BarrierHandler:
         self._held: list[HeldBuffer] = []
         self._held_bytes = 0
         self.active = False
-        """Whether anything is pending: else buffers need not be shown to `holds` and `capture`."""
+        """Whether a checkpoint is pending: otherwise `is_held` and `capture_in_flight` need not be called."""
 
     @property
     def is_aligning(self) -> bool:
-        """Whether a cut waits for barriers: nothing may be committed."""
+        """Whether a snapshot waits for barriers: nothing may be committed."""
         return self._aligning is not None
 
     @property
@@ -144,55 +151,58 @@ class BarrierHandler:
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """The ids of what is pending, oldest first."""
+        """Returns the ids of the pending checkpoints, oldest first."""
         return tuple(self._pending)
 
     def trigger(
         self, checkpoint: CheckpointTrigger, unended: Set[InputChannel], now: int
     ) -> list[CheckpointAction]:
-        """The subtask is told to begin: it has no senders, or all of them are ending."""
+        """Begins a checkpoint in a subtask that has no senders, or whose senders are all ending."""
         if not self._is_new(checkpoint):
             return []
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
-        begun = PendingCheckpoint(checkpoint, unended, now, self._aligned_inputs)
-        if self._aligning is not None and (begun.is_aligned or not begun.can_snapshot):
-            # Its barriers cannot be held back, for there are none.
+        pending = PendingCheckpoint(checkpoint, unended, now, self._aligned_inputs)
+        if self._aligning is not None and (pending.is_aligned or not pending.can_snapshot):
+            # Its barriers cannot be held back, because there are none.
             reason = f"{checkpoint.options.snapshot_type.value.lower()} {checkpoint.checkpoint_id} has overtaken it"
             released = self._drop(self._aligning, reason, actions)
-        actions += self._begin(begun)
+        actions += self._begin(pending)
         return _with_released(actions, released)
 
     def on_barrier(
         self, channel: InputChannel, checkpoint: CheckpointTrigger, unended: Set[InputChannel], now: int
     ) -> list[CheckpointAction]:
-        """A barrier of that sender, which is not held back; `unended`: all senders that have not ended."""
+        """Handles a sender's barrier that is not held back. `unended`: all senders that have not ended."""
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
-        for older in [each for each in self._pending.values() if each.number < checkpoint.checkpoint_id]:
+        for older in [
+            pending for pending in self._pending.values() if pending.number < checkpoint.checkpoint_id
+        ]:
             if channel in older.awaited_channels:
                 reason = f"checkpoint {checkpoint.checkpoint_id} has overtaken it"
                 released += self._drop(older, reason, actions)
         pending = self._pending.get(checkpoint.checkpoint_id)
         if pending is not None:
-            actions += self._heard(pending, channel, now)
+            actions += self._on_channel_barrier(pending, channel, now)
         elif self._is_new(checkpoint):
             actions += self._begin(
                 PendingCheckpoint(checkpoint, unended - {channel}, now, self._aligned_inputs)
             )
         elif self._before < checkpoint.checkpoint_id < self._latest:
-            # A later one was triggered here while this barrier was still unread: ending in silence would tell that the
-            # subtask had finished before this one. Whose matter is over is not hurt by hearing so.
+            # A later checkpoint was triggered here while this barrier was still unread. Decline explicitly: a subtask
+            # that ends without an answer counts as finished before the checkpoint. The decline of a checkpoint that
+            # is over is ignored.
             reason = f"checkpoint {self._latest} has overtaken it"
             actions.append(DeclineCheckpoint(checkpoint.checkpoint_id, reason))
         return _with_released(actions, released)
 
     def on_sender_ended(self, channel: InputChannel, now: int) -> list[CheckpointAction]:
-        """Nothing comes from that sender any more."""
+        """Records that the sender has ended."""
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
         for pending in list(self._pending.values()):
-            for action in self._heard(pending, channel, now):
+            for action in self._on_channel_barrier(pending, channel, now):
                 if isinstance(action, ReleaseBuffers):
                     released += action.held
                 else:
@@ -200,7 +210,7 @@ class BarrierHandler:
         return _with_released(actions, released)
 
     def abort(self, checkpoint_id: int) -> list[CheckpointAction]:
-        """The checkpoint will not be completed, whether it has begun here or not."""
+        """Drops a checkpoint that will not complete, whether or not it has begun here."""
         pending = self._pending.get(checkpoint_id)
         if pending is None:
             if checkpoint_id > self._latest:
@@ -209,28 +219,29 @@ class BarrierHandler:
         return _with_released([], self._remove(pending))
 
     def give_up_aligning(self, reason: str) -> list[CheckpointAction]:
-        """Declines what waits for barriers to be cut; what was held back goes on."""
+        """Declines the checkpoints that wait for barriers before their snapshot, and releases the held buffers."""
         if self._aligning is None:
             return []
         actions: list[CheckpointAction] = []
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
     def is_held(self, channel: InputChannel) -> bool:
-        """Whether the sender is ahead: its buffers are for `hold`."""
+        """Whether the sender is ahead: its buffers go to `hold_buffer`."""
         return self._aligning is not None and channel not in self._aligning.awaited_channels
 
     def hold_buffer(self, held: HeldBuffer) -> list[CheckpointAction]:
-        """Keeps a buffer until the cut; above the limit the checkpoint is declined, and all of them go on."""
+        """Holds a buffer until the snapshot. Above the size limit it declines the checkpoint and releases all
+        buffers."""
         self._held.append(held)
         self._held_bytes += len(held.data)
         if self._held_bytes <= self._max_held_bytes or self._aligning is None:
             return []
         actions: list[CheckpointAction] = []
-        reason = f"while it waited for barriers, {self._held_bytes} bytes of records had to be held back"
+        reason = f"while it waited for barriers, {self._held_bytes} bytes of records were held back"
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
     def capture_in_flight(self, channel: InputChannel, data: bytes) -> list[CheckpointAction]:
-        """A buffer with records is about to be processed: it is in flight for what still waits for its sender."""
+        """Captures a buffer that is about to be processed, for the checkpoints that still wait for its sender."""
         actions: list[CheckpointAction] = []
         for pending in list(self._pending.values()):
             if pending.is_snapshotted and channel in pending.awaited_channels:
@@ -246,16 +257,18 @@ class BarrierHandler:
         number = checkpoint.checkpoint_id
         return number > self._latest and number not in self._aborted
 
-    def _begin(self, begun: PendingCheckpoint) -> list[CheckpointAction]:
-        self._latest = begun.number
-        self._aborted = {each for each in self._aborted if each > self._latest}
-        self._pending[self._latest] = begun
+    def _begin(self, pending: PendingCheckpoint) -> list[CheckpointAction]:
+        self._latest = pending.number
+        self._aborted = {number for number in self._aborted if number > self._latest}
+        self._pending[self._latest] = pending
         self.active = True
-        if not begun.can_snapshot:
-            self._aligning = begun
-        return self._snapshot_if_ready(begun, begun.began)
+        if not pending.can_snapshot:
+            self._aligning = pending
+        return self._snapshot_if_ready(pending, pending.began)
 
-    def _heard(self, pending: PendingCheckpoint, channel: InputChannel, now: int) -> list[CheckpointAction]:
+    def _on_channel_barrier(
+        self, pending: PendingCheckpoint, channel: InputChannel, now: int
+    ) -> list[CheckpointAction]:
         if channel not in pending.awaited_channels:
             return []
         pending.awaited_channels.discard(channel)
@@ -281,13 +294,13 @@ class BarrierHandler:
         return self._remove(pending)
 
     def _remove(self, pending: PendingCheckpoint) -> list[HeldBuffer]:
-        """What was held back for it."""
+        """Removes a checkpoint. Returns the buffers that were held back for it."""
         del self._pending[pending.number]
         self.active = bool(self._pending)
         return self._stop_aligning(pending)
 
     def _stop_aligning(self, pending: PendingCheckpoint) -> list[HeldBuffer]:
-        """What was held back for it; nothing where it was not being aligned."""
+        """Returns the buffers that were held back for the checkpoint; none if it was not being aligned."""
         if pending is not self._aligning:
             return []
         self._aligning = None

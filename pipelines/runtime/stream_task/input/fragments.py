@@ -20,12 +20,12 @@ from .barrier_handler import InputChannel
 
 
 class FragmentAssembler:
-    """Of the inputs of one attempt."""
+    """Assembles fragments on the inputs of one attempt."""
 
     def __init__(
         self, before: Sequence[BufferCodec], behind: Sequence[BufferCodec], prefix: Sequence[OperatorConfig]
     ) -> None:
-        """`before`, `behind`: by input, of what its senders send and of what the prefix makes of that."""
+        """`before` and `behind` are codecs by input: of the senders' records, and of the prefix's output."""
         self._before = before
         self._behind = behind
         self._configs = prefix
@@ -34,13 +34,13 @@ class FragmentAssembler:
 
     @property
     def has_partial_record(self) -> bool:
-        """Whether the first fragment of a record has come, and the last has not."""
+        """Whether the first fragment of a record has arrived, and the last has not."""
         return bool(self._parts)
 
     def take(self, channel: InputChannel, header: BufferHeader, data: bytes) -> bytes | None:
-        """The next fragment of a sender; the whole buffer, behind the prefix, where it is the last.
+        """Takes the next fragment of a sender. With the last one, returns the whole buffer with the prefix applied.
 
-        Raises UserCodeError where the prefix does.
+        Raises UserCodeError if the prefix does.
         """
         parts = self._parts.setdefault(channel, [])
         parts.append(data[HEADER_BYTES:])

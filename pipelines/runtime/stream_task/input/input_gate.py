@@ -1,23 +1,24 @@
-"""The input gate: how far time has come at a subtask's channels, and who has ended (Flink's StatusWatermarkValve).
+"""The input gate: the event time of a subtask's channels, and which senders have ended (Flink's
+StatusWatermarkValve).
 
 Rules:
-1. A sender's buffers of one attempt have ascending sequence numbers without a gap; a gap means that a
-   buffer was lost, and the task must not go on. An attempt that goes on in another process, because its
-   TaskExecutor was restarted, begins at 0 again: it has fenced itself, and what it had not committed is gone.
-2. A tick, which tells the time outside of transactions, has the number of the next buffer, and takes no number. It may
-   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing. One with
-   a greater number is of an older process of the attempt; a buffer that was lost shows at the next one. To a gate that
-   has heard nothing else from the attempt a tick tells the time, but not which number follows.
-3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
-   it. If all that have not ended are idle, so is the subtask, and the watermark is the greatest of theirs: nobody is
-   left to wait for.
-4. When all senders have ended, the input has, and event time is at END_OF_TIME.
-5. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
-   this attempt is the past: it must end.
-6. Who begins a generation hears every sender from its first buffer on. Where that is not so, the channel was made anew
-   and the position that an older generation had in it says nothing.
+1. The buffers of one attempt of a sender have ascending sequence numbers without a gap. A gap means that a buffer was
+   lost, and the task must not continue. An attempt that continues in another process, because its TaskExecutor was
+   restarted, begins at 0 again: it has fenced itself, and its uncommitted output is gone.
+2. A tick carries event time outside of transactions. It has the number of the next buffer and does not use up a number.
+   A tick may be lost, late, or from a fenced attempt: only the sender's latest message counts. A tick with a greater
+   number comes from an older process of the attempt; a lost buffer shows at the next buffer. If the gate has received
+   nothing else from the attempt, a tick gives the time, but not the next number.
+3. The watermark is the least of all senders that are not idle. It never decreases. A sender that has sent nothing yet
+   holds it. If all senders that have not ended are idle, the subtask is idle too, and the watermark is their greatest:
+   there is nothing left to wait for.
+4. When all senders have ended, the input has ended, and event time is END_OF_TIME.
+5. Messages of an older generation of the job are ignored. A message of a newer generation means that this attempt is
+   outdated: it must end.
+6. An attempt that begins a generation receives every sender from its first buffer. Otherwise the channel was created
+   again, and a position from an older generation has no meaning in it.
 
-What cannot be heard again after a restart is who has ended: it is committed with the positions. All else is
+The end of a sender cannot be received again after a restart, so it is committed with the positions. Everything else is
 repeated.
 """
 
@@ -30,7 +31,7 @@ from ...records.buffers import MAX_WATERMARK, NO_WATERMARK, BufferError, BufferH
 
 
 class _Sender:
-    """What one sender has told on one input."""
+    """The messages of one sender on one input."""
 
     __slots__ = ("attempt", "has_ended", "idle", "sequence", "watermark")
 
@@ -43,7 +44,8 @@ class _Sender:
 
 
 class InputGate:
-    """The channels of a subtask. Takes, per input, its senders' subtasks and those that have ended already."""
+    """The channels of a subtask. For each input it takes the subtask indexes of its senders, and those that have
+    already ended."""
 
     def __init__(
         self,
@@ -64,16 +66,16 @@ class InputGate:
         self.watermark = NO_WATERMARK
         """No record with a timestamp <= this follows (ms)."""
         self.idle = False
-        """Whether nobody is to wait for this subtask's watermark."""
+        """Whether this subtask is idle: receivers do not wait for its watermark."""
         self.ended = False
         """Whether every sender of every input has ended."""
         self.stopped = False
-        """Whether a sender was stopped with a savepoint: nothing that is held back is due by its end."""
+        """Whether a savepoint stopped a sender: then its end does not fire what is held back."""
         self._look()
 
     @property
     def active_senders(self) -> frozenset[tuple[int, int]]:
-        """(input, sender) of all that have not ended."""
+        """Returns (input, sender) of all senders that have not ended."""
         return frozenset(
             (i, sender)
             for i, those in enumerate(self._senders)
@@ -82,19 +84,19 @@ class InputGate:
         )
 
     def ended_senders(self, input_index: int) -> frozenset[int]:
-        """The senders of an input that have ended."""
-        return frozenset(each for each, said in self._senders[input_index].items() if said.has_ended)
+        """Returns the senders of an input that have ended."""
+        return frozenset(sender for sender, said in self._senders[input_index].items() if said.has_ended)
 
     def checked(self, input_index: int, header: BufferHeader) -> BufferHeader:
-        """The header, if somebody who sends here may have written it. Raises BufferError."""
+        """Returns the header if one of the input's senders may have written it. Raises BufferError."""
         if header.sender not in self._senders[input_index]:
-            raise BufferError(f"its sender would be {header.sender}, which does not send to this subtask")
+            raise BufferError(f"its sender is {header.sender}, which does not send to this subtask")
         return header
 
     def admits(self, input_index: int, offset: int, header: BufferHeader) -> bool:
-        """Notes a buffer of one who sends here, before its records are taken; False where it tells nothing new.
+        """Records a buffer of a valid sender, before its records are taken. Returns False if it is ignored.
 
-        Raises ProgressLost where a buffer before it was lost, TaskError where it is of a newer generation of the job.
+        Raises ProgressLost if a buffer before it was lost, TaskError if it is of a newer generation of the job.
         """
         if header.generation != self._generation:
             if header.generation < self._generation:
@@ -122,13 +124,13 @@ class InputGate:
             raise ProgressLostError(
                 f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"
                 f" sender {header.sender} (attempt {header.attempt}), after number {sender.sequence};"
-                " the job has to go back to a checkpoint"
+                " the job must roll back to a checkpoint"
             )
         sender.sequence = header.sequence
         return True
 
     def conclude(self, input_index: int, header: BufferHeader) -> None:
-        """After the buffer's records: its times, idleness and end hold now."""
+        """Applies the times, idleness and end of a buffer after its records."""
         sender = self._senders[input_index][header.sender]
         changed = header.ends > sender.has_ended or header.idle is not sender.idle
         sender.idle = header.idle
@@ -150,7 +152,7 @@ class InputGate:
                 self.idle = False
             return
         if self.stopped:
-            return  # time stands still behind a savepoint that stops the job, until all have ended
+            return  # after a savepoint that stops the job, time stands still until all have ended
         active = [sender.watermark for sender in present if not sender.idle]
         self.idle = not active
         reached = min(active) if active else max(sender.watermark for sender in present)

@@ -1,7 +1,7 @@
-"""How far each partition of each input has been read; below that, nothing counts again.
+"""The position of each partition of each input: everything below it is processed and is ignored if it arrives again.
 
-Spark may hand over twice. What it hands over lies below the position, or begins at or above it: a range that begins
-below and ends above would have been cut somewhere else the first time, which nobody does.
+Spark may forward a range of offsets twice. A range lies below the position, or begins at or above it. A range that
+crosses the position cannot occur: its first delivery would have ended at another offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...common.failures import TaskError
 
 
 class InputPositions:
-    """Next offsets by (input, partition). Takes the committed ones."""
+    """The next offsets by (input, partition), starting with the committed ones."""
 
     def __init__(self, committed: Mapping[tuple[int, int], int]) -> None:
         self._next = dict(committed)
@@ -26,17 +26,17 @@ class InputPositions:
         if following <= position:
             return False
         raise TaskError(
-            f"offsets {first} to {following - 1} of partition {partition} of input {input_index} were handed over, of"
-            f" which those below {position} have been taken already: restart the job from a checkpoint"
+            f"offsets {first} to {following - 1} of partition {partition} of input {input_index} were forwarded, of"
+            f" which those below {position} were already taken: restart the job from a checkpoint"
         )
 
     def advance(self, input_index: int, partition: int, following: int) -> None:
-        """Everything below `following` has been taken."""
+        """Records that everything below `following` is taken."""
         self._next[input_index, partition] = following
         self._moved = True
 
     def get(self, input_index: int, partition: int) -> int | None:
-        """The next offset that counts; None where nothing was committed or taken."""
+        """Returns the next offset to take; None if nothing was committed or taken."""
         return self._next.get((input_index, partition))
 
     @property
@@ -45,18 +45,19 @@ class InputPositions:
         return self._moved
 
     def settle(self) -> None:
-        """All are committed."""
+        """Records that all positions are committed."""
         self._moved = False
 
     def to_positions_by_input(self) -> dict[int, dict[int, int]]:
-        """Input -> partition -> next offset."""
+        """Returns input -> partition -> next offset."""
         found: dict[int, dict[int, int]] = {}
         for (input_index, partition), offset in self._next.items():
             found.setdefault(input_index, {})[partition] = offset
         return found
 
     def to_positions_by_topic(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Topic -> partition, in digits -> next offset; `topics` are those of the inputs, in their order."""
+        """Returns topic -> partition (in digits) -> next offset. `topics` are the topics of the inputs, in their
+        order."""
         return {
             topics[i]: {str(partition): offset for partition, offset in those.items()}
             for i, those in self.to_positions_by_input().items()

@@ -1,1 +1,1 @@
-"""The StreamTask's process and its mailbox loop: one thread that takes mail and commits transactions."""
+"""The process of a StreamTask and its mailbox loop: one thread takes mail and commits transactions."""

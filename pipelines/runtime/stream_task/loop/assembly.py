@@ -1,4 +1,4 @@
-"""From a deployment to a Subtask: operators, channels, gate and source, wired up as the job graph says."""
+"""Builds a Subtask from a deployment: operators, channels, gate and source, connected as in the job graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ....graph.execution_graph import IntermediateResult
 from ....graph.key_groups import key_groups_of_subtask
 from ....graph.operators import traits_of
 from ....graph.physical_plan import changelog_topic, channel_topic, keeps_state
+from ....types import load_classes
 from ...common.deployment import VertexDeployment, vertex_of
 from ...common.event_time import event_time_edges
 from ...common.settings import TaskSettings
@@ -22,6 +23,7 @@ from ...operators.chain import OperatorChain
 from ...operators.factory import build_operator
 from ...operators.operator import OperatorSetup
 from ...operators.task_context import TaskContext
+from ...operators.user_functions import user_code
 from ...records.buffers import BufferCodec
 from ...state_backend.accumulators import Accumulators
 from ..checkpoint.subtask_snapshot import SubtaskId
@@ -41,18 +43,18 @@ from .subtask import Subtask
 
 
 class KafkaInput(msgspec.Struct, frozen=True):
-    """What a subtask of a Kafka source reads."""
+    """The topics and positions that a subtask of a Kafka source reads."""
 
     topics: tuple[str, ...]
     """By index of the input."""
     ends: Mapping[tuple[int, int], int] | None = None
-    """Of a bounded source: the offset at which each (input, partition) ends; those without any records too."""
+    """For a bounded source: the end offset of each (input, partition), also of empty ones."""
     places: tuple[tuple[int, int], ...] = ()
-    """Every (input, partition) that is read."""
+    """Every (input, partition) to read."""
 
 
 class Assembly:
-    """Knows one attempt of one subtask; makes its parts. Raises ValueError, LookupError where the graph is not one."""
+    """Builds the parts of one attempt of one subtask. Raises ValueError or LookupError for an invalid graph."""
 
     def __init__(
         self,
@@ -84,26 +86,32 @@ class Assembly:
         names = deployment.cluster, deployment.job_id
         self.changelog = changelog_topic(*names, self.vertex.vertex_id)
         self.keeps_state = keeps_state(self.vertex)
-        """Whether the changelog holds more than progress."""
+        """Whether the changelog contains more than progress."""
         self.channel_topics = tuple(channel_topic(*names, edge.data_set_id) for edge in deployment.inputs)
         """By index of the input."""
 
     @property
     def through_spark(self) -> OperatorConfig | None:
-        """The source of the vertex, if it is one that a query reads."""
+        """Returns the source of the vertex if a Spark query reads it, else None."""
         source = self.parts.source
         return source if source is not None and traits_of(source.kind).through_spark else None
 
     def subtask(
         self, progress: SubtaskProgress, kafka: KafkaInput | None = None, *, begins: bool = False
     ) -> Subtask:
-        """The subtask, its state still to be restored; `begins`: with it begins its generation.
+        """Builds the subtask; its state is not restored yet. `begins`: whether the attempt begins the generation.
 
-        Raises UserCodeError where functions cannot be loaded.
+        Raises UserCodeError if functions cannot be loaded.
         """
         deployment, parts = self._deployment, self.parts
         before = parts.before_rest
         operators = [build_operator(self._setup(config)) for config in parts.rest]
+        if self.keeps_state:
+            # Before state, whose objects then have the classes of this program (`class_identity.py`).
+            for config in parts.rest:
+                with user_code(config):
+                    for record_type in (*input_types(self._graph, self.vertex, config), output_type(config)):
+                        load_classes(record_type)
         writer = self.writer()
         channels = writer.channels
         outputs = [
@@ -121,7 +129,7 @@ class Assembly:
         if parts.source is not None and kafka is None:
             source = parts.source.operator_id, build_source(parts.source)
         through_spark = self.through_spark
-        # An attempt may run again under its number, in a TaskExecutor that was started again.
+        # A restarted TaskExecutor may run an attempt again under its number.
         incarnation = secrets.token_hex(4)
         name = f"{self.vertex.vertex_id}-{self._subtask}-{self._attempt}-{incarnation}"
         positions = InputPositions(progress.positions)
@@ -176,7 +184,7 @@ class Assembly:
         return subtask
 
     def writer(self) -> RecordWriter:
-        """The channels of the outgoing edges, by the order of VertexDeployment.outputs."""
+        """Builds the writer for the outgoing edges, in the order of VertexDeployment.outputs."""
         channels = [self._channel_writer(edge) for edge in self._deployment.outputs]
         for edge, channel in zip(self._deployment.outputs, channels, strict=True):
             channel.sender = source_operator(self.vertex, edge)
@@ -185,13 +193,13 @@ class Assembly:
     def source_setup(
         self, wall_clock: Callable[[], int], wake: Callable[[], None], pause: Callable[[float], None]
     ) -> SourceSetup:
-        """For a source that the subtask reads itself."""
+        """Builds the environment of a source that the subtask reads itself."""
         source = self.parts.source
         assert source is not None
         return SourceSetup(source, self.context(source), wall_clock, wake, pause)
 
     def metrics(self) -> Mapping[str, float]:
-        """What functions measure: operator.name -> value."""
+        """Returns the metrics of functions: operator.name -> value."""
         return {
             f"{context.operator_name}.{name}": value
             for context in self._contexts
@@ -199,7 +207,7 @@ class Assembly:
         }
 
     def context(self, config: OperatorConfig) -> TaskContext:
-        """What the functions of an operator are told of where they run."""
+        """Builds the runtime context of an operator's functions."""
         made = TaskContext(
             job_id=self._deployment.job_id,
             job_name=self._graph.name,
@@ -232,7 +240,8 @@ class Assembly:
         return InputGate(senders, ended, self.generation, begins=begins)
 
     def codecs(self, kafka: KafkaInput | None = None) -> list[BufferCodec]:
-        """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""
+        """Builds the codec of each input, for the data that Spark forwards: records as they arrived, or the output
+        of the stateless prefix."""
         before = self.parts.before_rest
         if kafka is not None:
             assert before is not None

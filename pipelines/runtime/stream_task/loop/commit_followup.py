@@ -1,14 +1,15 @@
-"""What follows from a commit, some time later: copies of positions for tools, and deletion of what nobody reads again.
+"""Work that follows a commit with some delay: copies of positions for tools, and deletion of records that nobody
+reads again.
 
-- The *group* of the subtask, and the `group_id` of a Kafka source, get the committed positions. They are a copy: nobody
-  goes on from them. Beside the positions lies what a new attempt can check (group_offsets.py).
-- The *changelog* is deleted below the last completed checkpoint; where the vertex keeps no state, below the last
-  progress entry.
+- The consumer *group* of the subtask, and the `group_id` of a Kafka source, receive the committed positions. They are a
+  copy: no attempt continues from them. Their metadata is data that a new attempt can check (group_offsets.py).
+- The *changelog* is deleted below the last completed checkpoint. If the vertex has no state, it is deleted below the
+  last progress entry.
 - *Channels* are deleted below the positions that the receiver committed a minute ago. Nobody reads below committed
-  positions: a new attempt and a new generation go on from them, and what a checkpoint has in flight is in its files.
-  But a query that is being started was told its positions a moment before, so some time is left to it.
+  positions: a new attempt and a new generation continue from them, and checkpoint files hold the records in flight. But
+  a query that is starting has received its positions shortly before, so it gets that minute.
 
-All of it is asked lazily (lazy_requests.py): a broker that does not answer delays no commit.
+All requests are low priority (lazy_requests.py): a broker that does not answer delays no commit.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from .lazy_requests import LAST_ROUND_S, LowPriorityRequests
 
 _TIMEOUT_S: Final = 10.0
 KEEP_S: Final = 60.0
-"""How long a channel keeps what was read of it and committed."""
+"""How long a channel keeps records after they are read and committed."""
 _STEPS: Final = 6
-"""In so many steps at most a channel is deleted within that time."""
+"""The largest number of deletions of a channel in that time."""
 
 
 class CommitFollowUp:
-    """Of one attempt. Methods return at once, but for `close`."""
+    """The follow-up work of one attempt. All methods but `close` return at once."""
 
     def __init__(
         self,
@@ -51,7 +52,8 @@ class CommitFollowUp:
         requests: LowPriorityRequests | None = None,
         keep_s: float = KEEP_S,
     ) -> None:
-        """`channels`: topics of which nobody else reads the partition. `shared_group`: `group_id` of a Kafka source."""
+        """`channels`: topics whose partition only this subtask reads. `shared_group`: the `group_id` of a Kafka
+        source."""
         self._requests = requests or LowPriorityRequests()
         self._changelog = changelog
         self._partition = partition
@@ -62,10 +64,10 @@ class CommitFollowUp:
         self._channels = channels
         self._keep_s = keep_s
         self._read: deque[tuple[float, Mapping[str, int]]] = deque()
-        """When which positions of channels were committed."""
+        """The positions of channels by the time of their commit."""
 
     def on_committed(self, committed: CommittedProgress) -> None:
-        """A transaction that ends with this entry; or an attempt begins with it, at the offset of the last one."""
+        """Handles a commit that ends with this entry, or the start of an attempt with the entry of the last commit."""
         self._requests.put("positions", partial(self._copy, committed))
         if not self._keeps_state and committed.offset > 0:
             self.trim_changelog(committed.offset)
@@ -73,15 +75,15 @@ class CommitFollowUp:
             self._trim_channels(committed.entry, time.monotonic())
 
     def trim_changelog(self, below: int) -> None:
-        """Nobody reads on from below this offset any more."""
+        """Requests the deletion of the changelog below this offset."""
         self._requests.put("changelog", partial(self._deletion, self._changelog, self._partition, below))
 
     def _trim_channels(self, entry: ProgressEntry, now: float) -> None:
         if not self._read or now >= self._read[-1][0] + self._keep_s / _STEPS:
             positions = {
-                each.topic: each.positions.get(self._partition, 0)
-                for each in entry.inputs
-                if each.topic in self._channels
+                input_.topic: input_.positions.get(self._partition, 0)
+                for input_ in entry.inputs
+                if input_.topic in self._channels
             }
             self._read.append((now, positions))
         below: Mapping[str, int] = {}
@@ -92,18 +94,18 @@ class CommitFollowUp:
                 self._requests.put(topic, partial(self._deletion, topic, self._partition, offset))
 
     def close(self, *, ended: bool) -> None:
-        """`ended`: whether the task has come to its end: its last positions are to be seen."""
+        """Ends the follow-up work. `ended`: whether the task has finished; then its last positions are copied first."""
         self._requests.close(LAST_ROUND_S if ended else 0.0)
 
     def _copy(self, committed: CommittedProgress) -> None:
         entry = committed.entry
         copy = CommittedGroupOffset(entry.generation, committed.offset, entry.changelog_id)
         positions = {
-            (each.topic, partition): offset
-            for each in entry.inputs
-            for partition, offset in each.positions.items()
+            (input_.topic, partition): offset
+            for input_ in entry.inputs
+            for partition, offset in input_.positions.items()
         }
-        # The changelog's own position would tell nothing: Kafka forgets what was committed of a topic that is deleted.
+        # The changelog's own position would be useless: Kafka removes the committed offsets of a deleted topic.
         if positions:
             self._group.commit(positions, copy)
             if self._shared is not None:
@@ -111,9 +113,9 @@ class CommitFollowUp:
 
 
 class RecordDeletion:
-    """Of what lies before an offset (KIP-107). Call from one thread.
+    """Deletes records before an offset (KIP-107). For one thread.
 
-    A client that has failed is not used again: the next one knows nothing of a broker that is gone.
+    A client that has failed is replaced: a new one does not know a broker that is gone.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -121,7 +123,7 @@ class RecordDeletion:
         self._client: AdminClient | None = None
 
     def __call__(self, topic: str, partition: int, offset: int) -> None:
-        """Raises KafkaException."""
+        """Deletes the records. Raises KafkaException."""
         if self._client is None:
             self._client = admin_client(self._bootstrap_servers)
         asked = self._client.delete_records(

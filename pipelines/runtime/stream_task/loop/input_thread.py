@@ -1,7 +1,7 @@
-"""The input thread: everything that arrives at a StreamTask, put into its mailbox in order of arrival.
+"""The input thread: puts everything that arrives at a StreamTask into its mailbox, in order of arrival.
 
-Two kinds of sockets: the control channel to the TaskExecutor, and the connections of Spark's Python workers. When the
-TaskExecutor is gone, so is this process, at once: what it had open is aborted when the next attempt fences it.
+It reads two kinds of sockets: the control channel to the TaskExecutor, and the connections of Spark's Python workers.
+When the TaskExecutor is gone, this process ends at once: the fencing of the next attempt aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ...common.protocol import (
 from .mailbox import ForwardedMessage, Mail, Mailbox
 
 CANCEL_GRACE_S: Final = 0.2
-"""How long user code may stay busy after a Cancel before the process ends without it."""
+"""How long user code may stay busy after a CancelTask before the process exits."""
 COMMIT_GRACE_S: Final = 5.0
-"""How long a commit may go on after that: a transaction that is left open holds up readers until it times out."""
+"""How long a commit may continue after that: an open transaction blocks readers until it times out."""
 
 
 class InputThread(threads.Thread):
@@ -50,7 +50,7 @@ class InputThread(threads.Thread):
         notify: Callable[[TaskNotice], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
     ) -> None:
-        """`exit_lock` is held by the task's thread while a transaction is open; `notify` tells the TaskExecutor."""
+        """The task thread holds `exit_lock` while a transaction is open. `notify` sends notices to the TaskExecutor."""
         super().__init__(target=self._read, name="input")
         self._mailbox = mailbox
         self._notify = notify
@@ -73,10 +73,10 @@ class InputThread(threads.Thread):
             self._listener: self._accept,
             self._wake_in: lambda: self._wake_in.recv(4096),
         }
-        for each, handle in own.items():
-            # The task writes to the control channel whole frames, which may have to wait for room there.
-            each.setblocking(each is self._control.socket)
-            self._selector.register(each, selectors.EVENT_READ, handle)
+        for source, handle in own.items():
+            # The task writes whole frames to the control channel, which may have to wait for room in the socket.
+            source.setblocking(source is self._control.socket)
+            self._selector.register(source, selectors.EVENT_READ, handle)
         while True:
             for key, _ in self._selector.select(self._until_beat()):
                 key.data()
@@ -84,13 +84,13 @@ class InputThread(threads.Thread):
             self._beat()
 
     def _until_beat(self) -> float | None:
-        """Seconds; None: no beats are wanted."""
+        """Returns the seconds until the next beat; None if no beats are requested."""
         if self.opened is None or self.opened.beat_interval_s is None:
             return None
         return max(0.0, self._beat_at - time.monotonic())
 
     def _beat(self) -> None:
-        """From this thread, so that it goes on while the task's thread is in user code."""
+        """Sends a beat. Beats come from this thread, so that they continue while the task thread runs user code."""
         if self._until_beat() == 0.0:
             assert self.opened is not None
             assert self.opened.beat_interval_s is not None
@@ -143,7 +143,7 @@ class InputThread(threads.Thread):
             connection.close()
 
     def _adjust(self) -> None:
-        """Stops reading while the mailbox is full, and goes on afterwards."""
+        """Stops reading while the mailbox is full, and resumes afterwards."""
         if self._reading is not self._mailbox.is_full:
             return
         self._reading = not self._reading

@@ -1,7 +1,7 @@
-"""Requests to Kafka that nobody waits for: what is not asked now may be asked later, or never.
+"""Requests to Kafka that nobody waits for: a request that is not sent now may be sent later, or never.
 
-One thread of a subtask asks, at intervals. Of each kind of request only the newest counts; one that has failed is asked
-again in the next round.
+One thread of a subtask sends them at intervals. Of each kind of request only the newest counts. A failed request is
+sent again in the next round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LowPriorityRequest = Callable[[], None]
 
 
 class LowPriorityRequests:
-    """Call from one thread; there is another from the first call on."""
+    """Call from one thread. The first call starts the thread that sends the requests."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self._interval_s = interval_s
@@ -33,7 +33,7 @@ class LowPriorityRequests:
         self._thread: threading.Thread | None = None
 
     def put(self, kind: Hashable, request: LowPriorityRequest) -> None:
-        """Takes the place of an earlier request of that kind. Returns at once; best effort."""
+        """Replaces an earlier request of that kind. Returns at once; best effort."""
         with self._lock:
             self._waiting[kind] = request
         self._changed.set()
@@ -42,7 +42,7 @@ class LowPriorityRequests:
             self._thread.start()
 
     def close(self, wait_s: float = 0.0) -> None:
-        """The last round is asked now; waits for it so long."""
+        """Sends the last round now, and waits for it at most `wait_s` seconds."""
         self._is_closed.set()
         self._changed.set()
         if self._thread is not None and wait_s:
@@ -60,13 +60,13 @@ class LowPriorityRequests:
             time.sleep(_PAUSE_S)
 
     def _ask(self) -> bool:
-        """Whether something is left to be asked again."""
+        """Sends the requests. Returns whether some must be sent again."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for kind, request in waiting.items():
             try:
                 request()
-            except Exception:  # whoever needs an answer says what is wrong
+            except Exception:  # another request, whose answer is needed, reports the error
                 with self._lock:
                     self._waiting.setdefault(kind, request)
         return bool(self._waiting)

@@ -1,7 +1,7 @@
 """The mailbox between the input thread and the task thread.
 
-Bounded by bytes: when it is full the input thread stops reading, and the sockets hold the senders back.
-A cancellation is never held up: it overtakes the data, since it must be heard also when nothing is taken out.
+It is bounded by bytes: when it is full, the input thread stops reading and the sockets block the senders. A
+cancellation overtakes the data, because it must arrive even if nothing is taken out.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, SwitchQuery, TriggerCheckpoint
 
 CAPACITY_BYTES: Final = 8 << 20
-"""Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
+"""In bytes. Enough buffers for one commit, and little compared with the interpreter."""
 
 
 class ForwardedMessage(msgspec.Struct, frozen=True, gc=False):
-    """What Spark handed over, as protocol.HANDED_OVER has it."""
+    """A message that Spark forwarded, as in protocol.HANDED_OVER."""
 
     kind: int
     input_index: int
@@ -32,7 +32,7 @@ class ForwardedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakeUp(msgspec.Struct, frozen=True, gc=False):
-    """The source has something; once, however often it said so."""
+    """The source has records. Several wake-ups before a `take` count once."""
 
 
 Mail = ForwardedMessage | SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | WakeUp
@@ -44,7 +44,7 @@ class TaskCanceled(Exception):
 
 
 class Mailbox:
-    """Any thread puts, one takes."""
+    """Any thread may put; one thread takes."""
 
     def __init__(self) -> None:
         self._mail: deque[tuple[Mail, int]] = deque()
@@ -69,26 +69,26 @@ class Mailbox:
         return not self._mail and not self._woken
 
     def put(self, letters: list[tuple[Mail, int]]) -> None:
-        """Adds letters, each with its size in bytes."""
+        """Adds mail, each with its size in bytes."""
         with self._changed:
             self._mail.extend(letters)
             self._size += sum(size for _, size in letters)
             self._changed.notify()
 
     def wake(self) -> None:
-        """Makes the next `take` return at once, with a Woken."""
+        """Makes the next `take` return at once, with a WakeUp."""
         with self._changed:
             self._woken = True
             self._changed.notify()
 
     def cancel(self) -> None:
-        """Makes the next `take` raise TaskCanceled, whatever else is inside."""
+        """Makes the next `take` raise TaskCanceled, whatever the mailbox contains."""
         with self._changed:
             self._canceled = True
             self._changed.notify()
 
     def take(self, timeout_s: float) -> list[Mail]:
-        """All that is inside, or nothing if nothing comes within the timeout. Raises TaskCanceled."""
+        """Returns all mail, or nothing if none arrives within the timeout. Raises TaskCanceled."""
         with self._changed:
             if self.is_empty and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)

@@ -1,9 +1,9 @@
-"""A subtask at work: what it is handed over, when its source is polled, when it commits and what is told of time.
+"""The mailbox loop of a subtask: it takes mail, polls the source, commits, and advances time.
 
-Nothing is sent when nothing happened. Processing time is the task's own wall clock: it wakes when a timer, a window or
-a file is due, and tells nobody. Channels are told of event time where it has changed, at intervals; a subtask that
-heard of it from others passes it on sooner, so that each further hop adds little. What brought nothing but times is
-harmless to read again, so positions alone are committed now and then.
+It sends nothing if nothing has happened. Processing time is the task's own wall clock: the task wakes when a timer, a
+window or a file is due, and sends nothing for it. Changed event time is sent to channels, at intervals. A subtask that
+received it from others forwards it sooner, so that a further hop adds little delay. Input that only carries time may be
+read again, so positions alone are committed only from time to time.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from .mailbox import ForwardedMessage, Mail, Mailbox, WakeUp
 from .subtask import Subtask
 
 MAX_POLL_RECORDS: Final = 10_000
-"""Records that a source is asked for at once: between two polls commands are heard."""
+"""The number of records of one poll: commands are handled between two polls."""
 
 RECOMMIT_S: Final = 3600.0
-"""How often a task commits that has nothing to commit: brokers forget a transactional id that is not used for long."""
+"""How often a task without output commits: brokers forget a transactional id that is not used for long."""
 ALIGNS_S: Final = 20.0
-"""How long the cut of a checkpoint may wait for barriers: nothing is committed meanwhile, and its output waits."""
+"""How long a checkpoint may wait for barriers before its snapshot: meanwhile nothing is committed, and output waits."""
 MAX_UNCOMMITTED_BYTES: Final = 64 << 20
 """Bytes of output that may wait for the end of an alignment."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
-"""How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
+"""The shortest interval of count reports: counts are needed only as often as heartbeats are sent."""
 _PASSED_ON: Final = 0.25
-"""Time that was told by others is passed on after this part of the interval at which sources tell it."""
+"""Time from other subtasks is forwarded after this fraction of the interval at which sources send it."""
 
 _REPEATED: Final = 10
-"""Time that is not news is told again at this many times the interval at which sources tell it."""
+"""Unchanged time is repeated at this multiple of the interval at which sources send it."""
 
 
 class WallClock:
-    """Milliseconds since the epoch; never falls, also where the machine's clock is set back."""
+    """Milliseconds since the epoch. It never decreases, even if the machine's clock is set back."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -68,9 +68,10 @@ class WallClock:
 
 
 class MailboxLoop:
-    """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
+    """The loop of a restored subtask. Call `open`, then `run_until_ended`. `notify` is called from this thread and
+    from another one.
 
-    `upkeep` is told what was committed, and what no attempt reads any more.
+    `upkeep` receives what was committed, and which records no attempt reads any more.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class MailboxLoop:
     ) -> None:
         self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
-        """Of checkpoints that are not complete yet, by id."""
+        """The changelog offsets of incomplete checkpoints, by id."""
         self._checkpoints = CheckpointIO(notify)
         self._task = subtask
         self._assembly = assembly
@@ -101,7 +102,7 @@ class MailboxLoop:
         self._query = 0
         self._poll_at = 0.0
         self._rested_at = 0.0
-        """When there was last nothing to do: a task that is never at rest is behind, and commits less often."""
+        """When the task last had nothing to do: a task that never waits is behind, and commits less often."""
         self._told_at = 0.0
         self._repeated_at = time.monotonic()
         self._counted_at = 0.0
@@ -120,10 +121,10 @@ class MailboxLoop:
         self._task.open(source)
 
     def run_until_ended(self) -> None:
-        """Works until all input has ended and all output is committed. Raises TaskCanceled."""
+        """Runs until all input has ended and all output is committed. Raises TaskCanceled."""
         task = self._task
         if not task.ended:
-            self._run_timers()  # what was restored may be due
+            self._run_timers()  # restored timers may be due
         while not task.ended:
             now = time.monotonic()
             wait = self._next(now) - now
@@ -178,7 +179,7 @@ class MailboxLoop:
     def _take(self, letter: ForwardedMessage) -> None:
         task, place = self._task, (letter.input_index, letter.partition, letter.first)
         if letter.query > self._query and task.admits(*place, letter.following):
-            # It has brought all that lies before: from here on nobody else is needed.
+            # It has delivered all earlier data: from here on no other query is needed.
             self._query = letter.query
         if letter.kind == BUFFER:
             task.take_buffer(*place, letter.content)
@@ -199,7 +200,7 @@ class MailboxLoop:
                 self._commit()
 
     def _run_timers(self) -> None:
-        """Commits, tells the time, or tells what was counted, if that is due."""
+        """Commits, sends the time, or reports counts, if that is due."""
         task = self._task
         self._report_checkpoints()
         self._read_clock()
@@ -220,10 +221,10 @@ class MailboxLoop:
             self._commit()
 
     def _alignment_fault(self, now: float) -> str | None:
-        """Why nothing may wait for barriers any longer, if so.
+        """Returns why the alignment must end now, or None.
 
-        A savepoint may wait as long as its coordinator lets it: somebody asked for it, and a job that is behind needs
-        the time. What the job takes by itself must not hold up its output for long.
+        A savepoint may wait as long as its coordinator allows: a user requested it, and a job with a backlog needs the
+        time. A periodic checkpoint must not delay the output for long.
         """
         task = self._task
         if task.output.is_large:
@@ -233,7 +234,7 @@ class MailboxLoop:
             return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
         since = self._aligning_since
         if since is not None and now >= since + ALIGNS_S and not task.checkpoints.is_aligning_savepoint:
-            return f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
+            return f"it has waited {ALIGNS_S:.0f} s for barriers, and nothing could be committed meanwhile"
         return None
 
     def _report_checkpoints(self) -> None:
@@ -245,7 +246,8 @@ class MailboxLoop:
             self._notify(CheckpointDeclined(declined.checkpoint_id, declined.reason))
 
     def _trim_changelog(self, checkpoint_id: int) -> None:
-        """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
+        """Requests the truncation of the changelog. Only completed checkpoints allow it: no attempt continues from a
+        savepoint."""
         offset = self._changelog_offsets.get(checkpoint_id, -1)
         self._changelog_offsets = {i: o for i, o in self._changelog_offsets.items() if i > checkpoint_id}
         if self._upkeep is not None and self._assembly.keeps_state and offset > 0:
@@ -260,11 +262,11 @@ class MailboxLoop:
             self._commit(tell_all=True)
 
     def _read_clock(self) -> None:
-        # A record that is taken later has this millisecond's time, or a later one.
+        # A later record has the time of this millisecond, or a later one.
         self._task.advance_clock(self._wall_clock() - 1)
 
     def _next(self, now: float) -> float:
-        """When there is something to do if nothing comes in."""
+        """Returns when there is something to do even if no mail arrives."""
         due = min(self._next_commit(now), self._next_clock(), self._next_tick(), self._next_count())
         return min(due, self._poll_at) if self._polls else due
 
@@ -288,7 +290,7 @@ class MailboxLoop:
         return min(due, self._told_at + self._tick_interval_s) if self._task.output.is_behind else due
 
     def _next_clock(self) -> float:
-        """When something is due by the wall clock."""
+        """Returns when something is due by the wall clock."""
         awaited = self._task.next_clock
         if awaited == MAX_WATERMARK:
             return float("inf")
@@ -321,7 +323,7 @@ class MailboxLoop:
             self._count(ended)
 
     def _next_count(self) -> float:
-        """When what was committed is told."""
+        """Returns when the counts of committed records are reported."""
         return self._counted_at + _COUNT_INTERVAL_S if self._uncounted else float("inf")
 
     def _count(self, now: float) -> None:

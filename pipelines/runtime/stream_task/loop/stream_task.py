@@ -43,7 +43,8 @@ from .subtask import Subtask
 
 
 class StreamTask:
-    """Call `invoke` once. `notify` is called from the same thread, or from another while that one hangs."""
+    """One attempt. Call `invoke` once. `notify` is called from the same thread, or from another one while that
+    thread hangs."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class StreamTask:
         exit_lock: threading.Lock | None = None,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
-        """`exit_lock`, `transaction_timeout_ms`: as Transactions has them."""
+        """`exit_lock` and `transaction_timeout_ms`: see KafkaTransaction."""
         self._exit_lock = exit_lock
         self._transaction_timeout_ms = transaction_timeout_ms
         self._bootstrap_servers = opening.bootstrap_servers
@@ -132,16 +133,16 @@ class StreamTask:
         os._exit(1)
 
     def _end_again(self) -> None:
-        """The subtask had finished in the checkpoint that the job went back to: all that is left is to say so."""
+        """Sends the end of the output again: the subtask had finished in the checkpoint that the job rolled back to."""
         assembly, transactions, consumer = self._assemble()
         consumer.close()
-        for each in assembly.writer().flush(ends=True, tell_all=True):
-            transactions.send(each.topic, each.data, partition=each.partition)
+        for message in assembly.writer().flush(ends=True, tell_all=True):
+            transactions.send(message.topic, message.data, partition=message.partition)
         if transactions.active:
             transactions.commit()
 
     def _assemble(self) -> tuple[Assembly, KafkaTransaction, Consumer]:
-        """Fences older attempts."""
+        """Fences older attempts and opens the clients."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
         consumer = group_consumer(self._bootstrap_servers, self._group)
@@ -167,9 +168,10 @@ class StreamTask:
         return assembly, transactions, consumer
 
     def _prepare(self) -> tuple[Assembly, Subtask, RestorePlan, CommittedProgress]:
-        """Initialises state: fences older attempts, reads progress, checkpoint and changelog, builds the operators.
+        """Initialises the state: fences older attempts, reads progress, checkpoint and changelog, builds the
+        operators.
 
-        With them comes the entry of what the attempt goes on from, which it has not written.
+        Also returns the progress entry that the attempt continues from, which an earlier attempt wrote.
         """
         assembly, transactions, consumer = self._assemble()
         changelog = assembly.changelog
@@ -197,7 +199,7 @@ class StreamTask:
         kafka, progress, resolved = self._progress(assembly, consumer, tail, beginning, ids)
         entry = self._entry(progress, assembly, kafka)
         if resolved:
-            # Before the first record, and before anybody is told of it.
+            # Before the first record, and before anything is reported.
             transactions.send(
                 assembly.changelog, encode_progress(entry), key=PROGRESS_KEY, partition=self._subtask
             )
@@ -226,7 +228,8 @@ class StreamTask:
         beginning: RestorePlan,
         ids: Mapping[str, str],
     ) -> tuple[KafkaInput | None, SubtaskProgress, bool]:
-        """What the attempt goes on from; whether that is to be committed before the first record."""
+        """Returns the progress that the attempt continues from, and whether it must be committed before the first
+        record."""
         kafka, resolved = None, False
         if (source := assembly.through_spark) is not None:
             reading = resolve_offsets(
@@ -251,14 +254,14 @@ class StreamTask:
             if tail.entry is not None or beginning.begins:
                 progress = self._checked(consumer, topics, progress, beginning, tail.entry, ids)
             progress = replace(progress, topic_ids=tuple(map(ids.get, topics)))
-            # Of a source without inputs all progress is state: that it has begun is all that there is to say.
+            # All progress of a source without inputs is state: the entry only records that it has begun.
             resolved = tail.entry is None and not topics and not beginning.begins
         return kafka, self._placed(progress, tail, beginning, ids.get(assembly.changelog)), resolved
 
     def _placed(
         self, progress: SubtaskProgress, tail: ChangelogTail, beginning: RestorePlan, changelog_id: str | None
     ) -> SubtaskProgress:
-        """With the changelog that it is written to, and where the generation begins there."""
+        """Adds the changelog that the progress is written to, and the offset at which the generation begins there."""
         entry = tail.entry
         if beginning.begins:
             begin = tail.end
@@ -282,7 +285,8 @@ class StreamTask:
         entry: ProgressEntry | None,
         ids: Mapping[str, str],
     ) -> SubtaskProgress:
-        """Positions that channels have. A generation that begins reads what was made anew from its first message."""
+        """Returns the progress with positions that the channels have. A new generation reads a recreated channel
+        from its first message."""
         positions = dict(progress.positions)
         anew = recreated_topics(entry, ids)
         for i, topic in enumerate(topics):
@@ -312,7 +316,7 @@ class StreamTask:
         if beginning.changelog_from is not None:
 
             def place() -> str:
-                """Of the message that was read last."""
+                """Returns the location of the message that was read last."""
                 (after,) = consumer.position([TopicPartition(changelog, self._subtask)])
                 return f"{changelog} [{self._subtask}] at offset {after.offset - 1}"
 

@@ -1,16 +1,15 @@
-"""What one attempt of a subtask does, without threads, sockets or Kafka: buffers and polls in, a transaction out.
+"""The work of one attempt of a subtask, without threads, sockets or Kafka: buffers and polls go in, a transaction
+comes out.
 
-Everything between two commits goes into one transaction, which is open only during the commit. So a successor begins
-exactly where the last commit was: inputs at the committed offsets, state as the changelog has it, output as the
-channels have it. Whoever drives a Subtask decides when to commit; what comes of it does not depend on that, nor on how
-records were cut into buffers.
+Everything between two commits is in one transaction, which is open only during the commit. So a successor begins
+exactly at the last commit: inputs at the committed offsets, state as in the changelog, output as in the channels. The
+caller decides when to commit. The results depend neither on that nor on the batch boundaries.
 
-This file is about input and time: what is taken in, once, and what follows for the operators. What leaves is output.py,
-what is kept subtask_state.py, what checkpoints need subtask_checkpoints.py, and how a savepoint stops all that
-stop_with_savepoint.py.
+This file handles input and time: it takes each input once and drives the operators. subtask_output.py has the output,
+subtask_state.py the state, subtask_checkpoints.py the checkpoints, stop_with_savepoint.py the stop by a savepoint.
 
-Time: the clock is the driver's wall clock. Event time is what the senders tell; behind a source it begins with an
-operator that assigns it.
+Time: the clock is the caller's wall clock. Event time comes from the senders; after a source it begins with an operator
+that assigns it.
 """
 
 from __future__ import annotations
@@ -60,9 +59,10 @@ TOMBSTONES: Final = "numTombstones"
 
 
 class Subtask:
-    """Built by assembly.py. Restore `kept`, then call `open`, anything, once it has `ended` `finish`; always `close`.
+    """Built by assembly.py. Restore the state, then call `open`, then any method; `finish` after the input has ended;
+    always `close`.
 
-    `output` says what is to be sent, `cuts` what has become of checkpoints.
+    `output` has the output of the next commit, `checkpoints` the results of checkpoints.
     """
 
     def __init__(
@@ -94,10 +94,9 @@ class Subtask:
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
-        `kafka_source`: the operator id of one whose positions the subtask keeps. `reads_nothing`: whether none of its
-        partitions is the subtask's, as long as the attempt lives. `checkpoints_over`: the newest
-        checkpoint that is known to be complete: late barriers up to it count for nothing. `aligned_inputs`: those that
-        have nothing in flight in a checkpoint.
+        `kafka_source`: the operator id of the Kafka source whose positions the subtask stores. `reads_nothing`: whether
+        the attempt owns none of its partitions. `checkpoints_over`: the newest checkpoint that is known to be complete;
+        late barriers up to it are ignored. `aligned_inputs`: the inputs that have nothing in flight in a checkpoint.
         """
         self._chain = chain
         self._accumulators = accumulators
@@ -156,14 +155,15 @@ class Subtask:
         if self._gate is not None:
             self._follow_gate(self._gate)
         if self._has_no_input:
-            self._chain.set_idle(True)  # who waits for its event time waits for nothing
+            self._chain.set_idle(True)  # receivers must not wait for its event time
         for place in self._ends or ():
             self._look_for_end(place)
         self._ended = self._ends is not None and not self._active_senders
         self.output.note_pending()
 
     def begin_generation(self, in_flight: Iterable[tuple[int, Batch]]) -> None:
-        """Once it is open: takes what was in flight, by input, and commits that with a position of every input."""
+        """Called after `open`: processes the records in flight, by input, and commits them with a position of every
+        input."""
         for operator in self._chain.operators:
             operator.begin_time_anew()
         for input_index, batch in in_flight:
@@ -180,7 +180,7 @@ class Subtask:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes in any more, and it is known whether that is the end or a stop."""
+        """Whether no input follows, and it is known whether that is the end or a stop."""
         stop = self._stop
         if stop.savepoint is not None:
             return stop.is_stopped
@@ -188,15 +188,15 @@ class Subtask:
 
     @property
     def positions(self) -> dict[int, dict[int, int]]:
-        """Input -> partition -> the next offset that counts."""
+        """Returns input -> partition -> the next offset to take."""
         return self._positions.to_positions_by_input()
 
     def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
-        """Whether these offsets have not been taken yet. Raises TaskError where some of them have."""
+        """Whether these offsets have not been taken yet. Raises TaskError if some of them have."""
         return self._positions.admits(input_index, partition, first, following)
 
     def take_buffer(self, input_index: int, partition: int, offset: int, data: bytes) -> None:
-        """A buffer of a channel; one that has been taken already counts for nothing."""
+        """Processes a buffer of a channel; ignores one that was processed before."""
         gate = self._gate
         assert gate is not None
         if not self.admits(input_index, partition, offset, offset + 1):
@@ -261,10 +261,8 @@ class Subtask:
         data: bytes,
         skipped: SkippedRecords = NO_SKIPPED_RECORDS,
     ) -> None:
-        """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload).
-
-        What was left out is counted.
-        """
+        """Processes the records of a Kafka source at these offsets, after the prefix (BufferCodec.payload). Counts
+        skipped records."""
         if not self.admits(input_index, partition, first, following):
             return
         if self._stop.savepoint is not None:
@@ -287,7 +285,7 @@ class Subtask:
         self._look_for_end((input_index, partition))
 
     def poll(self, limit: int) -> PollResult:
-        """Has the source read at most so many records, and takes them."""
+        """Lets the source read at most `limit` records, and processes them."""
         assert self._source is not None
         if self._stop.savepoint is not None:
             return PollResult(None, wait_s=UNTIL_WOKEN_S)
@@ -304,22 +302,22 @@ class Subtask:
 
     @property
     def next_clock(self) -> int:
-        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time.
+        """Returns the processing time at which something is due (ms); END_OF_TIME if nothing waits for a time.
 
-        Nothing is due behind a savepoint that stops the job, nor once all input has ended: `finish` does the rest.
+        Nothing is due after a savepoint that stops the job, nor after all input has ended: `finish` does the rest.
         """
         gate = self._gate
         stands_still = self._stop.savepoint is not None or (gate is not None and (gate.stopped or gate.ended))
         return MAX_WATERMARK if stands_still else self._chain.next_clock
 
     def advance_clock(self, clock: int) -> None:
-        """Processing time has come so far (ms), short of its end."""
+        """Advances processing time (ms), but not to its end."""
         if self.next_clock <= clock:
             self._chain.advance_clock(clock)
             self.output.note_pending()
 
     def finish(self) -> None:
-        """Once the input has ended: brings all operators to their end, unless it was stopped, and commits."""
+        """Called once the input has ended: finishes all operators, unless a savepoint stopped the task, and commits."""
         self.output.ends = True
         self.checkpoints.end()
         stop = self._stop
@@ -336,7 +334,7 @@ class Subtask:
 
     def _follow_gate(self, gate: InputGate) -> None:
         if gate.ended or self._stop.savepoint is not None:
-            return  # finish() brings both clocks to their end
+            return  # finish() advances both clocks to their end
         if gate.watermark > self._watermark:
             self._watermark = gate.watermark
             self._chain.advance_watermark(gate.watermark)
@@ -346,7 +344,7 @@ class Subtask:
         self.output.note_pending()
 
     def _look_for_end(self, place: tuple[int, int]) -> None:
-        """Of a partition: whether a bounded source has read it to its end, and with it perhaps all."""
+        """Records that a bounded source has read a partition to its end, and perhaps all partitions."""
         if self._ends is None or place not in self._active_senders:
             return
         if (self._positions.get(*place) or 0) >= self._ends[place]:
@@ -356,10 +354,11 @@ class Subtask:
             self.output.note_pending()
 
     def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
-        """One transaction: output, changes of state, progress. Whether there was anything to commit, or it is `always`.
+        """Commits output, state changes and progress in one transaction, if there are any or `always`. Returns
+        whether it did.
 
-        `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned, nor
-        within a record that comes in fragments.
+        `tell_all`: also sends the time to every channel. Nothing is committed during an alignment, nor while a record
+        is only partly received.
         """
         if not self.checkpoints.can_commit or self._fragments.has_partial_record:
             return False
@@ -372,11 +371,11 @@ class Subtask:
 
     @property
     def has_partial_record(self) -> bool:
-        """Whether a part of a record has come, and nothing can be committed until the rest has."""
+        """Whether a record is only partly received: nothing can be committed until the rest arrives."""
         return self._fragments.has_partial_record
 
     def close(self) -> None:
-        """Closes operators and source, whatever goes wrong with one. Raises the first error."""
+        """Closes operators and source, even if one raises. Raises the first error."""
         try:
             self._chain.close()
         finally:
@@ -389,11 +388,12 @@ class Subtask:
                     self._source[1].close()
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete: if it stops the task, that has ended now."""
+        """Handles a complete checkpoint: if it stops the task, the task has now ended."""
         self._stop.confirm(checkpoint_id)
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint will not be completed: what waits for it goes on. Raises as Stop.abort."""
+        """Handles a checkpoint that will not complete: input that waited for it is processed. Raises as
+        StopWithSavepoint.abort."""
         self.checkpoints.abort(checkpoint_id)
         waiting = self._stop.abort(checkpoint_id)
         if waiting is None:
@@ -404,7 +404,7 @@ class Subtask:
             self._follow_gate(self._gate)
 
     def _inline(self) -> Mapping[str, OperatorState]:
-        """The positions of a Kafka source."""
+        """Returns the positions of a Kafka source."""
         if self._kafka_source is None:
             return {}
         positions = self._positions.to_positions_by_topic(self._input_topics)

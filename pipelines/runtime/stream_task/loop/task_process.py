@@ -1,4 +1,4 @@
-"""The process of a StreamTask: waits, warm, for its one task; runs it; ends."""
+"""The process of a StreamTask: it waits, with all modules imported, for its one task, runs it, and ends."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .mailbox import Mailbox
 from .stream_task import StreamTask
 
 _LAST_NOTICE_S: Final = 1.0
-"""How long the last notice of a process that ends by an error may wait for its turn."""
+"""How long the last notice of a process that ends by an error may wait to be sent."""
 
 
 def run(control: socket.socket, listener: socket.socket) -> None:
-    """Never returns. `control` leads to the TaskExecutor, `listener` is where Spark's workers connect."""
+    """Never returns. `control` is the socket to the TaskExecutor; Spark's workers connect to `listener`."""
     mailbox = Mailbox()
     exit_lock = threading.Lock()
     speaking = threading.Lock()
@@ -50,7 +50,7 @@ def run(control: socket.socket, listener: socket.socket) -> None:
 
 
 def _end(last: TaskFailed, control: socket.socket, speaking: threading.Lock) -> None:
-    """Tells the TaskExecutor why the process ends, unless another thread stands still while it tells something."""
+    """Reports to the TaskExecutor why the process ends, unless another thread hangs while it sends."""
     if speaking.acquire(timeout=_LAST_NOTICE_S):
         with contextlib.suppress(OSError):
             control.sendall(encode_frame(msgspec.msgpack.encode(last)))
@@ -77,5 +77,5 @@ def _run_task(
     StreamTask(opening, mailbox, notify, exit_lock).invoke()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not exit(): the threads of librdkafka and of user code have nothing left to say.
+    # Not exit(): the threads of librdkafka and of user code must not delay the end.
     os._exit(0)

@@ -1,9 +1,9 @@
 """The process that StreamTask processes are forked from, with everything imported.
 
-A fork takes milliseconds and shares memory; an interpreter takes most of a second. The TaskExecutor sends
-requests of fixed size over a socket, with the sockets of the new process attached; it is told of every end.
-When the TaskExecutor is gone, the zygote removes the directory of the sockets and ends; its children see
-the same on their own control sockets.
+A fork takes milliseconds and shares memory; a new interpreter takes most of a second. The TaskExecutor sends requests
+of fixed size over a socket, with the sockets of the new process attached, and receives a message for every process that
+ends. When the TaskExecutor is gone, the zygote removes the directory of the sockets and ends; its children see the same
+on their own control sockets.
 
 Run as `python -m tailrace.pipelines.runtime.stream_task.loop.zygote FD DIRECTORY`.
 """
@@ -20,11 +20,11 @@ import sys
 from typing import Final
 
 REQUEST: Final = struct.Struct("<BQ")
-"""What to do, and the token of the process; FORK carries two descriptors: control and listener."""
+"""The action, and the token of the process; FORK carries two descriptors: control and listener."""
 FORK: Final = 1
 KILL: Final = 2
 ENDED: Final = struct.Struct("<Qi")
-"""Token of a process that ended, and its exit status, negative for a signal."""
+"""The token of a process that ended, and its exit status, negative for a signal."""
 
 
 class Zygote:
@@ -80,8 +80,8 @@ class Zygote:
             return
         try:
             signal.set_wakeup_fd(-1)
-            for each in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(each, signal.SIG_DFL)
+            for signal_number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(signal_number, signal.SIG_DFL)
             selector.close()
             for own in (self._requests, self._wake_in, self._wake_out):
                 own.close()
@@ -101,12 +101,12 @@ class Zygote:
 
 
 def main() -> None:
-    """Imports what StreamTasks need, then serves."""
+    """Imports what StreamTasks need, then serves requests."""
     descriptor, directory = int(sys.argv[1]), sys.argv[2]
-    # Ctrl-C in a terminal and a service manager's stop reach every process: the TaskExecutor decides what
-    # they mean, and takes the zygote's end for a failure.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    # Ctrl-C in a terminal and a service manager's stop reach every process: the TaskExecutor decides what happens,
+    # and would report the zygote's end as a failure.
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.SIG_IGN)
     from ...common.preloaded_modules import preload
     from . import task_process  # noqa: F401
 

@@ -1,1 +1,1 @@
-"""What a subtask writes: partitioned records, in Kafka transactions."""
+"""The output of a subtask: partitioned records in Kafka transactions."""

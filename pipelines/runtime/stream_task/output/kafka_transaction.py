@@ -1,12 +1,12 @@
-"""A subtask's one transactional producer.
+"""The one transactional producer of a subtask.
 
-A transaction holds what a commit interval made: output buffers, changes of state, and the progress entry.
-It begins with the first thing to send, and `commit` follows at once. `transactional.id` is the ExecutionVertex: `open`
-fences whoever used it before, and an older attempt that still lives learns of it at its next commit.
+A transaction holds the results of a commit interval: output buffers, state changes, and the progress entry. It begins
+with the first message, and `commit` follows at once. The `transactional.id` is that of the ExecutionVertex: `open`
+fences older attempts, and an older attempt that still lives detects that at its next commit.
 
-Where the outcome of a commit or abort is unknown, librdkafka (no KIP-890) may only be thrown away. State in
-memory is then ahead of Kafka, or not; so the attempt fails, and its successor fences, reads what was
-committed and goes on from there: the same path as after a crash, instead of a second one.
+If the outcome of a commit or abort is unknown, a librdkafka producer (without KIP-890) cannot be used any more. The
+state in memory may then be ahead of Kafka. So the attempt fails; its successor fences it, reads what was committed and
+continues from there. That is the same path as after a crash, not a second one.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from ...common.offset_bounds import topic_gone
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
-"""A topic that was made a moment ago may not be known to all brokers yet."""
+"""A new topic may not be known to all brokers yet."""
 _REPORTS_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: as long as the broker keeps the transaction (TRANSACTION_TIMEOUT_MS)."""
 _LIST_S: Final = 5.0
 _TIMEOUT_S: Final = 10.0
-"""Of a single call."""
+"""The timeout of a single call."""
 _HANGS_S: Final = 12.0
-"""A call that takes longer than its timeout, and than this, will never return, if Kafka answers others..."""
+"""A call that exceeds its timeout, and this time, never returns, if Kafka has answered other requests ..."""
 _ANSWERING_S: Final = 4.0
-"""... for so long."""
+"""... for this time."""
 _ANSWERS_S: Final = 1.0
-"""How long an answer may take that shows it."""
+"""The timeout of such a request."""
 
 
 class KafkaTransaction:
-    """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on.
+    """Begins, fills and ends transactions. Raises TaskError if the attempt cannot continue.
 
-    `hangs` is told, from another thread, of a call that will never return: nobody but the process's end ends it.
+    `hangs` is called from another thread when a call will never return. Only the end of the process ends such a call.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class KafkaTransaction:
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         job_topics: tuple[str, ...] = (),
     ) -> None:
-        """`job_topics`: channels and the changelog, without which the job has to go back to a checkpoint.
+        """`job_topics`: channels and the changelog. If one of them is gone, the job must roll back to a checkpoint.
 
-        `exit_lock` is held while a transaction is open: the process is not ended then if that can be avoided.
+        `exit_lock` is held while a transaction is open, so that the process does not end then if possible.
 
         `timeout_ms`: the age at which the broker aborts a transaction.
         """
@@ -70,10 +70,10 @@ class KafkaTransaction:
         self._began_at = 0.0
         self._failure: KafkaError | None = None
         self._topics: set[str] = set()
-        """Those that the transaction has messages for."""
+        """The topics that the transaction has messages for."""
         self._job_topics = frozenset(job_topics)
         self._awaited = 0
-        """Messages whose offsets somebody wants to know."""
+        """The messages whose offsets are requested."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
         self._teller: Producer | None = None
         self._topic = ""
@@ -82,7 +82,7 @@ class KafkaTransaction:
         )
 
     def open(self, topic: str) -> None:
-        """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
+        """Fences older attempts and aborts their open transactions. `topic` is any topic that exists."""
         self._topic = topic
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
@@ -97,9 +97,9 @@ class KafkaTransaction:
         timestamp_ms: int = 0,
         delivered: Callable[[int], None] | None = None,
     ) -> None:
-        """Adds a message to the transaction, beginning one if need be; `partition` None: by key, or any.
+        """Adds a message to the transaction, and begins one if there is none; `partition` None: by key, or any.
 
-        `delivered` is told the message's offset before `commit` returns.
+        `delivered` is called with the message's offset before `commit` returns.
         """
         self._begin()
         self._topics.add(topic)
@@ -122,7 +122,7 @@ class KafkaTransaction:
                 return
 
     def require_topic(self, topic: str) -> None:
-        """Raises TaskError where there is no topic of that name; a broker that makes topics makes it now."""
+        """Raises TaskError if there is no topic of that name. A broker with auto-creation creates the topic now."""
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while True:
             try:
@@ -133,16 +133,16 @@ class KafkaTransaction:
                 return
             if time.monotonic() > deadline:
                 raise TaskError(
-                    f"the topic {topic!r} that a Kafka sink is to write to does not exist at"
+                    f"the topic {topic!r} of a Kafka sink does not exist at"
                     f" {self._bootstrap_servers}: create it, or correct its name"
                 )
             time.sleep(0.05)
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
-        """Sends a message outside of transactions; what becomes of it is not looked at."""
+        """Sends a message outside of transactions; its delivery is not checked."""
         if self._teller is None:
             self._teller = plain_producer(self._bootstrap_servers)
-        with contextlib.suppress(BufferError, KafkaException):  # the next one says more
+        with contextlib.suppress(BufferError, KafkaException):  # the next call reports the error
             self._teller.produce(topic, value, partition=partition)
         self._teller.poll(0)
 
@@ -151,7 +151,7 @@ class KafkaTransaction:
         self._begin()
         self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
         if self._awaited:
-            # The commit has delivered everything; what is left is to hear of it.
+            # The commit has delivered all messages; this only collects their delivery reports.
             self._producer.flush(_REPORTS_S)
         if self._failure is not None:
             if self._failure.code() in ABSENT and (missing := self._missing_topic()) is not None:
@@ -160,7 +160,7 @@ class KafkaTransaction:
         self._end()
 
     def abort(self, timeout_s: float = 5.0) -> None:
-        """Aborts the transaction, if there is one; what cannot be aborted the successor's fencing will."""
+        """Aborts the transaction, if there is one. If that fails, the fencing of the successor aborts it."""
         if self._active:
             try:
                 self._producer.purge()
@@ -173,7 +173,7 @@ class KafkaTransaction:
 
     @property
     def active(self) -> bool:
-        """Whether something has been sent and not committed."""
+        """Whether a message was sent and not committed."""
         return self._active
 
     def _begin(self) -> None:
@@ -206,7 +206,7 @@ class KafkaTransaction:
         return report
 
     def _persist(self, what: str, call: Any) -> None:
-        """Calls until it succeeds or is known to be in vain: librdkafka resumes a retriable call."""
+        """Repeats a call until it succeeds or cannot succeed: librdkafka resumes a retriable call."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -217,13 +217,13 @@ class KafkaTransaction:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explain_error(what, error) from error
                 if (missing := self._missing_topic()) is not None:
-                    # Its messages are retried for as long as any others.
+                    # Its messages are retried as long as all others.
                     raise self._topic_gone(missing) from error
-                with contextlib.suppress(KafkaException):  # the next call says more
-                    self._producer.poll(0)  # which hands its log lines over
+                with contextlib.suppress(KafkaException):  # the next call reports the error
+                    self._producer.poll(0)  # a poll delivers its log lines
 
     def _kafka_answers(self) -> bool:
-        """From another thread."""
+        """Whether Kafka answers. Called from another thread."""
         try:
             self._producer.list_topics(self._topic, _ANSWERS_S)
         except KafkaException:
@@ -232,17 +232,18 @@ class KafkaTransaction:
 
     def _hanging(self, what: str) -> str:
         return (
-            f"{what} of {self._id} has not returned for {_HANGS_S:.0f} s, which is longer than it was given, although"
-            " Kafka answers: the process ends, and the next attempt goes on from what was committed"
+            f"{what} of {self._id} has not returned for {_HANGS_S:.0f} s, longer than its timeout, although"
+            " Kafka answers: the process ends, and the next attempt continues from the last commit"
         )
 
     def _topic_gone(self, topic: str) -> TaskError:
         if topic in self._job_topics:
             return ProgressLostError(topic_gone(topic))
-        return TaskError(f"the topic {topic} that a sink writes to is gone: create it again")
+        return TaskError(f"the topic {topic} of a sink was deleted: create it again")
 
     def _missing_topic(self) -> str | None:
-        """One of the topics of this transaction that Kafka does not have; None where it does not answer."""
+        """Returns a topic of this transaction that does not exist in Kafka; None if all exist or Kafka does not
+        answer."""
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while True:
             try:
@@ -259,7 +260,7 @@ class KafkaTransaction:
         if reason.code() in ABSENT and (missing := self._missing_topic()) is not None:
             return self._topic_gone(missing)
         if reason.code() == KafkaError._FATAL:
-            # Of produce(), which does not say what was fatal; any other call does.
+            # produce() does not report the fatal error; any other call does.
             try:
                 self._producer.begin_transaction()
             except KafkaException as fatal:
@@ -273,7 +274,7 @@ class KafkaTransaction:
             if age >= self._timeout_ms / 1000:
                 return TaskError(
                     f"{what} of {self._id} failed: the transaction was open for {age:.0f} s, and Kafka aborts one after"
-                    f" {self._timeout_ms / 1000:g} s. The process stood still, or Kafka was slow or away"
+                    f" {self._timeout_ms / 1000:g} s. The process was stopped, or Kafka was slow or unreachable"
                 )
             return TaskError(f"{self._id} was fenced: a newer attempt of this subtask has started")
         return TaskError(f"{what} of {self._id} failed: {reason.name()}: {reason.str()}")

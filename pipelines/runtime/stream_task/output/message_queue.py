@@ -1,8 +1,8 @@
 """Messages of a subtask that wait for its next commit, in the order in which they were sent.
 
-No transaction is open while a user function runs. A transaction that waits for user code holds up every reader of
-the topics that it writes to, and the broker aborts it when it gets too old. So sinks, channels and the changelog only
-add to this queue; the transaction begins at the commit, and lasts as long as the commit does.
+No transaction is open while a user function runs. A transaction that waits for user code would block every reader of
+its topics, and the broker aborts a transaction that gets too old. So sinks, channels and the changelog only add to this
+queue; the transaction begins at the commit, and lasts as long as the commit does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from .transaction import Transaction
 
 OVERHEAD_BYTES: Final = 200
-"""Of a message in memory, besides its key and value."""
+"""The size of a message in memory, besides its key and value."""
 
 
 class _Message(NamedTuple):
@@ -26,12 +26,12 @@ class _Message(NamedTuple):
 
 
 class OutgoingMessageQueue:
-    """Of one attempt."""
+    """The queue of one attempt."""
 
     def __init__(self) -> None:
         self._messages: list[_Message] = []
         self.size_bytes = 0
-        """Bytes in memory, about."""
+        """The approximate size in memory."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -46,12 +46,12 @@ class OutgoingMessageQueue:
         timestamp_ms: int = 0,
         delivered: Callable[[int], None] | None = None,
     ) -> None:
-        """As Transaction.send, at the next commit."""
+        """Sends the message with the next commit; parameters as in Transaction.send."""
         self._messages.append(_Message(topic, value, key, partition, timestamp_ms, delivered))
         self.size_bytes += len(value) + (len(key) if key else 0) + OVERHEAD_BYTES
 
     def send_all(self, transaction: Transaction) -> None:
-        """Puts everything into a transaction. Raises TaskError as it does; the attempt is over then."""
+        """Sends everything in a transaction. Raises its TaskError; the attempt must end then."""
         for topic, value, key, partition, timestamp_ms, delivered in self._messages:
             transaction.send(
                 topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, delivered=delivered

@@ -1,7 +1,7 @@
-"""Partitioners: which record of a batch goes to which partition of a channel.
+"""Partitioners: they assign the records of a batch to the partitions of a channel.
 
-Each takes a batch and gives (partition, the records for it), each part in the batch's order. Where the key is a column,
-or no key is asked for, columns stay columns.
+A partitioner takes a batch and returns (partition, its records), in the order of the batch. If the key is a column, or
+no key is needed, columns stay columns.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Parts = Iterator[tuple[int, Batch]]
 Partition = Callable[[Batch], Parts]
 
 _FEW: Final = 64
-"""Records below which a loop over rows costs less than the calls into Arrow."""
+"""The number of records below which a loop over rows costs less than calls into Arrow."""
 _REMEMBERED: Final = 100_000
-"""Keys whose partition is kept, so that it need not be worked out again."""
+"""The number of keys whose partition is cached."""
 
 
 def create_partitioner(
@@ -40,10 +40,10 @@ def create_partitioner(
     max_parallelism: int,
     subtask: int,
 ) -> Partition:
-    """The partitioner of an edge, for one sending subtask.
+    """Creates the partitioner of an edge for one sending subtask.
 
-    `reachable`: the partitions it may write to, of `partitions` in all; `max_parallelism`: of the receiving vertex.
-    Raises UserCodeError where the edge's functions cannot be loaded.
+    `reachable`: the partitions that it may write to, of `partitions` in all. `max_parallelism`: of the receiving
+    vertex. Raises UserCodeError if the edge's functions cannot be loaded.
     """
     match edge.partitioner:
         case Partitioner.HASH if partitions == 1:
@@ -90,7 +90,8 @@ class _Broadcast:
 
 
 class _RoundRobin:
-    """Each partition in turn gets a run of the batch; over time all get the same number, give or take one."""
+    """Sends a run of the batch to each partition in turn. Over time all get the same number of records, plus or
+    minus one."""
 
     def __init__(self, partitions: range, first: int) -> None:
         self._partitions = partitions
@@ -122,7 +123,7 @@ class _Shuffle:
 
 
 class _Hash:
-    """By the key group of each record's key."""
+    """Partitions by the key group of each record's key."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class _Hash:
         self._key_type = key_type
         self._record_type = record_type
         self._target = target
-        self._known: dict[Any, int] = {}
+        self._cache: dict[Any, int] = {}
         names = [name for name, _ in record_type.columns()]
         self._column = names.index(key_field) if key_field in names else None
         if self._column is not None and not _can_be_dictionary(record_type.columns()[self._column][1]):
@@ -168,7 +169,7 @@ class _Hash:
             raise UserCodeError("key_by", None, records.index) from error
 
     def _targets(self, keys: Sequence[Any]) -> list[int]:
-        known = self._known
+        known = self._cache
         try:
             return [known[key] for key in keys]
         except KeyError:
@@ -182,7 +183,7 @@ class _Hash:
 
 
 class _Custom:
-    """Wherever the user's partitioner says for a key."""
+    """Partitions by the user's partitioner."""
 
     def __init__(
         self,
@@ -208,13 +209,14 @@ class _Custom:
         place = operator.index(self._partitioner(key, self._count))
         if not 0 <= place < self._count:
             raise ValueError(
-                f"the partitioner gave {place} for a key, not one of the partitions 0 to {self._count - 1}"
+                f"the partitioner returned {place} for a key, not one of the partitions 0 to {self._count - 1}"
             )
         return place
 
 
 def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any], record_type: RecordType) -> Parts:
-    """The records by place, each part in the batch's order; as columns, which channels carry, where they are many."""
+    """Groups the records by partition, in the order of the batch. Large groups become columns, the form that
+    channels carry."""
     if not batch.is_columnar and len(batch) < _FEW:
         found: dict[int, list[int]] = {}
         for i, place in enumerate(places):
@@ -223,7 +225,7 @@ def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any], record_ty
             yield place, batch.take(indices)
         return
     columns = Batch.from_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
-    array = np.asarray(places, np.uint16)  # narrow, for which numpy sorts by radix
+    array = np.asarray(places, np.uint16)  # a narrow type, which numpy sorts by radix
     order = np.argsort(array, kind="stable")
     ordered = array[order]
     starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]

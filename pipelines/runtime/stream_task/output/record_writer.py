@@ -1,18 +1,17 @@
-"""The record writer: records that leave a vertex, on the channels of its outgoing edges.
+"""The record writer: sends records of a vertex on the channels of its outgoing edges.
 
-Records gather per partition until `flush`, which turns them into as few buffers as the size limit allows. Each channel
-has its own event time and idleness, those of the output that it carries.
+Records are collected per partition until `flush`, which makes as few buffers of them as the size limit allows. Each
+channel has the event time and idleness of the output that it carries.
 
-Event time is told with the records. Where none are sent, it is told by *ticks*: buffers without records and outside of
-transactions, which may get lost. A transaction takes several round trips and markers on every partition; a tick is one
-small message. Before the first numbered buffer of an attempt on a partition, and for the end, time is told within a
-transaction.
+Records carry event time. Without records, *ticks* carry it: buffers without records, sent outside of transactions,
+which may get lost. A transaction takes several round trips and markers on every partition; a tick is one small message.
+Before the first numbered buffer of an attempt on a partition, and at the end, time is sent within a transaction.
 
-What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
-repeated now and then while nothing new is to be told: to a few partitions at once, in turn, so that p idle senders do
-not send p * p messages at each interval.
+A tick may be lost, and a restarted receiver does not know the previous ones. So time and idleness are repeated from
+time to time while nothing new is sent: to a few partitions at a time, in turn, so that p idle senders do not send p * p
+messages in each interval.
 
-A barrier goes to every partition that the subtask reaches, behind what was flushed before it.
+A barrier goes to every partition that the subtask writes to, after everything that was flushed before it.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from .partitioners import Partition
 MAX_BUFFER_BYTES = 900_000
 """Bytes, below Kafka's usual limit of 1 MiB for a message."""
 REPEATED_AT_ONCE: Final = 4
-"""How many partitions of a channel are told the time again at once."""
+"""The number of partitions of a channel to which the time is repeated at once."""
 
 
 class OutgoingBuffer(msgspec.Struct, frozen=True):
-    """A buffer to be sent."""
+    """A buffer to send."""
 
     topic: str
     partition: int
@@ -55,9 +54,9 @@ class OutgoingBuffer(msgspec.Struct, frozen=True):
 
 
 class ChannelWriter:
-    """The records of one outgoing edge of one subtask's attempt; see chain.Channel.
+    """Writes the records of one outgoing edge of one attempt; see chain.Channel.
 
-    `partitions`: those that this subtask reaches. `timed`: whether anybody behind the edge goes by event time.
+    `partitions`: those that this subtask writes to. `timed`: whether an operator after the edge uses event time.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class ChannelWriter:
     ) -> None:
         self.topic = topic
         self.sender: OperatorConfig | None = None
-        """Whose records these are."""
+        """The sender of these records."""
         self.pending = 0
         """Records written since the last flush."""
         self._codec = BufferCodec(record_type)
@@ -83,54 +82,54 @@ class ChannelWriter:
         self._attempt = attempt
         self._generation = generation
         self._timed = timed
-        self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
+        self._pending: dict[int, list[Batch]] = {partition: [] for partition in partitions}
         self._sequences = dict.fromkeys(partitions, 0)
         self._turns = cycle(partitions)
-        """Who is told again next."""
+        """The next partitions for the repeated time."""
         self._watermark = NO_WATERMARK
         self._idle = False
         self._announced = NO_WATERMARK, False
-        """Watermark and idleness that every partition has been told."""
-        self._spoken = False
-        """Whether anything that somebody goes by was ever among that."""
+        """The watermark and idleness that every partition has received."""
+        self._has_announced = False
+        """Whether a receiver depends on any time that was ever sent."""
 
     def write(self, batch: Batch) -> None:
-        """Distributes records. Raises UserCodeError where the key selector or partitioner does."""
+        """Distributes records to partitions. Raises UserCodeError if the key selector or partitioner does."""
         self.pending += len(batch)
         with nullcontext() if self.sender is None else typed_by(self.sender):
             for partition, part in self._partition(batch):
                 self._pending[partition].append(part)
 
     def advance_watermark(self, watermark: int) -> None:
-        """Event time on this channel has come so far."""
+        """Sets the event time of this channel."""
         self._watermark = max(self._watermark, watermark)
 
     def set_idle(self, idle: bool) -> None:
-        """Whether the receivers are to go on without this channel's watermark."""
+        """Sets whether this output is idle: receivers then do not wait for its watermark."""
         self._idle = idle
 
     @property
     def is_behind(self) -> bool:
-        """Whether event time or idleness has changed since it was told."""
+        """Whether event time or idleness has changed since it was last sent."""
         watermark, idle = self._announced
         return self._watermark > watermark or self._idle is not idle
 
     @property
     def repeats(self) -> bool:
-        """Whether there is something of time to be told again, as somebody may have missed it."""
-        return self._timed and self._spoken
+        """Whether there is a time or idleness to repeat, in case a receiver has missed it."""
+        return self._timed and self._has_announced
 
     @property
     def known(self) -> bool:
-        """Whether every partition has a numbered buffer of this attempt, so that ticks count there."""
+        """Whether every partition has a numbered buffer of this attempt, so that receivers accept ticks."""
         return all(self._sequences.values())
 
     def flush(
         self, *, ends: bool = False, stops: bool = False, tell_all: bool = False
     ) -> Iterator[OutgoingBuffer]:
-        """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
+        """Yields the buffers of all records since the last flush. `tell_all` adds buffers that only carry the time.
 
-        `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
+        `stops`: a savepoint ends the output. Raises UserCodeError of the sender for a value that is not of the
         channel's type, and TaskError for a record that is too large.
         """
         if tell_all:
@@ -151,12 +150,12 @@ class ChannelWriter:
         self.pending = 0
 
     def ticks(self) -> Iterator[OutgoingBuffer]:
-        """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
+        """Yields a tick for every partition. Requires that nothing is pending and everything flushed is committed."""
         self._note_announced()
         return self._ticks(self._pending)
 
     def repeated_ticks(self) -> Iterator[OutgoingBuffer]:
-        """Tells the next few partitions what all have been told, under the conditions of `ticks`."""
+        """Yields the last tick again for the next few partitions, under the conditions of `ticks`."""
         return self._ticks(islice(self._turns, min(REPEATED_AT_ONCE, len(self._pending))))
 
     def _ticks(self, partitions: Iterable[int]) -> Iterator[OutgoingBuffer]:
@@ -165,7 +164,7 @@ class ChannelWriter:
             yield OutgoingBuffer(self.topic, partition, bytes(header))
 
     def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
-        """The barrier for every partition, when all records are flushed."""
+        """Yields the barrier for every partition. Requires that all records are flushed."""
         self._note_announced()
         for partition in self._pending:
             header = self._header(partition, barrier=True)
@@ -174,7 +173,7 @@ class ChannelWriter:
 
     def _note_announced(self) -> None:
         self._announced = self._watermark, self._idle
-        self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK
+        self._has_announced = self._has_announced or self._idle or self._watermark > NO_WATERMARK
 
     def _header(
         self,
@@ -210,35 +209,35 @@ def _within_limits(sender: OperatorConfig) -> Iterator[None]:
 
 
 class RecordWriter:
-    """All outgoing edges of one subtask's attempt."""
+    """Writes on all outgoing edges of one attempt."""
 
     def __init__(self, channels: list[ChannelWriter]) -> None:
         self.channels = channels
 
     @property
     def pending(self) -> int:
-        """Records written since the last flush."""
+        """The number of records written since the last flush."""
         return sum(channel.pending for channel in self.channels)
 
     @property
     def is_behind(self) -> bool:
-        """Whether a channel is to be told the time."""
+        """Whether a channel lacks the current time."""
         return any(channel.is_behind for channel in self.channels)
 
     @property
     def repeats(self) -> bool:
-        """Whether a channel is to be told the time again, now and then."""
+        """Whether a channel's time is repeated from time to time."""
         return any(channel.repeats for channel in self.channels)
 
     def flush(
         self, *, ends: bool = False, stops: bool = False, tell_all: bool = False
     ) -> Iterator[OutgoingBuffer]:
-        """As ChannelWriter.flush, for every outgoing edge."""
+        """Calls ChannelWriter.flush for every outgoing edge."""
         for channel in self.channels:
             yield from channel.flush(ends=ends, stops=stops, tell_all=tell_all)
 
     def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
-        """As ChannelWriter.barrier, for every outgoing edge."""
+        """Calls ChannelWriter.barrier for every outgoing edge."""
         for channel in self.channels:
             yield from channel.barrier(checkpoint)
 
@@ -249,9 +248,10 @@ class RecordWriter:
         *,
         again: bool = False,
     ) -> None:
-        """Tells the channels that are behind the time: by ticks where these count, else within the transaction.
+        """Sends the time to the channels that do not have it: by ticks if receivers accept them, else within the
+        transaction.
 
-        `again`: also some partitions that may have missed it.
+        `again`: also to some partitions that may have missed it.
         """
         for channel in self.channels:
             if channel.is_behind or (again and channel.repeats):
@@ -259,5 +259,5 @@ class RecordWriter:
                     by, buffers = send, channel.flush(tell_all=True)
                 else:
                     by, buffers = tick, channel.ticks() if channel.is_behind else channel.repeated_ticks()
-                for each in buffers:
-                    by(each.topic, each.partition, each.data)
+                for buffer in buffers:
+                    by(buffer.topic, buffer.partition, buffer.data)

@@ -4,8 +4,8 @@
 nothing can interrupt a call inside the library. So another thread measures the duration of calls; the process must then
 end, and its successor continues from the last commit.
 
-A call that waits for a broker that is away may still succeed. So a call is overdue when it has exceeded its own timeout
-and Kafka has answered other requests for some seconds. Time in which the whole process stood still (SIGSTOP, a sleeping
+A call that waits for an unreachable broker may still succeed. So a call is overdue when it has exceeded its own timeout
+and Kafka has answered other requests for some seconds. Time in which the whole process was stopped (SIGSTOP, a sleeping
 machine) does not count.
 """
 
@@ -23,10 +23,10 @@ _LOOKS_S: Final = 1.0
 
 
 class Watchdog:
-    """For the calls of one thread.
+    """Watches the calls of one thread.
 
-    `overdue` is told, once and from another thread, of a call that has lasted for `limit_s` seconds, if `answers` was
-    true for the last `answering_s` of them. `answers` may take a while.
+    `overdue` is called, once and from another thread, for a call that has lasted for `limit_s` seconds, if `answers`
+    returned true for the last `answering_s` of them. `answers` may take a while.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Watchdog:
         self._answers = answers
         self._answering = answering_s
         self._watched: tuple[float, str] | None = None
-        """When a call began, and which."""
+        """The start of a call, and its name."""
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def watch_call(self, what: str) -> Iterator[None]:
-        """Around a call."""
+        """A context manager around a call."""
         if self._thread is None:
             self._thread = threads.Thread(target=self._watch, name="watchdog")
             self._thread.start()
@@ -64,7 +64,7 @@ class Watchdog:
             time.sleep(pause)
             answers = call is not None and self._answers()
             now = time.monotonic()
-            # A look that took much longer than its pause is that of a process that stood still.
+            # A check that comes much later than its interval shows that the process was stopped.
             passed = min(now - looked_at, 3 * pause)
             looked_at = now
             if self._watched is None or self._watched is not call:

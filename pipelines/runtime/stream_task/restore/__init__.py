@@ -1,1 +1,1 @@
-"""Where a subtask begins: from a checkpoint, its changelog, and committed progress."""
+"""The start of an attempt: it restores from a checkpoint, its changelog and committed progress."""

@@ -1,10 +1,11 @@
-"""Reads what a new attempt needs before it starts: its progress, state in storage, and the changelog to its exact end.
+"""Reads the data that a new attempt needs before it starts: its progress, state in storage, and the changelog to its
+exact end.
 
-The last progress entry is at the end of the changelog, possibly before messages of aborted transactions. It is found
-from the end in growing steps, so a long changelog costs nothing.
+The last progress entry is at the end of the changelog, possibly before messages of aborted transactions. The search for
+it starts at the end, in growing steps, so a long changelog costs nothing.
 
-A changelog that does not reach from where it is needed to where it ended is lost progress (ProgressLost): the job goes
-back to a checkpoint. It is never read as an empty changelog.
+If the changelog lacks a part between the required offset and its former end, progress is lost (ProgressLost): the job
+rolls back to a checkpoint. Such a changelog is never read as an empty one.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _TIMEOUT_S: Final = 30.0
 _SETTLES_S: Final = 10.0
 """How long the markers of a fenced attempt's transaction may take to become visible."""
 _FIRST_STEP: Final = 16
-"""Offsets: a commit that is small lies within them, with its marker."""
+"""In offsets: a small commit is within them, with its marker."""
 _STEPS_GROW: Final = 16
 
 
 def restored_state(
     storage: Storage, operators: Mapping[str, Sequence[StateAssignment]], subtask_index: int, parallelism: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Key and message of all state that a subtask takes from a checkpoint, for KeptState.restore.
+    """Yields key and message of all state that a subtask takes from a checkpoint, for SubtaskState.restore.
 
-    `operators`: by operator id, what is to be taken of each old subtask. What the subtask's own predecessor wrote comes
-    as it is; else each origin is named before its messages (state/stateful.py). Raises ProgressLost where a file is
-    missing or torn, TaskError where storage cannot be reached.
+    `operators`: by operator id, the parts to take of each old subtask. State of the subtask's own predecessor comes
+    unchanged; otherwise each origin is named before its messages (state/stateful.py). Raises ProgressLost if a file is
+    missing or corrupt, TaskError if storage cannot be reached.
     """
     for operator_id, pieces in operators.items():
         key = operator_id.encode()
@@ -65,28 +66,28 @@ def restored_state(
 
 
 def is_own(pieces: Sequence[StateAssignment], subtask_index: int, parallelism: int) -> bool:
-    """Whether an operator's state is what the same subtask wrote, at the same parallelism, and nothing else."""
-    return [(each.subtask_index, each.parallelism) for each in pieces] == [(subtask_index, parallelism)]
+    """Whether an operator's state was written by the same subtask, at the same parallelism, and by no other."""
+    return [(piece.subtask_index, piece.parallelism) for piece in pieces] == [(subtask_index, parallelism)]
 
 
 class ChangelogTail(msgspec.Struct, frozen=True):
-    """How a changelog ends."""
+    """The end of a changelog."""
 
     entry: ProgressEntry | None
-    """The last one; None: there is none."""
+    """The last entry; None if there is none."""
     offset: int
-    """Where the entry lies; -1: there is none."""
+    """The offset of the entry; -1 if there is none."""
     end: int
-    """The offset behind the last committed message."""
+    """The offset after the last committed message."""
     damage: str | None = None
-    """Why nobody may go on from the entry: it is not the last word of the changelog."""
+    """The reason why no attempt may continue from the entry: the changelog had later messages."""
 
 
 def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | None = None) -> ChangelogTail:
-    """The last committed progress entry. Call after the fencing of older attempts.
+    """Returns the last committed progress entry. Call it after the fencing of older attempts.
 
-    `written_to`: the end of the partition for readers of uncommitted messages, where it is known. Raises ProgressLost
-    where there is no such topic, TaskError where it cannot be read to that end.
+    `written_to`: the end of the partition for readers of uncommitted messages, if known. Raises ProgressLost if there
+    is no such topic, TaskError if it cannot be read to that end.
     """
     connected(consumer, topic)
     low, high = _settled_bounds(consumer, topic, partition, written_to)
@@ -107,7 +108,7 @@ def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | 
             if not is_empty and damage is None:
                 damage = (
                     f"the changelog {topic} [{partition}] holds messages at offsets {low} to {high}, and no progress"
-                    " entry: an earlier release wrote it, or some were deleted; the job has to go back to a checkpoint"
+                    " entry: an earlier release wrote it, or some were deleted; the job must roll back to a checkpoint"
                 )
             return ChangelogTail(None, -1, high, damage)
         back *= _STEPS_GROW
@@ -116,7 +117,7 @@ def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | 
 def _settled_bounds(
     consumer: Consumer, topic: str, partition: int, written_to: int | None
 ) -> tuple[int, int]:
-    """The bounds, once what was written before can be read: nobody has a transaction open here any more."""
+    """Returns the bounds once everything written before can be read, that is, when no transaction is open any more."""
     deadline = time.monotonic() + _SETTLES_S
     while True:
         low, high = bounds(consumer, topic, partition)
@@ -125,7 +126,7 @@ def _settled_bounds(
         if time.monotonic() > deadline:
             raise TaskError(
                 f"the changelog {topic} [{partition}] ends at offset {written_to}, and can be read to {high} only,"
-                " although older attempts are fenced: the broker has not ended a transaction there"
+                " although older attempts are fenced: the broker has not completed a transaction there"
             )
         time.sleep(0.05)
 
@@ -133,11 +134,11 @@ def _settled_bounds(
 def read_changelog(
     consumer: Consumer, topic: str, partition: int, begin: int = 0
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of every committed message from the offset `begin` to the end that the partition has now.
+    """Yields key and value of every committed message from the offset `begin` to the current end of the partition.
 
-    Call after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not
-    a last offset: control records take offsets too. Raises ProgressLost where the changelog does not hold that offset
-    (any more), TaskError where it cannot be read.
+    Call it after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not a last
+    offset, because control records take offsets too. Raises ProgressLost if the changelog no longer holds that offset,
+    TaskError if it cannot be read.
     """
     changelog_end(consumer, topic, partition, begin)
     for _, key, value in _messages(consumer, topic, partition, begin):
@@ -147,20 +148,24 @@ def read_changelog(
 def _messages(
     consumer: Consumer, topic: str, partition: int, begin: int
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Offset, key and value of every committed message from an offset to the end."""
+    """Yields offset, key and value of every committed message from an offset to the end."""
     consumer.assign([TopicPartition(topic, partition, begin)])
     try:
         while True:
             message = consumer.poll(_TIMEOUT_S)
             if message is None:
-                raise TaskError(f"the changelog {topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+                raise TaskError(
+                    f"the changelog {topic} returned nothing for {_TIMEOUT_S:.0f} s: is Kafka up?"
+                )
             error = message.error()
             if error is None:
                 yield message.offset() or 0, message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in ABSENT:
-                raise ProgressLostError(f"the changelog {topic} [{partition}] is gone: {error.str()}")
+                raise ProgressLostError(
+                    f"the changelog {topic} [{partition}] does not exist any more: {error.str()}"
+                )
             elif not error.retriable():
                 raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
     finally:
@@ -168,10 +173,11 @@ def _messages(
 
 
 def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0) -> int:
-    """The offset behind the last message. Raises ProgressLost where it does not reach from `begin` on, TaskError."""
+    """Returns the offset after the last message. Raises ProgressLost if the changelog does not reach from `begin` to
+    it; TaskError."""
     start, end = bounds(consumer, topic, partition)
     if not start <= begin <= end:
         raise ProgressLostError(
-            f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
+            f"the changelog {topic} [{partition}] holds offsets {start} to {end}, but is needed from {begin}"
         )
     return end

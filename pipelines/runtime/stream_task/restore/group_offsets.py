@@ -24,11 +24,11 @@ Place = tuple[str, int]
 
 
 class CommittedGroupOffset(msgspec.Struct, frozen=True):
-    """The metadata of every offset that the group has, as JSON."""
+    """The metadata of every offset in the group, as JSON."""
 
     generation: int
     offset: int
-    """Of the last progress entry; -1: there was none yet."""
+    """The offset of the last progress entry; -1 if there was none yet."""
     changelog_id: str | None
 
 
@@ -41,7 +41,7 @@ class GroupOffsets:
         self._consumer: Consumer | None = None
 
     def commit(self, positions: Mapping[Place, int], copy: CommittedGroupOffset | None = None) -> None:
-        """Next offsets, with the copy beside each. Raises KafkaException."""
+        """Commits next offsets with the copy as metadata of each. Raises KafkaException."""
         metadata = "" if copy is None else msgspec.json.encode(copy).decode()
         if self._consumer is None:
             self._consumer = group_consumer(self._bootstrap_servers, self._group)
@@ -52,17 +52,21 @@ class GroupOffsets:
 def read_group_offset(
     consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]
 ) -> CommittedGroupOffset | None:
-    """The newest that the consumer's group was told beside one of these, or a partition of these topics.
+    """Returns the newest copy in the group, of one of these partitions or of any partition of these topics.
 
-    None where the broker knows none. Raises KafkaException.
+    None if the broker has none. Raises KafkaException.
     """
-    asked = [TopicPartition(*place) for place in places]
+    partitions = [TopicPartition(*place) for place in places]
     for topic in source_topics:
         found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
-        asked += [TopicPartition(topic, partition) for partition in found.partitions]
-    if not asked:
+        partitions += [TopicPartition(topic, partition) for partition in found.partitions]
+    if not partitions:
         return None
-    copies = [copy for each in consumer.committed(asked, _TIMEOUT_S) if (copy := _read(each)) is not None]
+    copies = [
+        copy
+        for partition in consumer.committed(partitions, _TIMEOUT_S)
+        if (copy := _read(partition)) is not None
+    ]
     return max(copies, key=lambda copy: (copy.generation, copy.offset), default=None)
 
 

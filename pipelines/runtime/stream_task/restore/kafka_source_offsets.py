@@ -1,18 +1,18 @@
-"""What a subtask of a Kafka source reads, and from where to where: settled once, when its first attempt opens.
+"""The partitions and offsets that a subtask of a Kafka source reads, fixed once when its first attempt opens.
 
-Partitions are found when an attempt opens. What the last progress entry says counts; a subtask without one resolves
-where it begins, and a bounded one also where it ends, and commits that before its first record: later attempts must not
-see another `latest`. One that finds nothing to read commits an entry without positions: what is added later it reads
-from its first record. The ends are part of every entry, as the senders that have ended are on channels.
+An attempt finds the partitions when it opens. The last progress entry counts. A subtask without one resolves its first
+offsets, and a bounded source also its ends, and commits them before the first record: later attempts must not see
+another `latest`. A subtask that finds nothing to read commits an entry without positions; partitions that are added
+later are read from their first record. The ends are part of every entry, like the ended senders of channels.
 
 An end is the offset after the last record that a reader of committed records can see now. Control records, aborted and
-compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
-back from there; and it is passed by position: whatever comes at or behind it ends the partition. Partitions that were
-added later begin at their first record; a bounded source has none of them.
+compacted ones occupy offsets too. So the end is found by reading the tail of the partition, not by counting back from
+its end. A position at or after it ends the partition. Partitions that were added later begin at their first record; a
+bounded source has none of them.
 
-A generation that goes back to a checkpoint begins at the positions that the checkpoint has, whatever older generations
-have committed; but the ends stay those that were found once. A position that its partition does not hold any more fails
-the task, or is moved, as the source says (OnDataLoss); one that was moved is committed before the first record.
+A generation that rolls back to a checkpoint begins at the checkpoint's positions, whatever older generations committed.
+The ends stay those that were found first. If a partition no longer holds a position, the task fails or the position
+moves, as the source says (OnDataLoss). A moved position is committed before the first record.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 30.0
 _APPEARS_S: Final = 3.0
-"""A topic that was made a moment ago may not be known to all brokers yet."""
+"""A new topic may not be known to all brokers yet."""
 
 Place = tuple[int, int]
 """(index of the topic, partition)"""
 
 
 class KafkaSourceOffsets(msgspec.Struct, frozen=True):
-    """What a subtask reads."""
+    """The offsets that a subtask reads."""
 
     topics: tuple[str, ...]
     """By index of the input."""
     positions: Mapping[Place, int]
     """The next offset of each partition that the subtask reads."""
     ends: Mapping[Place, int] | None
-    """Of a bounded source."""
+    """The end offsets of a bounded source."""
     resolved: bool
-    """Whether something was resolved just now that is to be committed before the first record."""
+    """Whether new offsets were resolved that must be committed before the first record."""
 
 
 class ResumedPositions(msgspec.Struct, frozen=True):
-    """The attempt begins a generation, and goes back to a checkpoint."""
+    """The attempt begins a generation, and rolls back to a checkpoint."""
 
     positions: Mapping[str, Mapping[int, int]] | None
-    """Topic -> partition -> the next offset; None where the checkpoint knows nothing of this source."""
+    """Topic -> partition -> the next offset; None if the checkpoint does not contain this source."""
 
 
 class _CommittedPosition(msgspec.Struct, frozen=True):
-    """What an entry says of one partition."""
+    """The committed position of one partition."""
 
     offset: int
     end: int | None
@@ -79,7 +79,7 @@ def resolve_offsets(
     entry: ProgressEntry | None = None,
     resumption: ResumedPositions | None = None,
 ) -> KafkaSourceOffsets:
-    """Finds partitions and positions. `entry`: the last progress entry, of whatever generation. Raises TaskError.
+    """Finds partitions and positions. `entry`: the last progress entry, of any generation. Raises TaskError.
 
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
@@ -87,16 +87,18 @@ def resolve_offsets(
     places = source.assigned_partitions(counts, subtask, parallelism)
     committed = _committed_positions(source, entry)
     if resumption is not None:
-        begun = _RestoredOffsets(consumer, bootstrap_servers, source, resumption, committed)
-        positions = begun.starts(places)
+        offsets = _RestoredOffsets(consumer, bootstrap_servers, source, resumption, committed)
+        positions = offsets.starts(places)
         return KafkaSourceOffsets(
-            source.topics, positions, begun.ends(positions) if source.bounded else None, resolved=False
+            source.topics, positions, offsets.ends(positions) if source.bounded else None, resolved=False
         )
     has_past = entry is not None and entry.generation == generation
     known = {place: committed[place] for place in places if has_past and place in committed}
     held = _Held(consumer, source)
-    positions = {place: held.position(place, each.offset, each.end) for place, each in known.items()}
-    ends = {place: _end_of(source, place, each) for place, each in known.items()} if source.bounded else None
+    positions = {place: held.position(place, bounds.offset, bounds.end) for place, bounds in known.items()}
+    ends = (
+        {place: _end_of(source, place, bounds) for place, bounds in known.items()} if source.bounded else None
+    )
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
     if not has_past:
@@ -134,18 +136,18 @@ def _end_of(source: KafkaSourceParameters, place: Place, known: _CommittedPositi
 
 
 class _Held:
-    """What the partitions of a source still hold."""
+    """The records that the partitions of a source still hold."""
 
     def __init__(self, consumer: Consumer, source: KafkaSourceParameters) -> None:
         self._consumer = consumer
         self._source = source
         self.lost = False
-        """Whether a position was moved, since what follows it was deleted."""
+        """Whether a position was moved, because the records after it were deleted."""
 
     def position(self, place: Place, position: int, end: int | None = None) -> int:
-        """Where to go on from a position; `end`: nothing at or behind that is read.
+        """Returns where to continue from a position. Nothing at or after `end` is read.
 
-        Raises TaskError where records were deleted that are still to be read, and the source is to fail then.
+        Raises TaskError if unread records were deleted and the source must fail then.
         """
         topic, partition = self._source.topics[place[0]], place[1]
         if end is not None and position >= end:
@@ -159,17 +161,17 @@ class _Held:
         )
         if self._source.on_data_loss is OnDataLoss.FAIL:
             raise TaskError(
-                f"{lost}. Let the topic keep them for longer, or go on without them:"
+                f"{lost}. Increase the retention of the topic, or continue without them:"
                 ' KafkaSource(on_data_loss="earliest" or "latest")'
             )
         self.lost = True
         again = low if self._source.on_data_loss is OnDataLoss.EARLIEST else high
-        _log.warning("%s; the source goes on at %d (on_data_loss)", lost, again)
+        _log.warning("%s; the source continues at %d (on_data_loss)", lost, again)
         return again
 
 
 class _InitialOffsets:
-    """Where a source begins that has committed nothing."""
+    """The start of a source that has committed nothing."""
 
     def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSourceParameters) -> None:
         self._consumer = consumer
@@ -177,7 +179,7 @@ class _InitialOffsets:
         self._source = source
 
     def starts(self, places: Sequence[Place]) -> dict[Place, int]:
-        """The first offset of each partition."""
+        """Returns the first offset of each partition."""
         topics = self._source.topics
         bounds = {
             (i, partition): _watermarks(self._consumer, topics[i], partition) for i, partition in places
@@ -197,20 +199,24 @@ class _InitialOffsets:
     def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
         group = self._source.group_id
         if group is None:
-            raise TaskError(
-                "a Kafka source is to start from committed offsets, but has no group_id: give one"
-            )
+            raise TaskError("a Kafka source starts from committed offsets, but has no group_id: give one")
         theirs = group_consumer(self._bootstrap_servers, group)
         try:
-            found = theirs.committed([TopicPartition(*each) for each in self._named(places)], _TIMEOUT_S)
+            found = theirs.committed(
+                [TopicPartition(*partition) for partition in self._named(places)], _TIMEOUT_S
+            )
         except KafkaException as error:
             raise _silent(error.args[0]) from error
         finally:
             theirs.close()
-        for each in found:
-            if each.error is not None:
-                raise _silent(each.error)
-        return {place: each.offset for place, each in zip(places, found, strict=True) if each.offset >= 0}
+        for partition in found:
+            if partition.error is not None:
+                raise _silent(partition.error)
+        return {
+            place: partition.offset
+            for place, partition in zip(places, found, strict=True)
+            if partition.offset >= 0
+        }
 
     def _at_timestamp(self, places: Sequence[Place]) -> dict[Place, int]:
         at = self._source.starting.timestamp_ms or 0
@@ -219,17 +225,21 @@ class _InitialOffsets:
             answered = self._consumer.offsets_for_times(asked, _TIMEOUT_S) if asked else []
         except KafkaException as error:
             raise _silent(error.args[0]) from error
-        for each in answered:
-            if each.error is not None:
-                raise _silent(each.error)
-        return {place: each.offset for place, each in zip(places, answered, strict=True) if each.offset >= 0}
+        for partition in answered:
+            if partition.error is not None:
+                raise _silent(partition.error)
+        return {
+            place: partition.offset
+            for place, partition in zip(places, answered, strict=True)
+            if partition.offset >= 0
+        }
 
     def _named(self, places: Sequence[Place]) -> list[tuple[str, int]]:
         return [(self._source.topics[i], partition) for i, partition in places]
 
 
 class _RestoredOffsets:
-    """Where a source begins that goes back to a checkpoint."""
+    """The start of a source that rolls back to a checkpoint."""
 
     def __init__(
         self,
@@ -246,14 +256,15 @@ class _RestoredOffsets:
         self._committed = committed
 
     def starts(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Of a partition that the checkpoint does not know, the first record; of a source, where it is to begin."""
+        """Returns the checkpoint's positions; the first record for a partition that it does not have; the initial
+        offsets for a new source."""
         restored = self._positions
         if restored is None:
             return _InitialOffsets(self._consumer, self._bootstrap_servers, self._source).starts(places)
         return {place: self._start(place, restored) for place in places}
 
     def ends(self, starts: Mapping[Place, int]) -> dict[Place, int]:
-        """Those that were committed once; those of now where this is another job."""
+        """Returns the ends that were committed first; the current ends if this is another job."""
         found: dict[Place, int] = {}
         for place, start in starts.items():
             known = self._committed.get(place)
@@ -295,7 +306,7 @@ def _why(error: KafkaError) -> str:
 
 
 def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset, and the one that follows the last committed record now."""
+    """Returns the first offset, and the offset after the last committed record now."""
     try:
         return watermarks(consumer, topic, partition)
     except KafkaException as error:
@@ -303,7 +314,7 @@ def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, in
 
 
 def _end(consumer: Consumer, topic: str, partition: int, start: int) -> int:
-    """The offset after the last record at or behind `start` that can be read now; `start` where there is none."""
+    """Returns the offset after the last record at or after `start` that can be read now; `start` if there is none."""
     low, high = _watermarks(consumer, topic, partition)
     back = 1
     while high > start:
@@ -318,14 +329,15 @@ def _end(consumer: Consumer, topic: str, partition: int, start: int) -> int:
 
 
 def _last_record(consumer: Consumer, topic: str, partition: int, begin: int, high: int) -> int | None:
-    """The offset of the last record from `begin` to before `high`; read to the end of the partition, by position."""
+    """Returns the offset of the last record from `begin` to before `high`, found by reading to the end of the
+    partition."""
     last = None
     consumer.assign([TopicPartition(topic, partition, begin)])
     try:
         while True:
             message = consumer.poll(_TIMEOUT_S)
             if message is None:
-                raise TaskError(f"{topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+                raise TaskError(f"{topic} returned nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
             error = message.error()
             offset = message.offset()
             if error is not None:
@@ -342,4 +354,4 @@ def _last_record(consumer: Consumer, topic: str, partition: int, begin: int, hig
 
 
 def _silent(error: KafkaError) -> TaskError:
-    return TaskError(f"where a Kafka source begins could not be found out: {error.str()}; is Kafka up?")
+    return TaskError(f"the first offsets of a Kafka source could not be read: {error.str()}; is Kafka up?")

@@ -1,12 +1,12 @@
 """Evidence of a subtask's progress besides its changelog. Progress below the evidence is refused, with its source.
 
-The changelog alone says where a new attempt continues. But a changelog may have been deleted or emptied, a checkpoint
-may be ahead of it, and a broker may show less of it than was committed. So these are compared:
+The changelog alone defines where a new attempt continues. But a changelog may have been deleted or emptied, a
+checkpoint may be ahead of it, and a broker may show less of it than was committed. So these are compared:
 
 - a *checkpoint* of this generation comes before the last progress entry, and a source's positions in it are not higher;
-- the *consumer group* has a copy of the changelog's position (commit_followup.py). It lags, and a broker may forget it
-  or return an old one, so a lower or missing copy proves nothing; a higher one proves a commit;
-- the *end* of the changelog for readers of uncommitted messages equals the end for readers of committed ones, once
+- the *consumer group* has a copy of the changelog's position (commit_followup.py). It lags, and a broker may lose it or
+  return an old one, so a lower or missing copy proves nothing; a higher one proves a commit;
+- the *end* of the changelog for readers of uncommitted messages equals the end for readers of committed ones, after
   older attempts are fenced.
 
 Sources that do not answer in time are skipped.
@@ -32,7 +32,8 @@ _TIMEOUT_S: Final = 3.0
 
 
 class ProgressEvidence:
-    """Asks Kafka in a thread of its own, beside what else an attempt reads before it begins. Call after the fencing."""
+    """Asks Kafka in a separate thread, concurrently with the other reads of a starting attempt. Call it after the
+    fencing."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ProgressEvidence:
         channels: Sequence[str],
         source_topics: Sequence[str] = (),
     ) -> None:
-        """`consumer` is of the subtask's group, and is to be closed behind `group_copy` only."""
+        """`consumer` belongs to the subtask's group. Close it only after `group_copy`."""
         self._ids: Future[Mapping[str, str]] = Future()
         self._end: Future[int | None] = Future()
         self._group: Future[CommittedGroupOffset | None] = Future()
@@ -58,25 +59,25 @@ class ProgressEvidence:
         ).start()
 
     def topic_ids(self) -> Mapping[str, str]:
-        """Of channels and changelog, as far as they are known; waits for the answer, as all methods do."""
+        """Returns the known ids of channels and changelog. Waits for the answer, as all methods do."""
         return self._ids.result()
 
     def end(self) -> int | None:
-        """The end of the changelog for readers of uncommitted messages."""
+        """Returns the end of the changelog for readers of uncommitted messages."""
         return self._end.result()
 
     def group_copy(self) -> CommittedGroupOffset | None:
-        """What the consumer group says of the changelog."""
+        """Returns the consumer group's copy of the changelog's position."""
         return self._group.result()
 
     def _ask_cluster(self, bootstrap_servers: str, places: Sequence[Place]) -> None:
-        # An answer is passed on before the client is closed, which takes a while.
+        # The answer is returned before the client is closed, which takes a while.
         try:
             client = admin_client(bootstrap_servers)
             connected(client, places[-1][0])
             self._ids.set_result(read_topic_ids(client, [topic for topic, _ in places], _TIMEOUT_S))
             self._end.set_result(_end_of(client, TopicPartition(*places[-1])))
-        except Exception:  # what is not known is not compared, and whoever needs the topic says what is wrong
+        except Exception:  # the later access to the topic reports the error
             if not self._ids.done():
                 self._ids.set_result({})
             if not self._end.done():
@@ -98,7 +99,7 @@ def require_group(
     generation: int,
     known_id: str | None,
 ) -> None:
-    """Raises ProgressLost where the changelog holds less than its consumer group implies, in this generation."""
+    """Raises ProgressLost if the changelog holds less than its consumer group implies, in this generation."""
     if copy is None or copy.generation != generation:
         return
     if None not in (known_id, copy.changelog_id) and known_id != copy.changelog_id:
@@ -106,7 +107,7 @@ def require_group(
     if tail.offset < copy.offset:
         raise ProgressLostError(
             f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and its"
-            f" consumer group knows of one at {copy.offset}: something was deleted; the job has to go back to a"
+            f" consumer group has one at {copy.offset}: messages were deleted; the job must roll back to a"
             " checkpoint"
         )
 
@@ -120,15 +121,15 @@ def require_checkpoint(
     offset: int,
     positions: Mapping[str, Mapping[int, int]],
 ) -> None:
-    """Raises ProgressLost where the changelog holds less than a checkpoint of this generation.
+    """Raises ProgressLost if the changelog holds less than a checkpoint of this generation.
 
-    `offset`: where the changelog goes on behind it; `positions`: of a Kafka source, topic -> partition -> next offset.
+    `offset`: where the changelog continues after it; `positions`: of a Kafka source, topic -> partition -> next offset.
     """
     entry = tail.entry
     if entry is None or entry.generation < generation or tail.offset < offset:
         raise ProgressLostError(
             f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and a"
-            f" checkpoint ends at {offset}: something was deleted; the job has to go back to a checkpoint"
+            f" checkpoint ends at {offset}: messages were deleted; the job must roll back to a checkpoint"
         )
     for topic, those in positions.items():
         known = entry.find_input(topic)
@@ -137,12 +138,12 @@ def require_checkpoint(
             if now is not None and now < position:
                 raise ProgressLostError(
                     f"{topic}-{number} is to be read on from offset {now} by the changelog {changelog} [{partition}],"
-                    f" and a checkpoint has read it to {position}: the job has to go back to a checkpoint"
+                    f" and a checkpoint has read it to {position}: the job must roll back to a checkpoint"
                 )
 
 
 def require_not_superseded(tail: ChangelogTail, changelog: str, partition: int, generation: int) -> None:
-    """Raises TaskError where a newer generation of the job has written progress."""
+    """Raises TaskError if a newer generation of the job has written progress."""
     if tail.entry is not None and tail.entry.generation > generation:
         raise TaskError(
             f"superseded: the changelog {changelog} [{partition}] has, at offset {tail.offset}, progress of generation"
@@ -152,10 +153,10 @@ def require_not_superseded(tail: ChangelogTail, changelog: str, partition: int, 
 
 def _end_of(client: AdminClient, changelog: TopicPartition) -> int | None:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = client.list_offsets(
+    futures = client.list_offsets(
         {changelog: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
     )
     try:
-        return int(asked[changelog].result(_TIMEOUT_S).offset)
-    except Exception:  # there is no such topic: whoever reads it says so
+        return int(futures[changelog].result(_TIMEOUT_S).offset)
+    except Exception:  # the topic does not exist: its reader reports that
         return None

@@ -1,14 +1,14 @@
-"""What an attempt begins with: the last progress entry, a checkpoint, and the changelog behind that.
+"""The plan of an attempt's start: from the last progress entry, a checkpoint, and the changelog after it.
 
 | the last progress entry is of this generation | state | changelog | positions |
 |---|---|---|---|
 | yes; the last checkpoint is of it, too | of that checkpoint | from its marker on | of the entry |
 | yes; the last checkpoint is what it began with | of that checkpoint | from where it began | of the entry |
-| no; there is a checkpoint to go back to | that, and in flight | none | of an older one, or 0 |
+| no; there is a checkpoint to roll back to | of that, with records in flight | none | of an older entry, or 0 |
 | there is no checkpoint | none | all | of the entry, or 0 |
 
-In the third case the attempt begins the generation (Subtask.begin_generation). Everything here is decided from what was
-read; reading Kafka is stream_task.py's.
+In the third case the attempt begins the generation (Subtask.begin_generation). This module decides from data that was
+already read; stream_task.py reads Kafka.
 """
 
 from __future__ import annotations
@@ -49,37 +49,37 @@ _NOTHING = RestoredSubtask({}, (), False)
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
-    """Of one attempt."""
+    """The plan of one attempt."""
 
     generation: int
     begins: bool
-    """Whether the attempt is the first of its generation to commit anything."""
+    """Whether the attempt makes the first commit of its generation."""
     changelog_from: int | None
-    """The offset to read the changelog from; None: nothing in it counts."""
+    """The offset to read the changelog from; None: the changelog is ignored."""
     uri: str | None
-    """The directory of the checkpoint; None: there is none."""
+    """The directory of the checkpoint; None if there is none."""
     restored: RestoredSubtask
-    """What the subtask takes of it."""
+    """The part of it that the subtask restores."""
     parallelism_before: int
-    """Of the vertex, in the checkpoint."""
+    """The parallelism of the vertex in the checkpoint."""
     continued: Mapping[str, OperatorState] | None
-    """The files of the subtask's own last checkpoint, which the next one can build on; None: it cannot."""
+    """The files of the subtask's own last checkpoint, on which the next one can build; None: it cannot."""
 
     @property
     def storage(self) -> Storage | None:
-        """Where the checkpoint's files are named relative to."""
+        """The storage that the names of the checkpoint's files are relative to."""
         return None if self.uri is None else Storage.open(base_of(self.uri))
 
     @property
     def pieces(self) -> Mapping[str, Sequence[StateAssignment]]:
-        """State in files, by operator id."""
+        """The state files, by operator id."""
         found = self.restored.operators.items()
         return {key: those for key, those in found if any(piece.state.files for piece in those)}
 
     def kafka_positions(self, operator_id: str) -> dict[str, dict[int, int]] | None:
-        """Topic -> partition -> next offset, of all subtasks of a Kafka source; None where nothing is restored.
+        """Returns topic -> partition -> next offset of all subtasks of a Kafka source; None if nothing is restored.
 
-        Nothing in it: they had settled that there was nothing to read.
+        An empty result means: the subtasks had committed that there was nothing to read.
         """
         if self.uri is None or not self.begins:
             return None
@@ -102,10 +102,10 @@ def plan_restore(
     tail: ChangelogTail,
     changelog: str,
 ) -> RestorePlan:
-    """Decides. `tail`: how the subtask's partition of the changelog ends.
+    """Creates the plan. `tail`: the end of the subtask's partition of the changelog.
 
-    Raises ProgressLost where the checkpoint is gone or torn or lies ahead of the changelog, TaskError where storage
-    cannot be reached, and ValueError where it does not fit the vertex.
+    Raises ProgressLost if the checkpoint is gone, corrupt or ahead of the changelog, TaskError if storage cannot be
+    reached, and ValueError if the checkpoint does not fit the vertex.
     """
     require_not_superseded(tail, changelog, subtask, generation)
     entry = tail.entry
@@ -140,10 +140,10 @@ def plan_restore(
 def in_flight(
     beginning: RestorePlan, deployment: VertexDeployment, subtask: int, codecs: Sequence[BufferCodec]
 ) -> Iterator[tuple[int, Batch]]:
-    """Input and records of what was in flight to the subtask, for Subtask.begin_generation.
+    """Yields the input and its records in flight to the subtask, for Subtask.begin_generation.
 
-    `codecs`: by input, of what Spark hands over. Raises ProgressLost; TaskError where it is behind another prefix;
-    StateTypeError where it was written as another type.
+    `codecs`: by input, for the data that Spark forwards. Raises ProgressLost; TaskError if another prefix has processed
+    the records; StateTypeError if they were written as another type.
     """
     storage = beginning.storage
     if storage is None or not beginning.begins:
@@ -161,7 +161,7 @@ def in_flight(
                 if read_section(storage, file).key != key:
                     raise TaskError(
                         f"records in flight to operator {head.name!r} had passed other operators than those that are"
-                        " chained to it now: take a savepoint instead, which holds none"
+                        " chained to it now: take a savepoint instead, which contains none"
                     )
                 for sender, data in read_in_flight(storage, file):
                     if sender is None:
@@ -190,7 +190,7 @@ def _reader(layout: bytes, codec: BufferCodec) -> BufferCodec | OlderRecordReade
 
 
 class _Selection:
-    """Of records that were in flight, those that a partitioner gives to this subtask."""
+    """Selects, of records that were in flight, those that a partitioner gives to this subtask."""
 
     def __init__(self, partition: Partition | None, subtask: int) -> None:
         self._partition = partition
@@ -210,7 +210,7 @@ def _selection(
     graph, edge = deployment.job_graph, deployment.inputs[channel.input]
     vertex = vertex_of(graph, edge.target_vertex_id)
     if split_vertex(vertex, deployment.outputs).prefix:
-        # What was in flight is behind the prefix, where records have no key any more, and nobody asks for one.
+        # Records in flight have passed the prefix: they have no key any more, and none is needed.
         taker = _taker(channel, vertex, parallelism_before)
         return _Selection(None, subtask) if subtask == taker else None
     partition = create_partitioner(
@@ -225,12 +225,12 @@ def _selection(
 
 
 def _taker(channel: InFlightChannel, vertex: JobVertex, parallelism_before: int) -> int:
-    """Of those who are given a channel to take a part of, one."""
+    """Returns the subtask that takes a whole channel, of those that are assigned a part of it."""
     groups = key_groups_of_subtask(channel.partition, vertex.max_parallelism, parallelism_before)
     return next(
-        each
-        for each in range(vertex.parallelism)
-        if groups.start in key_groups_of_subtask(each, vertex.max_parallelism, vertex.parallelism)
+        index
+        for index in range(vertex.parallelism)
+        if groups.start in key_groups_of_subtask(index, vertex.max_parallelism, vertex.parallelism)
     )
 
 
@@ -253,7 +253,9 @@ def _require_checkpoint(
     if part is None or part.state.changelog_offset < 0:
         return
     positions = [
-        _source_positions(each.inline) for each in part.state.operators.values() if each.inline is not None
+        _source_positions(operator.inline)
+        for operator in part.state.operators.values()
+        if operator.inline is not None
     ]
     require_checkpoint(
         tail,
@@ -282,14 +284,14 @@ def _changelog_from(
 def _snapshot_for(
     metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int
 ) -> SubtaskSnapshot | None:
-    for each in metadata.subtasks:
-        if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
-            return each
+    for snapshot in metadata.subtasks:
+        if (snapshot.vertex_id, snapshot.subtask_index) == (deployment.vertex_id, subtask):
+            return snapshot
     return None
 
 
 def _source_positions(inline: bytes) -> dict[str, dict[int, int]]:
-    """Topic -> partition -> next offset, as a Kafka source has them in its acknowledgement."""
+    """Returns topic -> partition -> next offset from the acknowledgement of a Kafka source."""
     found: dict[str, dict[str, int]] = json.loads(inline or b"{}")
     return {topic: {int(p): offset for p, offset in offsets.items()} for topic, offsets in found.items()}
 
@@ -297,7 +299,8 @@ def _source_positions(inline: bytes) -> dict[str, dict[int, int]]:
 def _continued(
     metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int, restore: RestoredCheckpoint
 ) -> Mapping[str, OperatorState] | None:
-    """A savepoint belongs to whoever asked for it, and may be gone any time: nothing is built on it."""
+    """Returns the files to build incremental checkpoints on. A savepoint belongs to the user and may be deleted:
+    nothing is built on it."""
     if restore.generation < 0 or metadata.checkpoint.snapshot_type is not SnapshotType.CHECKPOINT:
         return None
     part = _snapshot_for(metadata, deployment, subtask)

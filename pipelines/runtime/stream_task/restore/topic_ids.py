@@ -20,15 +20,15 @@ from ...common.failures import ProgressLostError
 from ..state.progress_entry import ProgressEntry
 
 _NONE: Final = "A" * 22
-"""Of a broker that knows none: 16 bytes of zeros."""
+"""The id from a broker that has no topic ids: 16 zero bytes."""
 
 
 def still_valid(
     entry: ProgressEntry | None, generation: int, ids: Mapping[str, str], changelog: str
 ) -> Mapping[str, str]:
-    """The ids that are known now, and for topics of which none is, those that this generation has written.
+    """Returns the currently known ids, and for topics without a known id those that this generation has written.
 
-    Raises ProgressLost where a topic is another one than when this generation wrote the entry.
+    Raises ProgressLost if a topic is not the one in which this generation wrote the entry.
     """
     valid = dict(ids)
     if entry is None or entry.generation != generation:
@@ -40,38 +40,38 @@ def still_valid(
 
 
 def made_anew(topic: str, topic_id: str) -> str:
-    """What is said of a topic that is another one than it was."""
+    """Returns the message about a topic that was deleted and created again."""
     return (
-        f"the topic {topic} was deleted, and is there again with the id {topic_id}: what it held is gone, and the job"
-        " has to go back to a checkpoint (is auto.create.topics.enable on?)"
+        f"the topic {topic} was deleted, and is there again with the id {topic_id}: its content is lost, and the job"
+        " must roll back to a checkpoint (is auto.create.topics.enable on?)"
     )
 
 
 def recreated_topics(entry: ProgressEntry | None, ids: Mapping[str, str]) -> frozenset[str]:
-    """The inputs that are known to be other topics than when the entry was written, in whatever generation."""
+    """Returns the inputs that are known to be other topics than when the entry was written, in any generation."""
     inputs = () if entry is None else entry.inputs
     return frozenset(
-        each.topic
-        for each in inputs
-        if each.topic_id is not None and ids.get(each.topic, each.topic_id) != each.topic_id
+        input_.topic
+        for input_ in inputs
+        if input_.topic_id is not None and ids.get(input_.topic, input_.topic_id) != input_.topic_id
     )
 
 
 def read_topic_ids(client: AdminClient, topics: Sequence[str], timeout_s: float) -> dict[str, str]:
-    """By topic, as Kafka has them now. What is not known is not in it. Raises KafkaException."""
+    """Returns the known ids by topic, as Kafka has them now. Raises KafkaException."""
     if not topics:
         return {}
-    asked = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+    futures = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
     found = {}
-    for topic, answer in asked.items():
+    for topic, answer in futures.items():
         try:
             found[topic] = str(answer.result(timeout_s).topic_id)
-        except Exception:  # there is none of that name, or we may not look
+        except Exception:  # the topic does not exist, or this client may not describe it
             continue
     return {topic: known for topic, known in found.items() if known != _NONE}
 
 
 def _written(entry: ProgressEntry, changelog: str) -> Iterator[tuple[str, str | None]]:
     yield changelog, entry.changelog_id
-    for each in entry.inputs:
-        yield each.topic, each.topic_id
+    for input_ in entry.inputs:
+        yield input_.topic, input_.topic_id

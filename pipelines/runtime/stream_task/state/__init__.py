@@ -1,1 +1,1 @@
-"""A subtask's state on its way to storage and to its changelog."""
+"""The state of a subtask on its way to storage and to its changelog."""

@@ -1,7 +1,7 @@
 """DELTA files: the changes since a FULL file, one chain for each operator.
 
-The task's thread passes changes and requests snapshots; a storage thread writes them in that order. What storage has
-not taken yet can be dropped, to bound the memory.
+The task's thread passes changes and requests snapshots; a storage thread writes them in that order. Changes that are
+not in storage yet can be dropped, to bound the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ....checkpoint.delta_writer import DeltaWriter
 from .full_snapshot import Files
 
 _MAX_HELD_BACK_BYTES: Final = 16 << 20
-"""Bytes that are held back for a file of their own, where files cannot be appended to."""
+"""The limit of bytes that wait for a file of their own, if files cannot be appended to."""
 
 
 class _PendingDelta(msgspec.Struct, frozen=True):
@@ -29,14 +29,14 @@ class _PendingDelta(msgspec.Struct, frozen=True):
     messages: Mapping[str, list[bytes]]
     size: int
     at_once: bool
-    """Whether they end a file."""
+    """Whether these messages end a file."""
 
 
 class DeltaSegment:
-    """The changes between two FULL files, or since the last."""
+    """The changes between two FULL files, or since the last one."""
 
     def __init__(self, storage: Storage, directory: str, name: str) -> None:
-        """Writes nothing yet. `name` is how the files' names begin."""
+        """Writes nothing yet. File names begin with `name`."""
         self._storage = storage
         self._directory = directory
         self._name = name
@@ -47,27 +47,27 @@ class DeltaSegment:
         self._cut_at = 0
         self._failure: CheckpointError | None = None
         self.size = 0
-        """Bytes of changes."""
+        """The size of the changes in bytes."""
         self.files = 0
-        """Of an operator, at most."""
+        """The largest number of files of one operator."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether something could not be written: what follows in the segment will not be, and no cut is whole."""
+        """Whether a write failed: the segment then writes nothing more, and no snapshot of it is complete."""
         return self._failure is not None
 
     @property
     def waiting(self) -> int:
-        """Bytes that storage has not taken yet."""
+        """Returns the number of bytes that are not in storage yet."""
         return self.size - self._written
 
     def abandon(self, reason: CheckpointError) -> None:
-        """Nothing of what waits is to be written, and no cut that lies behind it is whole."""
+        """Drops everything that is not in storage yet. Snapshots that depend on it fail."""
         self._failure = self._failure or reason
         self._unwritten.clear()
 
     def append(self, io: ThreadPoolExecutor, messages: Mapping[str, list[bytes]], size: int) -> None:
-        """Has messages written, by operator id; `size`: their bytes."""
+        """Queues messages by operator id for writing. `size`: their bytes."""
         self.size += size
         self._held_back += size
         at_once = not self._storage.can_append and self._held_back >= _MAX_HELD_BACK_BYTES
@@ -77,12 +77,12 @@ class DeltaSegment:
         io.submit(self._append)
 
     def cut(self, io: ThreadPoolExecutor) -> Future[Files]:
-        """Once it is in storage: the files of all that was appended. Its error: CheckpointError."""
+        """Returns a future of the files with everything appended so far. Its error is a CheckpointError."""
         self._note_cut()
         return io.submit(self._cut)
 
     def close(self, io: ThreadPoolExecutor) -> None:
-        """No more is appended, or cut."""
+        """Ends the segment: no more appends and cuts."""
         io.submit(self._close)
 
     def _note_cut(self) -> None:
@@ -93,7 +93,7 @@ class DeltaSegment:
     def _append(self) -> None:
         try:
             changes = self._unwritten.popleft()
-        except IndexError:  # given up
+        except IndexError:  # the segment was abandoned
             return
         if self._failure is None:
             self._write(changes)

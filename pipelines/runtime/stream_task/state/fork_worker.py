@@ -3,7 +3,7 @@
 Only the forking thread exists in the child. A lock that another thread held at that moment stays locked for ever, so
 the child only computes and writes files. It collects no garbage (Kafka clients would wait for their threads) and exits
 without clean-up. Arrow allocates by malloc, which is consistent after a fork. A child that hangs nevertheless is
-detected by its silence and killed; it also ends itself if its parent is gone.
+detected by its missing messages and killed; it also ends itself if its parent is gone.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .....infra import threads
 from ...common.failures import TaskError
 
 PROGRESS_TIMEOUT_S: Final = 60.0
-"""How long a child may go on without telling of progress."""
+"""The longest time between two progress reports of a child."""
 
 ForkedWork = Callable[[Callable[[], None]], bytes]
-"""Is given what to call now and then while it gets on; its result is sent to the parent."""
+"""Takes a function to call from time to time as a sign of progress; its result is sent to the parent."""
 
 _PROGRESS: Final = b"."
 _RESULT: Final = b"="
@@ -40,10 +40,10 @@ class ForkedWorker:
     """A forked child at work."""
 
     def __init__(self, work: ForkedWork, silence_s: float = PROGRESS_TIMEOUT_S) -> None:
-        """Forks. Where that fails, the result says so."""
+        """Forks. If the fork fails, the result is the error."""
         self._progress_timeout_s = silence_s
         self.result: Final[Future[bytes]] = Future()
-        """What the work gave; or TaskError: it failed, died, or hung and was killed."""
+        """The result of the work; TaskError if the child failed, died, or hung and was killed."""
         self._pid = -1
         ends: tuple[int, ...] = ()
         try:
@@ -55,13 +55,13 @@ class ForkedWorker:
             os.close(writer)
             threads.Thread(target=self._wait, args=(reader,), name="forked-child").start()
         except (OSError, RuntimeError) as error:
-            # No descriptor, no process, no memory, or no thread.
-            for each in ends:
-                os.close(each)
+            # No file descriptor, process, memory or thread is left.
+            for end in ends:
+                os.close(end)
             self._give_up(error)
 
     def kill(self) -> None:
-        """Ends it, if it is still at work."""
+        """Kills the child if it still runs."""
         if not self.result.done():
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -71,24 +71,24 @@ class ForkedWorker:
             os.kill(self._pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        self.result.set_exception(TaskError(f"state could not be written: no process: {said}"))
+        message = error.strerror if isinstance(error, OSError) else str(error)
+        self.result.set_exception(TaskError(f"state could not be written: no process: {message}"))
 
     def _wait(self, reader: int) -> None:
-        said = bytearray()
+        message = bytearray()
         hung = False
         try:
-            heard = time.monotonic()
+            last_progress = time.monotonic()
             while True:
-                left = heard + self._progress_timeout_s - time.monotonic()
+                left = last_progress + self._progress_timeout_s - time.monotonic()
                 if left <= 0 or not select.select([reader], [], [], left)[0]:
                     hung = True
                     break
                 data = os.read(reader, _READ)
                 if not data:
                     break
-                said += data if said else data.lstrip(_PROGRESS)
-                heard = time.monotonic()
+                message += data if message else data.lstrip(_PROGRESS)
+                last_progress = time.monotonic()
         finally:
             os.close(reader)
         if hung:
@@ -96,9 +96,9 @@ class ForkedWorker:
         try:
             _, status = os.waitpid(self._pid, 0)
             code = os.waitstatus_to_exitcode(status)
-        except ChildProcessError:  # somebody else has waited for all children
-            code = 0 if said[:1] == _RESULT else -1
-        kind, content = bytes(said[:1]), bytes(said[1:])
+        except ChildProcessError:  # other code has already reaped all children
+            code = 0 if message[:1] == _RESULT else -1
+        kind, content = bytes(message[:1]), bytes(message[1:])
         if kind == _RESULT and code == 0:
             self.result.set_result(content)
         elif kind == _ERROR:
@@ -106,16 +106,18 @@ class ForkedWorker:
         elif hung:
             self.result.set_exception(
                 TaskError(
-                    f"state could not be written: the writer said nothing for {self._progress_timeout_s:.0f} s"
+                    f"state could not be written: the writer made no progress for {self._progress_timeout_s:.0f} s"
                 )
             )
         else:
-            self.result.set_exception(TaskError(f"state could not be written: the writer ended with {code}"))
+            self.result.set_exception(
+                TaskError(f"state could not be written: the writer exited with status {code}")
+            )
 
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns of threads; the head of this module says what is done about them.
+        # Python warns about threads; the head of this module describes the precautions.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
@@ -125,7 +127,7 @@ def _be_child(work: ForkedWork, writer: int, silence_s: float) -> NoReturn:
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 2 * silence_s)
-        # Others see that a connection is closed when all who have it have closed it.
+        # A peer sees a closed connection only after every process that holds it has closed it.
         os.closerange(3, writer)
         os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
         pa.set_memory_pool(pa.system_memory_pool())
@@ -135,11 +137,11 @@ def _be_child(work: ForkedWork, writer: int, silence_s: float) -> NoReturn:
             signal.setitimer(signal.ITIMER_REAL, 2 * silence_s)
 
         try:
-            said = _RESULT + work(progress)
+            message = _RESULT + work(progress)
         except BaseException as error:
-            said = _ERROR + f"{type(error).__name__}: {error}".encode(errors="replace")
-        while said:
-            said = said[os.write(writer, said) :]
+            message = _ERROR + f"{type(error).__name__}: {error}".encode(errors="replace")
+        while message:
+            message = message[os.write(writer, message) :]
         os._exit(0)
     finally:
         os._exit(70)

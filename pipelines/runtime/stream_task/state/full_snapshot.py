@@ -1,9 +1,9 @@
-"""A FULL file: all state of a subtask, a section for each operator and range of key groups.
+"""A FULL file: all state of a subtask, with a section for each operator and range of key groups.
 
-Ranges are as fine as it pays: whoever takes over a part of the key groups reads what it needs and little more.
+The ranges are small enough that a subtask that takes over some key groups reads little more than it needs.
 
-It is written by a forked child, who may use no client of a storage: where storage is not this machine's file system,
-the child's file is a temporary one, and the parent puts it there.
+A forked child writes the file, and must not use a client of a storage. If storage is not the local file system, the
+child writes a temporary file, and the parent uploads it.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from ...state_backend.stateful import Stateful
 from .fork_worker import ForkedWork
 
 Files = Mapping[str, tuple[StateFile, ...]]
-"""By operator id: to be applied in order. Operators without state are not in it."""
+"""By operator id: the files in the order to apply. Operators without state are absent."""
 
 MAX_SECTIONS: Final = 16
-"""Of one operator."""
+"""The limit for one operator."""
 SECTION_BYTES: Final = 256 << 10
-"""Below this, neighbouring ranges share a section."""
+"""Smaller neighbouring ranges share a section."""
 
 
 FULL: Final = ".full"
-"""How names of such files end."""
+"""The suffix of such files."""
 _CHUNK_BYTES: Final = 8 << 20
 
 
 class FullSnapshotWrite(Protocol):
-    """Work that goes on elsewhere."""
+    """Work in another process."""
 
     @property
     def result(self) -> Future[bytes]:
-        """What it gave; TaskError where it could not be done."""
+        """Returns the future result; TaskError if the work failed."""
 
     def kill(self) -> None:
-        """Ends it."""
+        """Stops the work."""
 
 
 class FullSnapshotFile:
-    """One on its way to storage."""
+    """A FULL file that is being written to storage."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class FullSnapshotFile:
         stateful: Mapping[str, Stateful],
         key_groups: range,
     ) -> None:
-        """Of the state as it is now: `fork` does work on that."""
+        """Starts writing the state as it is now: `fork` runs work on that state."""
         self._storage = storage
         self._path = path
         self._files: Future[Files] = Future()
@@ -85,20 +85,20 @@ class FullSnapshotFile:
 
     @property
     def is_done(self) -> bool:
-        """Whether `files` would not wait."""
+        """Whether `files` returns without waiting."""
         return self._files.done()
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is done, and there is no file."""
+        """Whether the write has ended without a file."""
         return self.is_done and self._files.exception() is not None
 
     def files(self) -> Files:
-        """Waits until it is in storage. Raises TaskError where it cannot be."""
+        """Waits until the file is in storage. Raises TaskError if that fails."""
         return self._files.result()
 
     def kill(self) -> None:
-        """Ends it, if it is still on its way."""
+        """Stops the write, if it has not ended."""
         if self._writing is not None:
             self._writing.kill()
 
@@ -130,7 +130,7 @@ class FullSnapshotFile:
 
 
 class NotBegun(FullSnapshotFile):
-    """One that is not even tried."""
+    """A FULL file whose write was not started."""
 
     def __init__(self, reason: str) -> None:
         self._writing = None
@@ -139,7 +139,7 @@ class NotBegun(FullSnapshotFile):
 
 
 def split_sections(key_groups: range) -> list[range]:
-    """The key groups in ranges of about the same size; none where there are none."""
+    """Divides key groups into ranges of about the same size."""
     count = min(MAX_SECTIONS, len(key_groups))
     bounds = [key_groups.start + len(key_groups) * i // count for i in range(count + 1)] if count else []
     return [range(start, stop) for start, stop in pairwise(bounds)]
@@ -152,7 +152,7 @@ def write_full_snapshot(
     key_groups: range,
     progress: Callable[[], None] = lambda: None,
 ) -> Files:
-    """Writes the file. Raises StorageError, RecordTypeError, and whatever pickling a user's value raises."""
+    """Writes the file. Raises StorageError, RecordTypeError, and any error of pickling a user's value."""
     sections = split_sections(key_groups)
     files: dict[str, tuple[StateFile, ...]] = {}
     with Sections(storage, path) as file:

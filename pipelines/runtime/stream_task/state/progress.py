@@ -1,4 +1,4 @@
-"""A subtask's progress in memory: what an attempt continues from, and what it writes at each commit.
+"""A subtask's progress in memory: where an attempt continues, and the entry of each commit.
 
 Positions are by (index of the input, partition). They are written by the input's topic (progress_entry.py), so they
 survive a change of the inputs' order. Progress only grows: an attempt that would continue from less than the changelog,
@@ -17,25 +17,25 @@ from .progress_entry import InputProgress, ProgressEntry, to_bitmap
 
 
 class SubtaskProgress(msgspec.Struct, frozen=True):
-    """What an attempt goes on from."""
+    """The progress that an attempt continues from."""
 
     positions: Mapping[tuple[int, int], int] = {}
-    """The offset of what comes next, by (input, partition)."""
+    """The next offset, by (input, partition)."""
     ended: tuple[frozenset[int], ...] = ()
     """By input: the senders that have ended."""
     topic_ids: tuple[str | None, ...] = ()
-    """By input: Kafka's id of its topic, where it is known."""
+    """By input: Kafka's id of its topic, if known."""
     changelog_id: str | None = None
     changelog_from: int = 0
-    """Where the generation begins in the changelog."""
+    """The offset in the changelog at which the generation begins."""
 
     @classmethod
     def from_entry(
         cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0
     ) -> SubtaskProgress:
-        """As an entry has it; `topics` are those of the inputs, in their order.
+        """Returns the progress of an entry. `topics` are the topics of the inputs, in their order.
 
-        Who has ended counts in the same generation only.
+        Ended senders count in the same generation only.
         """
         positions: dict[tuple[int, int], int] = {}
         ended: list[frozenset[int]] = [frozenset()] * len(topics)
@@ -51,7 +51,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
 
 
 class ProgressWriter:
-    """Makes the entries of one attempt."""
+    """Writes the progress entries of one attempt."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ProgressWriter:
         gate: InputGate | None = None,
         ends: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """`progress` is what the attempt began with; `ends` are those of a bounded Kafka source."""
+        """`progress` is the start of the attempt. `ends` are the ends of a bounded Kafka source."""
         self._progress = progress
         self._topics = topics
         self._generation = generation
@@ -73,7 +73,7 @@ class ProgressWriter:
             self._ends.setdefault(i, {})[partition] = end
 
     def entry(self) -> ProgressEntry:
-        """As everything is now."""
+        """Returns the entry of the current progress."""
         positions, gate, ids = self._positions.to_positions_by_input(), self._gate, self._progress.topic_ids
         return ProgressEntry(
             self._generation,

@@ -1,8 +1,8 @@
-"""A progress entry: the message of a changelog that says how far its subtask has come.
+"""A progress entry: the message of a changelog with the progress of its subtask.
 
 Every transaction of a subtask ends with one, so output, changes of state and positions are committed together, and the
-last committed entry is at the end of the changelog. An entry is complete: a new attempt needs no older one. Nothing
-else says how far a subtask has come. The offsets of its consumer group are a copy for tools (commit_followup.py).
+last committed entry is at the end of the changelog. An entry is complete: a new attempt needs no older one. It is the
+only source of a subtask's progress. The offsets of its consumer group are a copy for tools (commit_followup.py).
 
 An entry is MessagePack, its version first. A release that adds a field adds it at the end, with a default; one that
 changes a meaning raises the version, and older releases refuse the entry.
@@ -15,44 +15,44 @@ from typing import Final
 import msgspec
 
 KEY: Final = b"~progress"
-"""In the place of an operator id."""
+"""In place of an operator id."""
 VERSION: Final = 1
 
 
 class InputProgress(msgspec.Struct, frozen=True, array_like=True):
-    """Of one input: a channel, or a topic of a Kafka source."""
+    """The progress of one input: a channel, or a topic of a Kafka source."""
 
     topic: str
     topic_id: str | None = None
-    """Kafka's id of the channel, where it is known. Of a user's topic none is written."""
+    """Kafka's id of the channel, if known. Empty for a user's topic."""
     positions: dict[int, int] = {}
     """Partition -> the next offset."""
     ends: dict[int, int] = {}
-    """Partition -> where a bounded Kafka source ends."""
+    """Partition -> the end offset of a bounded Kafka source."""
     ended: bytes = b""
-    """A bit for each sender that has ended, the lowest first: a sender says so once."""
+    """One bit for each sender that has ended, the lowest first: a sender reports its end once."""
 
     @property
     def ended_senders(self) -> frozenset[int]:
-        """Subtasks of the sending vertex that send nothing any more."""
+        """The subtasks of the sending vertex that have ended."""
         bits = int.from_bytes(self.ended, "little")
         return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
 
 
 class ProgressEntry(msgspec.Struct, frozen=True, array_like=True):
-    """Of one subtask, as of the end of the transaction that the entry is in."""
+    """The progress of one subtask at the end of the transaction that has the entry."""
 
     generation: int
-    """How often the job was rolled back. Positions of an older generation only say where a newer one may begin."""
+    """The number of rollbacks of the job. Positions of an older generation only define where a newer one may begin."""
     changelog_id: str | None
-    """Kafka's id of the changelog as the writer knew it: one that was made anew has another."""
+    """Kafka's id of the changelog when the entry was written: a topic that was created again has another one."""
     changelog_from: int
-    """Where the generation begins in the changelog: no older message counts."""
+    """The offset in the changelog at which the generation begins: older messages are ignored."""
     inputs: tuple[InputProgress, ...] = ()
 
     def find_input(self, topic: str) -> InputProgress | None:
-        """The input that this topic is; None where there is none."""
-        return next((each for each in self.inputs if each.topic == topic), None)
+        """Returns the input of this topic, or None."""
+        return next((input_ for input_ in self.inputs if input_.topic == topic), None)
 
 
 class _Versioned(msgspec.Struct, frozen=True, array_like=True):
@@ -66,12 +66,12 @@ _entries = msgspec.msgpack.Decoder(ProgressEntry)
 
 
 def encode_progress(entry: ProgressEntry) -> bytes:
-    """The entry as a message's value."""
+    """Returns the entry as the value of a message."""
     return _encoder.encode((VERSION, entry))
 
 
 def decode_progress(data: bytes) -> ProgressEntry:
-    """What `encode` gave. Raises ValueError, also for an entry of a later version."""
+    """Decodes the result of `encode_progress`. Raises ValueError, also for an entry of a later version."""
     try:
         versioned = _versioned.decode(data)
         if versioned.version != VERSION:
@@ -82,11 +82,11 @@ def decode_progress(data: bytes) -> ProgressEntry:
         return _entries.decode(versioned.entry)
     except msgspec.MsgspecError as error:
         raise ValueError(
-            f"the changelog holds {len(data)} bytes that are no progress entry: {error}"
+            f"the changelog holds {len(data)} bytes that are not a progress entry: {error}"
         ) from error
 
 
 def to_bitmap(senders: frozenset[int]) -> bytes:
-    """As InputProgress.ended."""
+    """Returns the bits of InputProgress.ended."""
     bits = sum(1 << sender for sender in senders)
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

@@ -1,15 +1,15 @@
-"""The state of a subtask in storage: for each operator what a FULL file holds, and the changes since (DELTA files).
+"""The state of a subtask in storage: for each operator a FULL file, and the changes since (DELTA files).
 
-*Where checkpoints are taken at intervals*, the messages of the changelog go to storage as well, and a cut names what is
-there. A FULL file takes the place of the chain when reading it would be less work: it is written by a forked child of
-the task, while changes go on; those from the fork on follow it, and until it is there the old chain counts. A new
-attempt goes on behind the files that it was restored from; its predecessor's it leaves as they are, and makes its own.
+*With periodic checkpoints*, the messages of the changelog also go to storage, and a snapshot names the files. A new
+FULL file replaces the chain of files when it is less to read. A forked child of the task writes it while changes
+continue. The changes since the fork follow it, and the old chain counts until it is complete. A new attempt continues
+the chain that it was restored from; it does not change other files of its predecessor, and writes its own.
 
-*Elsewhere*, and for savepoints, which are to hold all that they need, a cut is a FULL file in a directory of its own.
+*Without them*, and for savepoints, which must be self-contained, a snapshot is a FULL file in a directory of its own.
 
-No call waits for storage: a thread of the writer's own does that, in the order of the calls. Where storage is slower
-than changes come, or hangs, what waits for it is given up at a limit: checkpoints are declined until the thread has
-come through, and the next one is FULL. The task and its transactions never wait.
+No call waits for storage: a thread of the writer performs the calls in order. If storage is slower than the changes, or
+hangs, the writer drops pending changes above a limit: it declines checkpoints until the thread has caught up, and the
+next one is FULL. The task and its transactions never wait.
 """
 
 from __future__ import annotations
@@ -30,51 +30,53 @@ from .fork_worker import ForkedWork, ForkedWorker
 from .full_snapshot import FULL, Files, FullSnapshotFile, FullSnapshotWrite, NotBegun
 
 LEAST_CHAIN: Final = 1 << 20
-"""Bytes of changes that are never worth a FULL file."""
+"""The bytes of changes below which a FULL file is never written."""
 MAX_FILES: Final = 64
-"""Files of changes that are."""
+"""The number of files of changes above which one is."""
 _APPEND_BYTES: Final = 1 << 20
-"""Bytes of changes that are handed to storage together between cuts."""
+"""The bytes of changes that are passed to storage together between snapshots."""
 _MAX_WAITING: Final = 8 << 20
-"""Bytes of changes that may wait in memory for the first cut, which says where they go; of more, the first cut is full.
-Behind a larger FULL file as many as that has may wait, up to MOST_UNWRITTEN: to write it again costs more."""
+"""The bytes of changes that may wait in memory for the first snapshot, which defines where they go; above it, the
+first snapshot is full. After a larger FULL file the limit is its size, up to MAX_UNWRITTEN_BYTES, because writing it
+again costs more."""
 MAX_UNWRITTEN_BYTES: Final = 64 << 20
-"""Bytes of changes that may wait for storage to take them."""
+"""The bytes of changes that may wait for storage."""
 _TOO_SLOW: Final = (
-    f"storage is too slow: {MAX_UNWRITTEN_BYTES >> 20} MiB of changes have waited for it; once it has come "
-    "through, the next"
+    f"storage is too slow: {MAX_UNWRITTEN_BYTES >> 20} MiB of changes wait for it; after they "
+    "are written, the next"
     " checkpoint is full"
 )
 MAX_FULLS: Final = 8
-"""FULL files that may be under way together: each is a process, and a copy of what the task changes meanwhile."""
+"""The number of FULL files that may be written at the same time: each is a process, and copies the memory that the
+task changes meanwhile."""
 _MAX_SKIPPED: Final = 64
-"""Cuts until a FULL file is tried again that could not be written; twice as many each time, up to this."""
+"""The number of snapshots until a failed FULL file is tried again; doubled each time, up to this limit."""
 
 
 class StateSnapshot:
-    """A subtask's state at a barrier, on its way to storage."""
+    """A subtask's state at a barrier, while it is written to storage."""
 
     def __init__(
         self, base: FullSnapshotFile | Files, changes: Sequence[Future[Files]] = (), *, changed: int = -1
     ) -> None:
-        """`changed`: bytes of changes since the cut before; -1: the base is new."""
+        """`changed`: bytes of changes since the previous snapshot; -1: the base is new."""
         self._base = base
         self._changes = changes
         self._changed = changed
         self.bytes_written = 0
-        """What is new in storage, once it is finished."""
+        """The new bytes in storage, after it is finished."""
 
     def finish(self) -> Mapping[str, OperatorState]:
-        """Waits until all of it is in storage, and says where: by operator id.
+        """Waits until all of it is in storage, and returns its files by operator id.
 
-        Called by another thread than the writer's other methods. Raises TaskError where it cannot be written: the
-        checkpoint is to be declined, the task may go on.
+        Called by another thread than the writer's other methods. Raises TaskError if it cannot be written: then the
+        checkpoint is declined, and the task continues.
         """
         base = self._base.files() if isinstance(self._base, FullSnapshotFile) else self._base
         files = {operator_id: tuple(some) for operator_id, some in base.items()}
         try:
-            for each in self._changes:
-                for operator_id, some in each.result().items():
+            for change in self._changes:
+                for operator_id, some in change.result().items():
                     files[operator_id] = files.get(operator_id, ()) + some
         except CheckpointError as error:
             raise TaskError(f"state could not be written: {error}") from error
@@ -84,7 +86,7 @@ class StateSnapshot:
 
 
 class StateWriter:
-    """Of one attempt of a subtask. All calls come from the task's thread; none but `close` waits."""
+    """The writer of one attempt of a subtask. All calls come from the task thread; only `close` waits."""
 
     def __init__(
         self,
@@ -95,10 +97,10 @@ class StateWriter:
         name: str,
         fork: Callable[[ForkedWork], FullSnapshotWrite] = ForkedWorker,
     ) -> None:
-        """`stateful`: by operator id (KeptState.by_id); `key_groups`: the subtask's own.
+        """`stateful`: by operator id (SubtaskState.by_id). `key_groups`: those of the subtask.
 
-        `incremental`: whether changes are written as they come: checkpoints are taken at intervals. `name` begins the
-        names of all files: no other attempt may have the same. `fork` does work on the state as it is when called.
+        `incremental`: whether changes are written as they occur, for periodic checkpoints. All file names begin with
+        `name`: no other attempt may use the same. `fork` runs work on the state as it is when called.
         """
         self._stateful = stateful
         self._key_groups = key_groups
@@ -113,37 +115,38 @@ class StateWriter:
         self._storage: Storage | None = None
         self._shared = ""
         self._base: Files | FullSnapshotFile | None = None
-        """What the segments follow; None: nothing is known to be in storage."""
+        """The base of the segments; None: nothing is known to be in storage."""
         self._base_size = self._base_changes = self._base_files = 0
         self._segments: list[DeltaSegment] = []
-        """What has changed since: the last one grows."""
+        """The changes since the base: the last one grows."""
         self._cut_size = 0
-        """Their bytes at the last cut."""
+        """The size of the segments at the last snapshot."""
         self._next: tuple[FullSnapshotFile, int] | None = None
-        """A FULL file on its way, and how many of the segments lie before it."""
+        """A FULL file that is being written, and the number of segments before it."""
         self._to_skip = self._skipping = 0
         self._follows: int | None = None
-        """The checkpoint whose files the first cut goes on from."""
+        """The checkpoint whose files the first snapshot continues."""
         self._unwritten: list[DeltaSegment] = []
-        """All that storage has not taken whole, dropped or not."""
+        """All changes that are not completely in storage, dropped or not."""
         self._behind: Future[None] | None = None
-        """Done when the thread has come through what was given up."""
+        """Set when the thread has processed the changes that were dropped."""
         self._is_closed = False
 
     def continue_from(self, operators: Mapping[str, OperatorState], checkpoint_id: int = 0) -> None:
-        """What was restored, by the same subtask in the same job, is in these files: go on behind them.
+        """Continues the chain of files that the same subtask of the same job was restored from.
 
-        Before `add`; what has been read of the changelog behind them is added then. Nothing in them: the subtask has
-        begun with nothing. Not called: the first cut is full; so it is if a checkpoint lies between the one that was
-        restored and the first: it may have been completed with a part of an earlier attempt, and the files be deleted.
+        Call it before `add`, then add the messages of the changelog after these files. No files: the subtask began with
+        nothing. If it is not called, the first snapshot is full. It is also full if a checkpoint lies between the
+        restored one and the first: that checkpoint may have completed with the snapshot of an earlier attempt, and the
+        files may be deleted.
         """
         if self._incremental:
-            self._follows = checkpoint_id if any(each.files for each in operators.values()) else None
+            self._follows = checkpoint_id if any(operator.files for operator in operators.values()) else None
             self._base = {operator_id: tuple(state.files) for operator_id, state in operators.items()}
             self._measure(self._base)
 
     def add(self, key: bytes, message: bytes) -> None:
-        """A message that goes to the changelog."""
+        """Adds a message that goes to the changelog."""
         if not self._incremental or self._base is None:
             return
         self._waiting.setdefault(key.decode(), []).append(message)
@@ -156,13 +159,14 @@ class StateWriter:
 
     @property
     def unwritten(self) -> int:
-        """Bytes that wait for storage."""
+        """Returns the number of bytes that are not in storage yet."""
         return sum(segment.waiting for segment in self._unwritten)
 
     def take_snapshot(self, options: CheckpointOptions) -> StateSnapshot:
-        """All state as of the messages added so far, which are all that `take_changes` has given.
+        """Takes a snapshot of all state as of the messages added so far. These must be all messages that
+        `take_changes` has returned.
 
-        A savepoint, or what is asked to be full, is written whole to where the options say.
+        A savepoint, or a checkpoint that must be full, is written as a whole to the location in the options.
         """
         if options.snapshot_type is SnapshotType.SAVEPOINT:
             return StateSnapshot(self._begin_full(Storage(options.directory), options.directory))
@@ -172,7 +176,7 @@ class StateWriter:
         return self._snapshot_chain(storage, options)
 
     def close(self) -> None:
-        """At the end, also after a failure; a cut that is not finished may not be. A second time does nothing."""
+        """Called at the end, also after a failure. It does not finish pending snapshots. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -195,7 +199,8 @@ class StateWriter:
                 return StateSnapshot(NotBegun(_TOO_SLOW))
             self._behind = None
         if self._base is None or options.full:
-            # Cuts that follow name it too, also where it is not there yet: what it supersedes may be deleted with it.
+            # Later snapshots also name it, even before it is in storage: files that it supersedes may be deleted
+            # together with the old chain.
             self._drop(self._segments)
             self._base = self._begin_full(storage, options.shared)
             self._segments, self._next, self._cut_size = [self._segment()], None, 0
@@ -209,7 +214,7 @@ class StateWriter:
         return StateSnapshot(self._base, changes, changed=changed)
 
     def _adopt(self) -> None:
-        """Takes over the FULL files that have been written since the last cut."""
+        """Takes over the FULL files that have been written since the last snapshot."""
         if isinstance(self._base, FullSnapshotFile) and self._base.is_done:
             full, self._base = self._base, None
             if full.has_failed:
@@ -226,7 +231,7 @@ class StateWriter:
                 self._begin_at(full.files(), before)
 
     def _begin_at(self, base: Files, before: int) -> None:
-        """The base is what counts from now on, instead of so many segments."""
+        """Replaces the first `before` segments by the base."""
         self._drop(self._segments[:before])
         self._cut_size -= sum(segment.size for segment in self._segments[:before])
         self._base, self._segments = base, self._segments[before:]
@@ -250,7 +255,7 @@ class StateWriter:
         return size > max(LEAST_CHAIN, self._base_size) or files > MAX_FILES
 
     def _forget(self) -> None:
-        """What is in storage does not count any more: the next cut is full."""
+        """Ignores the files in storage from now on: the next snapshot is full."""
         self._drop(self._segments)
         self._base, self._segments = None, []
         self._waiting, self._waiting_size = {}, 0
@@ -272,7 +277,9 @@ class StateWriter:
             segment = self._segments[-1]
             segment.append(self._io, messages, self._waiting_size)
             self._waiting_size = 0
-            self._unwritten = [each for each in self._unwritten if each.waiting and each is not segment]
+            self._unwritten = [
+                unwritten for unwritten in self._unwritten if unwritten.waiting and unwritten is not segment
+            ]
             self._unwritten.append(segment)
             if self.unwritten > MAX_UNWRITTEN_BYTES:
                 self._give_up()
@@ -285,7 +292,7 @@ class StateWriter:
         self._behind = self._io.submit(lambda: None)
 
     def _begin_full(self, storage: Storage, directory: str) -> FullSnapshotFile:
-        self._fulls = [each for each in self._fulls if not each.is_done]
+        self._fulls = [full for full in self._fulls if not full.is_done]
         if len(self._fulls) >= MAX_FULLS:
             return NotBegun(f"{len(self._fulls)} files of all state are still being written: storage is slow")
         self._numbers += 1

@@ -1,4 +1,4 @@
-"""All state of a subtask: who owns it, how it is restored, and what has changed.
+"""All state of a subtask: its owners, its restore, and its changes.
 
 Messages are the same in the changelog and in files of a checkpoint: each belongs to the operator whose id is its key,
 and only that operator interprets it.
@@ -19,11 +19,11 @@ from . import progress_entry
 from .state_writer import StateWriter
 
 MARKER: Final = b"~checkpoint"
-"""In the place of an operator id, in the changelog: what lies before is part of the checkpoint with this id."""
+"""In place of an operator id, in the changelog: earlier messages are part of the checkpoint with this id."""
 
 
 class SubtaskState:
-    """Of the operators, of a source that the subtask reads itself, and of the accumulators."""
+    """The state of the operators, of a source that the subtask reads itself, and of the accumulators."""
 
     def __init__(
         self,
@@ -32,27 +32,27 @@ class SubtaskState:
         accumulators: Accumulators,
         where: str,
     ) -> None:
-        """`where` is for messages to people: the changelog."""
+        """`where` names the changelog in error messages."""
         self._chain = chain
         self._source = source
         self._accumulators = accumulators
         self._where = where
         self.writer: StateWriter | None = None
-        """Where changes go besides the changelog; None where the vertex keeps no state."""
+        """The writer of changes to storage; None if the vertex has no state."""
 
     @property
     def by_id(self) -> Mapping[str, Stateful]:
-        """Who keeps state, by operator id."""
+        """The owners of state, by operator id."""
         source = {} if self._source is None else {self._source[0]: self._source[1]}
         return {**self._chain.by_id, **source, CHANGELOG_KEY: self._accumulators}
 
     @property
     def counted(self) -> Mapping[str, float]:
-        """What the accumulators are at, as of the last `changes`."""
+        """The values of the accumulators as of the last `changes`."""
         return self._accumulators.committed()
 
     def restore(self, key: bytes, message: bytes) -> None:
-        """Applies a message. Raises TaskError for state of nobody here."""
+        """Applies a message. Raises TaskError for state that belongs to no operator here."""
         if key in (MARKER, progress_entry.KEY):
             return
         if key == ORIGIN_KEY:
@@ -62,24 +62,24 @@ class SubtaskState:
             self._owner(key.decode(errors="replace")).restore(message)
 
     def replay(self, key: bytes, message: bytes, place: Callable[[], str]) -> None:
-        """As `restore`, for what the files of the last checkpoint do not hold. `place` says where the message lies.
+        """Restores a message that is not in the files of the last checkpoint. `place` returns the message's location.
 
-        Raises ProgressLost for what no task of the job has written.
+        Raises ProgressLost for a message that no task of the job wrote.
         """
         try:
             self.restore(key, message)
         except (ProgressLostError, OSError, MemoryError):
             raise
-        except Exception as error:  # nobody knows what other bytes make of what reads them
+        except Exception as error:  # invalid bytes may make their readers raise any error
             raise ProgressLostError(
-                f"{place()} holds what is no change of state of this job: {one_line(error)}. Somebody else has written"
-                " to the topic; the job has to go back to a checkpoint"
+                f"{place()} is not a change of state of this job: {one_line(error)}. Somebody else has written"
+                " to the topic; the job must roll back to a checkpoint"
             ) from error
         if self.writer is not None and key not in (MARKER, progress_entry.KEY):
             self.writer.add(key, message)
 
     def changes(self) -> Iterable[tuple[bytes, Iterable[bytes]]]:
-        """Key and messages of what has changed since the last call."""
+        """Yields key and messages of the changes since the last call."""
         for operator_id, operator in self._chain.by_id.items():
             with typed_by(self._chain.configs[operator_id]):
                 yield operator_id.encode(), list(operator.take_changes())

@@ -19,7 +19,7 @@ from .....pipelines.graph.stream_graph import (
 from .....schemas.types import JobEdge, JobGraph, JobVertex
 
 MAX_ROWS = 6
-"""As many subtasks are listed one by one; of more, the first few and the last."""
+"""The number of subtasks that are listed one by one; above it, the first few and the last."""
 _SHORT = 8
 
 
@@ -56,8 +56,18 @@ class Diagram:
     arrows: tuple[Arrow, ...]
 
 
+def create_diagrams(stream_graph: StreamGraph, job_graph: JobGraph, only: str | None = None) -> list[Diagram]:
+    """Returns the diagrams of all three graphs; `only`: of "stream", "job" or "execution"."""
+    drawings: dict[str, Callable[[], Diagram]] = {
+        "stream": lambda: stream_diagram(stream_graph),
+        "job": lambda: job_diagram(stream_graph, job_graph),
+        "execution": lambda: execution_diagram(ExecutionGraph.attach("job", job_graph)),
+    }
+    return [draw() for name, draw in drawings.items() if only in (name, None)]
+
+
 def stream_diagram(graph: StreamGraph) -> Diagram:
-    """Operators, and between them how records are partitioned and why operators are not chained."""
+    """Returns the operators, and between them the partitioning and why operators are not chained."""
     order = _in_order(graph)
     index = {node.node_id: i for i, node in enumerate(order)}
     return Diagram(
@@ -78,7 +88,7 @@ def stream_diagram(graph: StreamGraph) -> Diagram:
 
 
 def _in_order(graph: StreamGraph) -> list[StreamNode]:
-    """The operators, each after its inputs, otherwise in the order of the program."""
+    """Returns the operators, each after its inputs, otherwise in the order of the program."""
     waits_for = {node_id: len(graph.in_edges(node_id)) for node_id in graph.nodes}
     ready = [node_id for node_id in reversed(list(graph.nodes)) if not waits_for[node_id]]
     order = []
@@ -111,7 +121,7 @@ def _group_facts(slot_sharing_group: str, co_location_group: str | None) -> Iter
 
 
 def _edge_notes(edge: StreamEdge, graph: StreamGraph) -> Iterator[str]:
-    virtual = [graph.virtual_nodes[each] for each in edge.through if each in graph.virtual_nodes]
+    virtual = [graph.virtual_nodes[node_id] for node_id in edge.through if node_id in graph.virtual_nodes]
     if virtual:
         nodes = "virtual node" if len(virtual) == 1 else "virtual nodes"
         yield f"through {nodes} " + ", ".join(f"{each.node_id}: {each}" for each in virtual)
@@ -127,7 +137,7 @@ def _chaining_note(graph: StreamGraph, edge: StreamEdge) -> str:
 
 
 def job_diagram(stream: StreamGraph, graph: JobGraph) -> Diagram:
-    """Vertices with the tree of their operators, and what is sent between them."""
+    """Returns the vertices with the tree of their operators, and the edges between them."""
     index = {vertex.vertex_id: i for i, vertex in enumerate(graph.vertices)}
     unchained = [edge for edge in stream.edges if obstacles(stream, edge)]
     return Diagram(
@@ -176,7 +186,7 @@ def _sender_notes(vertex: JobVertex, edge: JobEdge) -> Iterator[str]:
 
 
 def _name(vertex: JobVertex) -> str:
-    """Short, also where the chain is long."""
+    """Returns a short name, also for a long chain."""
     return (
         vertex.name
         if len(vertex.operators) == 1
@@ -185,7 +195,7 @@ def _name(vertex: JobVertex) -> str:
 
 
 def _tree(vertex: JobVertex) -> Iterator[str]:
-    """The operators as a tree, one to a line."""
+    """Returns the operators as a tree, one per line."""
     behind = consumers(vertex.operators)
     waiting = [(vertex.operators[0], "", "")]
     while waiting:
@@ -201,7 +211,7 @@ def _tree(vertex: JobVertex) -> Iterator[str]:
 
 
 def execution_diagram(graph: ExecutionGraph) -> Diagram:
-    """Subtasks with their slots, and IntermediateResults with their partitions."""
+    """Returns the subtasks with their slots, and IntermediateResults with their partitions."""
     vertices = list(graph.vertices.values())
     index = {vertex.vertex_id: i for i, vertex in enumerate(vertices)}
     subtasks = sum(vertex.parallelism for vertex in vertices)

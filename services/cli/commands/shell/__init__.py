@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ...args.common_options import BootstrapServers, ClusterId, Home
-from ...args.log_source import At, File, find_source
-from ...exit_codes import CommandFailure, ExitCode
+from ...args.log_source import DEFAULT_LOG, At, LogOptions
 
 
 def shell(
@@ -25,32 +23,23 @@ def shell(
             help="Run these commands, and exit: 'cat /dispatcher/jobs/*/status; ls'. May be given several times.",
         ),
     ] = None,
-    file: File = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    log_options: LogOptions = DEFAULT_LOG,
+) -> None:
     """Browse the state with ls, cat, tree, find and cd; change the offset with at; compare with diff.
 
     Without -c and without a terminal, the shell reads commands from stdin. `help` lists them.
     """
-    from .....infra.logging_setup import log_to_stderr
-
-    log_to_stderr()
-    with find_source(home, bootstrap_servers, cluster_id, file) as source:
-        from .command_line import CommandFailed
+    with log_options.open() as source:
+        from ...render.prompt import run_prompt
         from .explorer import Explorer
-        from .prompt import Prompt
 
         explorer = Explorer(source, at)
         if commands is None and sys.stdin.isatty():
-            return Prompt(explorer).run()
+            names = ", ".join(explorer.commands)
+            run_prompt(
+                f"{explorer.where()}. Commands: {names}; Tab completes, Ctrl-D ends.", explorer, " \t\n;'\""
+            )
+            return
         for line in sys.stdin if commands is None else commands:
-            try:
-                if not explorer.do(line):
-                    break
-            except CommandFailed as error:
-                raise CommandFailure(
-                    ExitCode.NOT_FOUND if error.missing else ExitCode.USAGE, str(error)
-                ) from None
-    return ExitCode.OK
+            if not explorer.do(line):
+                break

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...args.common_options import BootstrapServers, ClusterId, Home, find_cluster
-from ...args.log_source import File, From, To, find_source, position_range
+from ...args.log_source import DEFAULT_LOG, From, LogOptions, To
 from ...exit_codes import CommandFailure, ExitCode
 from ...render.output import print_progress
 from .results import ResultFormat, list_tables, print_rows
 
 if TYPE_CHECKING:
-    from ....history.log_source import LogSource
-    from ....history.sql.scan import ScanOrigin
+    from ....configuration import Configuration
 
 
 def sql(
@@ -40,27 +39,21 @@ def sql(
     ] = ResultFormat.TEXT,
     start: From = None,
     end: To = None,
-    file: File = None,
-    home: Home = None,
-    bootstrap_servers: BootstrapServers = None,
-    cluster_id: ClusterId = None,
-) -> int:
+    log_options: LogOptions = DEFAULT_LOG,
+) -> None:
     """Query the log in SQL: one table per event type (task_executor_SubmitTask), and the table `log` with all headers.
 
     Spark takes some seconds to start. Export a long log to Parquet: Spark then reads only the columns of the query.
     """
     if tables:
         list_tables(queries or ())
-        return ExitCode.OK
+        return
     asked = None if queries is None and sys.stdin.isatty() else _statements(queries)
-    with find_source(home, bootstrap_servers, cluster_id, file, selections=True) as source:
-        begin, behind = position_range(source, start, end)
-        from ....history.sql.scan import ScanOrigin, first_entry
+    place = log_options.find_place()
+    from ....history.sql.scan import extent
 
-        place = file if file is not None else find_cluster(home, bootstrap_servers, cluster_id)
-        begin = max(begin, first_entry(source.log))
-        _answer(source, ScanOrigin.from_source(place), begin, behind, asked, output, follows=end is None)
-    return ExitCode.OK
+    begin, behind = extent(place, start, end)
+    _answer(place, begin, behind, asked, output, follows=end is None and log_options.file is None)
 
 
 def _statements(queries: Sequence[str] | None) -> list[str]:
@@ -77,8 +70,7 @@ def _statements(queries: Sequence[str] | None) -> list[str]:
 
 
 def _answer(
-    source: LogSource,
-    origin: ScanOrigin,
+    place: Configuration | Path,
     begin: int,
     end: int,
     asked: Sequence[str] | None,
@@ -97,17 +89,24 @@ def _answer(
         from ....history.sql.queries import Queries
         from ....history.sql.reader import LogTables
 
-        queries = Queries(spark, LogTables(spark, origin, begin, end))
+        queries = Queries(spark, LogTables(spark, place, begin, end))
         if asked is not None:
             for statement in asked:
                 print_rows(queries, statement, output)
             return
-        from .prompt import Prompt
+        from ....history.sql.scan import extent
+        from ...render.prompt import run_prompt
+        from .prompt import DELIMITERS, SqlPrompt
 
         def ask(statement: str) -> None:
-            now = source.log.end() if follows else end
+            now = extent(place, begin, None)[1] if follows else end
             if now > queries.log.end:
-                queries.log = LogTables(spark, origin, begin, now)
+                queries.log = LogTables(spark, place, begin, now)
             print_rows(queries, statement, output)
 
-        Prompt(f"{source.log.topic}, offsets {begin} to {end - 1}", queries.log.tables, ask).run()
+        name = place if isinstance(place, Path) else f"cluster {place.cluster_id}"
+        intro = (
+            f"{name}, offsets {begin} to {end - 1}. SHOW TABLES; DESCRIBE log; Tab completes, ; ends a statement, "
+            "Ctrl-D all."
+        )
+        run_prompt(intro, SqlPrompt(queries.log.tables, ask), DELIMITERS)

@@ -1,4 +1,4 @@
-"""How answers in rows and columns are shown."""
+"""Formats the results of queries in rows and columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ...render.output import format_duration, print_progress, print_result, print_table
+from ...render.formatting import format_duration
+from ...render.output import print_progress, print_result, print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from ....history.sql.queries import Queries
 
 _MOST = 1_000
-"""Rows that are shown to people."""
+"""The number of rows in the text output."""
 _LONGEST = 200
-"""Characters of a cell for people."""
+"""The length of a cell in the text output."""
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 class ResultFormat(StrEnum):
-    """What an answer is printed as."""
+    """The format of the rows on stdout."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,7 +41,7 @@ def print_rows(queries: Queries, statement: str, form: ResultFormat) -> None:
 
 def print_answer(found: pa.Table, form: ResultFormat) -> None:
     """On stdout."""
-    names, columns = _unique(found.column_names), [_values(each) for each in found.columns]
+    names, columns = _unique(found.column_names), [_values(column) for column in found.columns]
     rows = zip(*columns, strict=True)
     match form:
         case ResultFormat.TEXT:
@@ -65,9 +66,9 @@ def list_tables(wanted: Sequence[str]) -> None:
 
     if wanted:
         rows = [
-            [each.name, column, kind]
-            for each in map(find, wanted)
-            for column, kind in sql_types(each).items()
+            [table.name, column, kind]
+            for table in map(find, wanted)
+            for column, kind in sql_types(table).items()
         ]
         print_table("", ["table", "column", "type"], rows)
         return
@@ -75,8 +76,8 @@ def list_tables(wanted: Sequence[str]) -> None:
         "",
         ["table", "columns (of events: besides those of log)"],
         [
-            [name, ", ".join(each.columns.names if name in (LOG, UNREADABLE) else each.fields)]
-            for name, each in tables().items()
+            [name, ", ".join(table.columns.names if name in (LOG, UNREADABLE) else table.fields)]
+            for name, table in tables().items()
         ],
     )
 
@@ -136,8 +137,8 @@ def _plain(value: Any) -> Any:
         case datetime.datetime() if value.tzinfo is not None:
             return value.astimezone(datetime.UTC)
         case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
+            return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
         case _:
             return value

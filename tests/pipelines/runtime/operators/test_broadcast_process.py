@@ -1,4 +1,4 @@
-"""Broadcast state: what changes it, what may only read it, and that it outlives an attempt."""
+"""Broadcast state: who changes it, who may only read it, and its restore by the next attempt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TYPES = (Types.LONG(), Types.TUPLE([str, int]))
 
 
 class Rules(BroadcastProcessFunction[int, tuple[str, int], Any]):
-    """A rule sets a limit; below zero takes it away, or all of them where it has no name."""
+    """A rule sets a limit; below zero removes it, or all of them if it has no name."""
 
     def process_element(self, value: int, context: ReadOnlyBroadcastContext) -> Iterable[Any]:
         rules = context.get_broadcast_state(RULES)
@@ -46,7 +46,7 @@ class Rules(BroadcastProcessFunction[int, tuple[str, int], Any]):
 
 
 class KeyedRules(KeyedBroadcastProcessFunction[int, int, tuple[str, int], Any]):
-    """The same; of each key the last number is kept, and changed by each rule with a name that begins with `k`."""
+    """The same; the last number of each key is kept, and each rule with a name that begins with `k` changes it."""
 
     def open(self, context: RuntimeContext) -> None:
         self.last = context.get_state(LAST)
@@ -103,11 +103,11 @@ PROGRAMS = st.lists(
 
 @pytest.mark.parametrize("subject", [unkeyed(Rules()), keyed(KeyedRules())], ids=["unkeyed", "keyed"])
 @given(PROGRAMS)
-def test_an_attempt_that_goes_on_has_the_same_broadcast_state(subject: Subject, program: list[Item]) -> None:
+def test_next_attempt_has_same_broadcast_state(subject: Subject, program: list[Item]) -> None:
     assert run(subject, program, crash=True) == run(subject, program)
 
 
-def test_a_record_reads_what_the_broadcast_records_before_it_have_left() -> None:
+def test_record_reads_effects_of_earlier_broadcast_records() -> None:
     program = [
         Records([(1, ("a", 3)), (2, ("b", 4)), (3, ("a", 5))], 1),
         Records([(4, 7)]),
@@ -123,14 +123,14 @@ def test_a_record_reads_what_the_broadcast_records_before_it_have_left() -> None
     ]
 
 
-def test_a_broadcast_record_changes_the_state_of_every_key() -> None:
+def test_broadcast_record_changes_state_of_every_key() -> None:
     program = [Records([(0, 3), (0, 4)]), Records([(1, ("k", 2))], 1), Watermark(5)]
-    found = [value for _, value in run(keyed(KeyedRules()), program).records]
-    assert found == [(3, []), (4, []), (0, 30, [("k", 2)]), (1, 41, [("k", 2)])]
+    results = [value for _, value in run(keyed(KeyedRules()), program).records]
+    assert results == [(3, []), (4, []), (0, 30, [("k", 2)]), (1, 41, [("k", 2)])]
 
 
 class Wrong(KeyedBroadcastProcessFunction[int, int, tuple[str, int], Any]):
-    """Does something that is refused."""
+    """Does something that is rejected."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -169,14 +169,14 @@ class Wrong(KeyedBroadcastProcessFunction[int, int, tuple[str, int], Any]):
         ("set", "broadcast state can only be read here: change it in process_broadcast_element"),
         ("remove", "broadcast state can only be read here"),
         ("unknown", "there is no broadcast state 'others', only rules: give its descriptor to broadcast()"),
-        ("type", "asked for as a map of str to str"),
-        ("value", "there is no key at hand in process_broadcast_element"),
-        ("list", "there is no key at hand in process_broadcast_element"),
-        ("timer", "a broadcast record has none: register them in process_element"),
+        ("type", "requested as a map of str to str"),
+        ("value", "there is no current key in process_broadcast_element"),
+        ("list", "there is no current key in process_broadcast_element"),
+        ("timer", "which a broadcast record does not have: register them in process_element"),
         ("apply", "it needs the descriptor of a keyed state, not 'rules'"),
     ],
 )
-def test_what_would_make_the_copies_differ_or_has_no_key_is_refused_by_name(what: str, reason: str) -> None:
+def test_access_that_makes_copies_differ_or_has_no_key_is_rejected_by_name(what: str, reason: str) -> None:
     program: Sequence[Item] = [Records([(0, 1)]), Records([(0, ("a", 1))], 1), Clock(1)]
     with pytest.raises(UserCodeError) as caught:
         run(keyed(Wrong(what)), program)
@@ -188,7 +188,7 @@ class Counting(Rules):
         context.get_state(LAST)
 
 
-def test_without_keys_there_is_no_keyed_state() -> None:
+def test_operator_without_keys_has_no_keyed_state() -> None:
     with pytest.raises(UserCodeError) as caught:
         run(unkeyed(Counting()), [])
-    assert "its stream has no keys: put key_by in front" in str(caught.value.__cause__)
+    assert "its stream has no keys: call key_by before" in str(caught.value.__cause__)

@@ -1,4 +1,4 @@
-"""The file sink: each record in exactly one file, each file whole when it appears, whatever crashes and when."""
+"""The file sink: each record in exactly one file, each file complete when it appears, with any crash."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ orders = [Order(i, f"item {i % 7}\u20ac", None if i % 5 == 0 else i / 4) for i i
 
 
 def read(file: Path) -> list[Any]:
-    """The records of a file as plain data."""
+    """Reads the records of a file as plain data."""
     match file.suffix:
         case ".txt":
             return file.read_text().splitlines()
@@ -69,13 +69,13 @@ def read(file: Path) -> list[Any]:
 
 
 def visible(directory: Path) -> list[Path]:
-    """What a reader sees, in the order of the files' numbers."""
-    found = [each for each in directory.iterdir() if not each.name.startswith(".")]
-    return sorted(found, key=lambda file: [int(part) for part in file.stem.split("-")[2:]])
+    """Returns the published records, in the order of the files' numbers."""
+    paths = [path for path in directory.iterdir() if not path.name.startswith(".")]
+    return sorted(paths, key=lambda file: [int(part) for part in file.stem.split("-")[2:]])
 
 
 class Job:
-    """A subtask of a file sink behind a source that can be rewound, in attempt after attempt."""
+    """A subtask of a file sink after a rewindable source, in attempt after attempt."""
 
     def __init__(
         self, directory: Path, config: OperatorConfig, records: list[Any], input_type: object
@@ -133,7 +133,7 @@ class Job:
         self.sink.close()
 
     def look(self) -> None:
-        """A file that was seen stays as it was."""
+        """Checks that published files do not change."""
         now = {file.name: file.read_bytes() for file in visible(self.directory)}
         assert self.seen.items() <= now.items()
         self.seen = now
@@ -151,7 +151,7 @@ steps = st.lists(
 @pytest.mark.parametrize("form", ["text", "json", "avro", "parquet"])
 @settings(deadline=None, max_examples=25)
 @given(taken=steps, roll_records=st.none() | st.integers(5, 30), roll_ms=st.none() | st.just(1_000))
-def test_each_record_is_in_one_file_whatever_crashes(
+def test_each_record_is_in_one_file_with_any_crash(
     form: Format, taken: list[Step], roll_records: int | None, roll_ms: int | None
 ) -> None:
     with TemporaryDirectory() as made:
@@ -165,13 +165,13 @@ def test_each_record_is_in_one_file_whatever_crashes(
         for step in taken:
             job.do(step)
         job.end()
-        found = [read(file) for file in visible(directory)]
-        expected = [str(each) if form == "text" else asdict(each) for each in orders[:120]]
-        assert [record for records in found for record in records] == expected
+        results = [read(file) for file in visible(directory)]
+        expected = [str(order) if form == "text" else asdict(order) for order in orders[:120]]
+        assert [record for records in results for record in records] == expected
         if roll_records is not None:
-            assert all(0 < len(records) <= roll_records for records in found)
+            assert all(0 < len(records) <= roll_records for records in results)
             if roll_ms is None:
-                assert all(len(records) == roll_records for records in found[:-1])
+                assert all(len(records) == roll_records for records in results[:-1])
         assert [name for name in os.listdir(directory) if name.startswith(".")] == []
 
 
@@ -197,7 +197,7 @@ def test_records_are_written_by_their_type(tmp_path: Path) -> None:
     assert run(tmp_path / "text", "text", [1, "b"]) == ["1", "b"]
 
 
-def test_records_that_do_not_fit_are_refused_by_operator(tmp_path: Path) -> None:
+def test_records_of_wrong_type_are_rejected_by_operator(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="declared"):
         run(tmp_path / "avro", "avro", [1])
     with pytest.raises(UserCodeError, match="file_sink"):
@@ -206,7 +206,7 @@ def test_records_that_do_not_fit_are_refused_by_operator(tmp_path: Path) -> None
         run(tmp_path / "json", "json", [object()])
 
 
-def test_a_file_comes_of_age_also_when_nothing_comes_in(tmp_path: Path) -> None:
+def test_file_rolls_over_by_age_without_input(tmp_path: Path) -> None:
     job = Job(tmp_path, config("text", tmp_path, roll_ms=1_000), ["a", "b"], str)
     job.do(1)
     job.do("commit")
@@ -222,7 +222,7 @@ def test_a_file_comes_of_age_also_when_nothing_comes_in(tmp_path: Path) -> None:
     assert not job.sink.wants_commit
 
 
-def test_the_age_of_a_file_outlives_its_attempt(tmp_path: Path) -> None:
+def test_age_of_file_survives_its_attempt(tmp_path: Path) -> None:
     job = Job(tmp_path, config("text", tmp_path, roll_ms=1_000), ["a"], str)
     job.do(1)
     job.do("commit")
@@ -232,9 +232,7 @@ def test_the_age_of_a_file_outlives_its_attempt(tmp_path: Path) -> None:
     assert [read(file) for file in visible(tmp_path)] == [["a"]]
 
 
-def test_much_that_is_pending_is_written_before_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_pending_records_are_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.operators.file_sink.ROLL_BYTES", 5_000)
     lines = list(web_server_log(400))
     job = Job(tmp_path, config("text", tmp_path), lines, str)
@@ -246,7 +244,7 @@ def test_much_that_is_pending_is_written_before_its_time(
     assert [line for file in visible(tmp_path) for line in read(file)] == lines
 
 
-def test_a_chunk_larger_than_a_message_travels_in_parts(tmp_path: Path) -> None:
+def test_chunk_larger_than_message_is_split(tmp_path: Path) -> None:
     records = ["x" * 2_500_000, "y"]
     job = Job(tmp_path, config("text", tmp_path), records, str)
     job.do(2)
@@ -257,7 +255,7 @@ def test_a_chunk_larger_than_a_message_travels_in_parts(tmp_path: Path) -> None:
     assert [line for file in visible(tmp_path) for line in read(file)] == records
 
 
-def test_subtasks_and_jobs_write_beside_each_other(tmp_path: Path) -> None:
+def test_subtasks_and_jobs_write_side_by_side(tmp_path: Path) -> None:
     for job_id in ("a" * 32, "b" * 32):
         for subtask in (1, 10):
             sink, _ = build_one(
@@ -272,15 +270,15 @@ def test_subtasks_and_jobs_write_beside_each_other(tmp_path: Path) -> None:
     assert len({line for file in visible(tmp_path) for line in read(file)}) == 4
 
 
-def test_what_a_crash_has_left_is_removed_by_its_own_subtask_only(tmp_path: Path) -> None:
+def test_files_left_by_crash_are_removed_by_same_subtask_only(tmp_path: Path) -> None:
     sink, _ = build_one(config("text", tmp_path), input_type=str, subtask=1, parallelism=20, attempt=1)
     assert isinstance(sink, FileSinkOperator)
     beginning = sink._beginning
     own = [f".{beginning}0.0.ab", f".{beginning}0.1.cd", f".{beginning}0.0.ef.ended"]
     others = [f".{beginning[:-1]}0-0.0.ab", f".{beginning}0.2.ab", f".{beginning}1.0.ab", ".part-x"]
-    for each in (*own, *others):
-        (tmp_path / each).mkdir()
-        (tmp_path / each / f"{beginning}0.txt").write_text("half")
+    for item in (*own, *others):
+        (tmp_path / item).mkdir()
+        (tmp_path / item / f"{beginning}0.txt").write_text("half")
     sink.open()
     assert {path.name for path in tmp_path.iterdir()} - set(others) == {sink._directory._own.name}  # type: ignore[attr-defined]
     sink.close()
@@ -289,7 +287,7 @@ def test_what_a_crash_has_left_is_removed_by_its_own_subtask_only(tmp_path: Path
 
 @contextmanager
 def files_no_larger_than(limit: int) -> Iterator[None]:
-    """A disk that is full, as far as this process is concerned."""
+    """Limits the size of files of this process, as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -298,7 +296,7 @@ def files_no_larger_than(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_fails_the_task_and_loses_nothing(tmp_path: Path) -> None:
+def test_full_disk_fails_task_and_loses_nothing(tmp_path: Path) -> None:
     lines = list(web_server_log(200))
     job = Job(tmp_path, config("text", tmp_path), lines, str)
     job.do(200)
@@ -314,7 +312,7 @@ def test_a_full_disk_fails_the_task_and_loses_nothing(tmp_path: Path) -> None:
     assert [line for file in visible(tmp_path) for line in read(file)] == lines
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TaskError, match=r"/file/out could not be used: Not a directory"):
         Job(tmp_path, config("text", tmp_path / "file" / "out"), [], str)
@@ -329,7 +327,7 @@ DIRECTORIES: list[Make] = [
 
 
 def files(directory: OutputDirectory) -> dict[str, str]:
-    """What is shown."""
+    """Returns the published files."""
     if isinstance(directory, LocalOutputDirectory):
         directory = RemoteOutputDirectory(fs.LocalFileSystem(), str(directory._path))
     assert isinstance(directory, RemoteOutputDirectory)
@@ -342,7 +340,7 @@ def files(directory: OutputDirectory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
-def test_a_file_is_published_once_on_any_file_system(make: Make, tmp_path: Path) -> None:
+def test_file_is_published_once_on_any_file_system(make: Make, tmp_path: Path) -> None:
     for attempt, content in enumerate((b"a\n", b"b\n")):
         directory = make(f"{tmp_path}/out")
         directory.begin("part-1-", 0, attempt)
@@ -355,10 +353,10 @@ def test_a_file_is_published_once_on_any_file_system(make: Make, tmp_path: Path)
 @pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
 @pytest.mark.parametrize("successor", [(0, 1), (0, 0), (1, 0), (1, 5)])
 @pytest.mark.parametrize("while_writing", [False, True])
-def test_an_attempt_that_has_a_successor_shows_nothing_more(
+def test_attempt_with_successor_publishes_nothing_more(
     make: Make, successor: tuple[int, int], while_writing: bool, tmp_path: Path
 ) -> None:
-    """Wherever it was stopped: what it shows later would be there beside what its successor makes."""
+    """At any point: what it publishes later would duplicate the output of its successor."""
     old, new = make(f"{tmp_path}/out"), make(f"{tmp_path}/out")
     old.begin("part-1-", 0, 0)
 
@@ -381,7 +379,7 @@ def test_an_attempt_that_has_a_successor_shows_nothing_more(
 
 @pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
 @pytest.mark.parametrize("late", [(0, 0), (0, 4), (1, 2)])
-def test_an_attempt_that_begins_when_it_has_a_successor_does_not_hurt_it(
+def test_attempt_that_starts_after_its_successor_does_no_harm(
     make: Make, late: tuple[int, int], tmp_path: Path
 ) -> None:
     new, old = make(f"{tmp_path}/out"), make(f"{tmp_path}/out")
@@ -391,7 +389,7 @@ def test_an_attempt_that_begins_when_it_has_a_successor_does_not_hurt_it(
     assert files(new) == {"part-1-0-1.txt": "new"}
 
 
-def test_a_sink_that_has_a_successor_says_so(tmp_path: Path) -> None:
+def test_sink_with_successor_raises(tmp_path: Path) -> None:
     job = Job(tmp_path, config("text", tmp_path, roll_records=1), ["a"], str)
     job.do(1)
     job.commit()
@@ -402,8 +400,8 @@ def test_a_sink_that_has_a_successor_says_so(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_nothing_is_shown_before_a_commit_and_a_commit_is_asked_for(tmp_path: Path) -> None:
-    """It may have had a successor before it began: only its producer learns of that."""
+def test_nothing_is_published_before_commit_and_commit_is_requested(tmp_path: Path) -> None:
+    """It may have a successor before it starts: only its producer detects that."""
     job = Job(tmp_path, config("text", tmp_path, roll_records=1), ["a"], str)
     job.do(1)
     job.do("crash before publishing")

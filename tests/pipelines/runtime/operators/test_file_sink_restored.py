@@ -1,4 +1,4 @@
-"""A file sink that goes on from a checkpoint: as a later attempt, in a job that goes back, at another parallelism."""
+"""A file sink that restores a checkpoint: as a later attempt, after a rollback, at another parallelism."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RECORDS = [f"record {number} {'x' * (number % 13)}" for number in range(200)]
 
 
 class Checkpoint:
-    """What was committed, and all state."""
+    """The committed data, and all state."""
 
-    def __init__(self, position: int, whole: list[bytes]) -> None:
+    def __init__(self, position: int, all_messages: list[bytes]) -> None:
         self.position = position
-        self.whole = whole
+        self.whole = all_messages
 
 
 class Job:
@@ -101,12 +101,12 @@ class Job:
                 self.stopped.clear()
             case "checkpoint":
                 self.commit()
-                self.checkpoint = Checkpoint(self.committed, whole(self.sink))
+                self.checkpoint = Checkpoint(self.committed, all_messages(self.sink))
                 self.sink.committed()
             case "go on":
                 # A later attempt of the same generation: of the checkpoint, and of what was committed since.
                 self.commit()
-                self.base, self.changelog = Checkpoint(self.committed, whole(self.sink)), []
+                self.base, self.changelog = Checkpoint(self.committed, all_messages(self.sink)), []
                 self.start()
             case "go back":
                 self.commit()
@@ -138,7 +138,7 @@ def shown(directory: Path) -> list[Path]:
     return [file for file in directory.iterdir() if not file.name.startswith(".")]
 
 
-def whole(sink: Operator) -> list[bytes]:
+def all_messages(sink: Operator) -> list[bytes]:
     return [message for _, message in sink.full([])]
 
 
@@ -156,7 +156,7 @@ STEPS = (
 
 @settings(deadline=None, max_examples=80)
 @given(taken=st.lists(st.integers(1, 30) | st.sampled_from(STEPS), max_size=25), roll=st.integers(5, 30))
-def test_each_record_is_in_one_file_also_where_the_job_goes_back(taken: list[int | str], roll: int) -> None:
+def test_each_record_is_in_one_file_after_rollback(taken: list[int | str], roll: int) -> None:
     with TemporaryDirectory() as made:
         job = Job(Path(made), roll_records=roll)
         for step in taken:
@@ -165,7 +165,7 @@ def test_each_record_is_in_one_file_also_where_the_job_goes_back(taken: list[int
         assert Counter(job.visible()) == Counter(RECORDS)
 
 
-def test_what_was_published_behind_the_checkpoint_is_removed_by_the_first_attempt_only(
+def test_files_published_after_checkpoint_are_removed_by_first_attempt_only(
     tmp_path: Path,
 ) -> None:
     job = Job(tmp_path, roll_records=10)
@@ -180,15 +180,13 @@ def test_what_was_published_behind_the_checkpoint_is_removed_by_the_first_attemp
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_another_job_goes_on_from_a_savepoint_beside_the_files_of_the_first(
-    tmp_path: Path, stopped: bool
-) -> None:
-    """Closed files that the first one may have published keep their names; the open one gets one of the new job."""
+def test_other_job_continues_from_savepoint_beside_files_of_first(tmp_path: Path, stopped: bool) -> None:
+    """Closed files that the first job may have published keep their names; the open file gets a name of the new job."""
     first = Job(tmp_path, roll_records=10)
     for step in (10, "commit", 15):
         first.do(step)
     first.commit()
-    savepoint = Checkpoint(first.committed, whole(first.sink))
+    savepoint = Checkpoint(first.committed, all_messages(first.sink))
     if stopped:
         first.sink.committed()
     first.sink.close()
@@ -202,23 +200,23 @@ def test_another_job_goes_on_from_a_savepoint_beside_the_files_of_the_first(
 
 @settings(deadline=None, max_examples=40)
 @given(before=st.integers(1, 4), after=st.integers(1, 4), data=st.data())
-def test_pending_files_are_dealt_out(before: int, after: int, data: st.DataObject) -> None:
+def test_pending_files_are_distributed(before: int, after: int, data: st.DataObject) -> None:
     with TemporaryDirectory() as made:
-        left, written = [], Counter[str]()
+        rest, written = [], Counter[str]()
         for index in range(before):
-            records = [f"{index}: {each}" for each in RECORDS]
+            records = [f"{index}: {record}" for record in RECORDS]
             job = Job(Path(made), records=records, subtask=index, roll_records=10)
             for step in data.draw(st.lists(st.integers(1, 15) | st.just("commit"), max_size=6)):
                 job.do(step)
             job.commit()
-            left.append(whole(job.sink))
+            rest.append(all_messages(job.sink))
             written.update(records[: job.committed])
         config = operator_config("file_sink", path=made, format="text", prefix="part")
         for subtask, attempt in product(range(after), range(2)):
             sink, _ = build_one(config, subtask=subtask, parallelism=after, attempt=attempt, job_id="2" * 32)
             for index in range(subtask, before, after):
                 sink.restore_from(Origin(index, before, 128))
-                for message in left[index]:
+                for message in rest[index]:
                     sink.restore(message)
             sink.restore_from(None)
             sink.open()

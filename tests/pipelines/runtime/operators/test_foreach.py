@@ -30,7 +30,7 @@ def no_calls() -> None:
     calls.clear()
 
 
-def test_a_sink_function_is_opened_invoked_and_closed() -> None:
+def test_sink_function_is_opened_invoked_and_closed() -> None:
     operator, _ = build_one(operator_config("foreach", Sink()), subtask=2, parallelism=3)
     operator.open()
     operator.process(Batch([1, 2], ["a", "b"]))
@@ -38,7 +38,7 @@ def test_a_sink_function_is_opened_invoked_and_closed() -> None:
     assert calls == [("open", 2), "a", "b", "close"]
 
 
-def test_any_callable_will_do() -> None:
+def test_any_callable_is_accepted() -> None:
     operator, _ = build_one(operator_config("foreach", calls_append))
     operator.open()
     operator.process(Batch([1, 2], ["a", "b"]))
@@ -49,7 +49,7 @@ def calls_append(value: Any) -> None:
     calls.append(value)
 
 
-def test_an_error_says_whose_it_is() -> None:
+def test_error_names_operator() -> None:
     operator, _ = build_one(operator_config("foreach", lambda value: 1 // value))
     operator.open()
     with pytest.raises(UserCodeError, match="foreach"):

@@ -41,35 +41,35 @@ texts = st.lists(st.text(max_size=5), min_size=1, max_size=20)
 
 
 @given(texts)
-def test_as_many_records_keep_their_timestamps(values: list[str]) -> None:
+def test_same_number_of_records_keeps_timestamps(values: list[str]) -> None:
     batch = Batch(list(range(len(values))), values)
     output = mapped(
         lambda given: pa.record_batch({"n": pc.utf8_length(given["value"]).cast(pa.int64())}), batch, str, int
     )
-    assert output.of("records") == [Batch(batch.timestamps, list(map(len, values)))]
+    assert output.of_kind("records") == [Batch(batch.timestamps, list(map(len, values)))]
 
 
 @given(texts)
-def test_other_numbers_of_records_take_the_greatest(values: list[str]) -> None:
+def test_different_number_of_records_gets_greatest_timestamp(values: list[str]) -> None:
     batch = Batch(list(range(len(values))), values)
     output = mapped(
         lambda given: pa.table({"n": [given.num_rows, 0, 0][: 1 + (len(values) == 1)]}), batch, str, int
     )
     expected = [len(values), 0][: 1 + (len(values) == 1)]
-    assert output.of("records") == [Batch([len(values) - 1] * len(expected), expected)]
+    assert output.of_kind("records") == [Batch([len(values) - 1] * len(expected), expected)]
 
 
-def test_a_result_may_say_its_own_timestamps() -> None:
+def test_result_may_have_own_timestamps() -> None:
     output = mapped(
         lambda given: pa.table({"~timestamp": [7, 8, 9], "v": given["value"].take([0, 0, 0])}),
         Batch([1], ["a"]),
         str,
         str,
     )
-    assert output.of("records") == [Batch([7, 8, 9], ["a", "a", "a"])]
+    assert output.of_kind("records") == [Batch([7, 8, 9], ["a", "a", "a"])]
 
 
-def test_columns_are_those_of_the_record_type_in_any_order_and_width() -> None:
+def test_columns_are_those_of_record_type_in_any_order_and_width() -> None:
     order = Order("shoe", 2.0, ["new"])
 
     def double(given: pa.RecordBatch) -> pa.Table:
@@ -85,23 +85,23 @@ def test_columns_are_those_of_the_record_type_in_any_order_and_width() -> None:
         )
 
     output = mapped(double, Batch([1], [order]), Order, Order)
-    assert output.of("records") == [Batch([1], [Order("shoe", 4.0, ["new"], 1.0)])]
+    assert output.of_kind("records") == [Batch([1], [Order("shoe", 4.0, ["new"], 1.0)])]
 
 
-def test_a_generator_gives_parts_and_nothing_gives_nothing() -> None:
+def test_generator_returns_parts_and_none_returns_nothing() -> None:
     def halves(given: pa.RecordBatch) -> Iterator[pa.RecordBatch | pa.Table]:
         yield given.slice(0, 1)
         yield pa.table(given.slice(1).to_pydict())
 
     batch = Batch([1, 2, 3], [1, 2, 3])
-    assert mapped(halves, batch, int, int).of("records") == [batch]
+    assert mapped(halves, batch, int, int).of_kind("records") == [batch]
     assert mapped(lambda _: None, batch, int, int).events == []
     assert mapped(lambda given: given.slice(0, 0), batch, int, int).events == []
     assert mapped(lambda given: [], batch, int, int).events == []
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         (
             pa.table({"item": ["a"], "price": [1.0]}),
@@ -117,18 +117,18 @@ def test_a_generator_gives_parts_and_nothing_gives_nothing() -> None:
             ),
             "column price has no value in some record: declare it as float | None",
         ),
-        (["a"], "gave str, not a pyarrow.RecordBatch or Table"),
-        (7, "gave int, not a pyarrow.RecordBatch or Table"),
+        (["a"], "returned str, not a pyarrow.RecordBatch or Table"),
+        (7, "returned int, not a pyarrow.RecordBatch or Table"),
         (pa.table({"~timestamp": ["now"], "item": ["a"]}), "the column ~timestamp must be integers"),
     ],
 )
-def test_a_result_of_another_type_is_refused_by_name(result: Any, said: str) -> None:
+def test_result_of_other_type_is_rejected_by_name(result: Any, message: str) -> None:
     with pytest.raises(UserCodeError) as raised:
         mapped(lambda _: result, Batch([1], [Order("a", 1.0, [])]), Order, Order)
-    assert said in describe_failure(raised.value)
+    assert message in describe_failure(raised.value)
     assert "map_batches" in describe_failure(raised.value)
 
 
 def test_pickled_records_have_no_columns() -> None:
-    with pytest.raises(TaskError, match="declare the output_type of the operator in front of it"):
+    with pytest.raises(TaskError, match="declare the output_type of the operator before it"):
         build_one(operator_config("map_batches", lambda given: given, output_type=int))

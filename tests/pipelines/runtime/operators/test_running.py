@@ -1,4 +1,4 @@
-"""reduce, sum, min, ... : against a plain fold, as rows and columns, record by record and in mini-batches."""
+"""reduce, sum, min, ... compared with a plain fold, as rows and columns, record by record and in mini-batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.harness import (
@@ -44,7 +45,7 @@ class Counted:
 
 
 def naive(function: str, a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of (key, number, rest): as Flink's aggregations are defined."""
+    """Aggregates (key, number, rest) by the definition of Flink."""
     match function:
         case "sum":
             return (a[0], a[1] + b[1], a[2])
@@ -102,9 +103,9 @@ def in_range(records: list[Record]) -> bool:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=40)
+@settings(max_examples=example_count(15))
 @given(records=RECORDS, cuts=CUTS)
-def test_one_record_out_for_each_in(
+def test_one_record_out_per_record_in(
     function: str, columnar: bool, records: list[Record], cuts: list[int]
 ) -> None:
     expected = running(function, records)
@@ -117,13 +118,15 @@ def test_one_record_out_for_each_in(
     length=st.integers(33, 80),
     more=st.integers(33, 80),
 )
-def test_long_batches_are_summed_by_columns_alike(pool: list[Record], length: int, more: int) -> None:
+def test_long_batches_are_summed_by_columns_with_same_result(
+    pool: list[Record], length: int, more: int
+) -> None:
     first, second = ((pool * n)[:n] for n in (length, more))
-    found = run(subject("sum", columnar=True), [Records(first), Records(second)]).records
-    assert found == running("sum", first + second)
+    results = run(subject("sum", columnar=True), [Records(first), Records(second)]).records
+    assert results == running("sum", first + second)
 
 
-def test_sums_of_long_batches_of_columns_are_columns() -> None:
+def test_sums_of_long_column_batches_are_columns() -> None:
     given_out: list[Batch] = []
 
     class Keeps(Collected):
@@ -141,20 +144,20 @@ def test_sums_of_long_batches_of_columns_are_columns() -> None:
 @pytest.mark.parametrize(
     "numbers", [[1 << 62, 1, 1 << 61], [-(1 << 62), -5, -(1 << 61)], [(1 << 63) - 1, -1, 0]]
 )
-def test_sums_near_the_end_of_64_bits_are_right(numbers: list[int]) -> None:
+def test_sums_near_64_bit_limit_are_correct(numbers: list[int]) -> None:
     first = [(0, ("a", number, "x")) for number in numbers]
     zeros = [(0, ("a", 0, "x"))] * 40
     expected = running("sum", first + zeros)
     for cut in (0, 1, 3):
-        found = run(subject("sum", columnar=True), batches(first + zeros, [cut])).records
-        assert found == expected
+        results = run(subject("sum", columnar=True), batches(first + zeros, [cut])).records
+        assert results == expected
 
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=40)
+@settings(max_examples=example_count(15))
 @given(commits=st.lists(RECORDS, max_size=4))
-def test_in_mini_batches_the_last_value_of_each_changed_key_once_per_commit(
+def test_mini_batch_emits_last_value_of_each_changed_key_once_per_commit(
     function: str, columnar: bool, commits: list[list[Record]]
 ) -> None:
     everything = running(function, [record for some in commits for record in some])
@@ -170,12 +173,12 @@ def test_in_mini_batches_the_last_value_of_each_changed_key_once_per_commit(
         expected += sorted(last.values())
     program: list[Item] = [item for some in commits for item in (Records(some), Commit())]
     if in_range(everything):
-        found = run(subject(function, mini_batch=True, columnar=columnar), program, ends=False).records
-        assert len(found) == len(expected)
-        assert sorted(found) == sorted(expected)
+        results = run(subject(function, mini_batch=True, columnar=columnar), program, ends=False).records
+        assert len(results) == len(expected)
+        assert sorted(results) == sorted(expected)
 
 
-def test_what_is_held_back_goes_before_the_watermark_and_at_the_end() -> None:
+def test_held_results_are_emitted_before_watermark_and_at_end() -> None:
     mini = subject("sum", mini_batch=True)
     program: list[Item] = [Records([(5, ("a", 1, "")), (3, ("a", 1, ""))]), Watermark(5)]
     assert run(mini, program, ends=False).records == [(5, ("a", 2, ""))]
@@ -184,9 +187,9 @@ def test_what_is_held_back_goes_before_the_watermark_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=40)
+@settings(max_examples=example_count(15))
 @given(records=RECORDS, cuts=CUTS)
-def test_aggregating_before_the_shuffle_changes_no_total(
+def test_aggregation_before_shuffle_changes_no_total(
     function: str, columnar: bool, records: list[Record], cuts: list[int]
 ) -> None:
     program = batches(records, cuts)
@@ -200,7 +203,7 @@ def test_aggregating_before_the_shuffle_changes_no_total(
         early = run(subject(function, kind="pre_aggregate", columnar=columnar), [item]).records
         assert [record[0] for _, record in early] == list(dict.fromkeys(r[0] for _, r in item.records))
         for timestamp, record in early:
-            assert timestamp == max(at for at, each in item.records if each[0] == record[0])
+            assert timestamp == max(at for at, element in item.records if element[0] == record[0])
             known = totals.get(record[0])
             totals[record[0]] = record if known is None else naive(function, known, record)
     assert totals == by_key
@@ -211,13 +214,13 @@ def test_aggregating_before_the_shuffle_changes_no_total(
 def test_classes_keep_their_class(cls: type, form: RecordType, columnar: bool) -> None:
     records = [(1, cls("a", 1, "x")), (2, cls("a", 2, "y"))] * 20
     named = subject("sum", of=form, field="count", key_field="word", columnar=columnar)
-    found = run(named, [Records(records)]).records
-    assert found[:2] == [(1, cls("a", 1, "x")), (2, cls("a", 3, "x"))]
-    assert type(found[-1][1]) is cls
+    results = run(named, [Records(records)]).records
+    assert results[:2] == [(1, cls("a", 1, "x")), (2, cls("a", 3, "x"))]
+    assert type(results[-1][1]) is cls
 
 
 @pytest.mark.parametrize("columnar", [False, True])
-def test_without_a_field_the_record_itself_is_aggregated(columnar: bool) -> None:
+def test_record_itself_is_aggregated_without_field(columnar: bool) -> None:
     parameters = {
         "function": "max",
         "field": None,
@@ -234,7 +237,7 @@ def test_without_a_field_the_record_itself_is_aggregated(columnar: bool) -> None
     ]
 
 
-def test_a_field_without_a_number_is_folded_by_rows() -> None:
+def test_field_without_number_is_folded_by_rows() -> None:
     floats = Types.TUPLE([str, float, str])
     records = [(0, ("a", float("nan"), "x")), (1, ("a", 1.0, "y"))] * 20
     assert (
@@ -266,7 +269,7 @@ PROGRAMS = st.lists(
     ids=["sum", "min_by in mini-batches", "sum of columns", "reduce", "reduce in mini-batches"],
 )  # fmt: skip
 @given(program=PROGRAMS)
-def test_a_crash_at_any_commit_changes_nothing(target: Subject, program: list[Item]) -> None:
+def test_crash_at_any_commit_changes_nothing(target: Subject, program: list[Item]) -> None:
     small = [
         Records([(at, (r[0], r[1] % 100, r[2])) for at, r in item.records])
         if isinstance(item, Records)
@@ -278,7 +281,7 @@ def test_a_crash_at_any_commit_changes_nothing(target: Subject, program: list[It
     assert crashed.watermarks == lived.watermarks
 
 
-def test_an_error_in_the_function_is_the_operators() -> None:
+def test_error_in_function_is_error_of_operator() -> None:
     broken = Subject("reduce", (len, lambda a, b: a / 0), {"key_type": "int"})
     with pytest.raises(UserCodeError, match="Subject"):
         run(broken, [Records([(0, "a"), (1, "b")])])

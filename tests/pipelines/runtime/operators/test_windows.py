@@ -1,4 +1,5 @@
-"""Windows in event and processing time against a naive model; late records, order of arrival, sessions, crashes."""
+"""Windows in event and processing time compared with a simple model; late records, order of arrival, sessions,
+crashes."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.harness import (
@@ -67,7 +69,7 @@ class Mean(AggregateFunction[Pair, list[int], int]):
 
 
 class Described(ProcessWindowFunction[Any, Any, str]):
-    """Says of which window its elements are."""
+    """Emits the window of its elements."""
 
     def process(self, key: str, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         window = context.window
@@ -91,7 +93,7 @@ def total(a: Pair, b: Pair) -> Pair:
 
 
 def kinds(assigner: dict[str, Any], **more: Any) -> dict[str, Subject]:
-    """All that can become of a window's records, as subjects that give what `expected` is told by the same name."""
+    """Returns every use of a window's records, as subjects whose output `expected` computes by the same name."""
     return {
         "reduce": subject(assigner, "reduce", total, **more),
         "sum": subject(assigner, "sum", field="f1", key_field="f0", **more),
@@ -108,7 +110,7 @@ KINDS = list(kinds(TUMBLING))
 
 
 def outcome(kind: str, key: str, start: int, end: int, values: list[Pair]) -> Any:
-    """What a window of a key gives, by the definition."""
+    """Returns the output for a window of a key, by the definition."""
     summed = key, sum(number for _, number in values)
     match kind:
         case "reduce" | "sum" | "sum of columns":
@@ -122,7 +124,7 @@ def outcome(kind: str, key: str, start: int, end: int, values: list[Pair]) -> An
 
 
 class Naive:
-    """Windows record by record: (key, start, end) -> records, nothing gathered, nothing vectorised."""
+    """Windows record by record: (key, start, end) -> records, without aggregation and vectorisation."""
 
     def __init__(self, assigner: dict[str, Any], kind: str, lateness: int) -> None:
         self.assigner, self.kind, self.lateness = assigner, kind, lateness
@@ -183,7 +185,7 @@ class Naive:
 
 
 def counted(records: list[Record]) -> Counter[str]:
-    """As a multiset; sessions that became one may hold their records in another order than the model's."""
+    """Counts as a multiset; merged sessions may have their records in another order than the model."""
     return Counter(
         repr((at, (*value[:3], sorted(value[3])) if isinstance(value, tuple) and len(value) == 4 else value))
         for at, value in records
@@ -202,9 +204,9 @@ EVENTS = st.lists(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=40)  # for each of many kinds
+@settings(max_examples=example_count(15))  # for each of many kinds
 @given(program=EVENTS, lateness=st.sampled_from([0, 4, 100]), tagged=st.booleans())
-def test_event_time_windows_are_those_of_the_model(
+def test_event_time_windows_equal_those_of_model(
     assigner: dict[str, Any], kind: str, program: list[Item], lateness: int, tagged: bool
 ) -> None:
     late_tag = "late" if tagged else None
@@ -236,7 +238,8 @@ BOUND = 6
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> tuple[list[Item], list[Item]]:
-    """The same records in two orders in which none is more than BOUND behind, with the watermarks that allows."""
+    """Draws the same records in two orders in which none is more than BOUND behind, with the watermarks that this
+    allows."""
     records = draw(st.lists(st.tuples(st.integers(0, 60), PAIRS), max_size=25))
 
     def program() -> list[Item]:
@@ -255,9 +258,9 @@ def arrivals(draw: st.DrawFn) -> tuple[list[Item], list[Item]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=40)  # for each of many kinds
+@settings(max_examples=example_count(15))  # for each of many kinds
 @given(both=arrivals())
-def test_the_order_of_arrival_within_the_bound_does_not_matter(
+def test_order_of_arrival_within_bound_does_not_matter(
     assigner: dict[str, Any], kind: str, both: tuple[list[Item], list[Item]]
 ) -> None:
     first, second = (run(kinds(assigner, late_tag="late")[kind], program) for program in both)
@@ -267,7 +270,7 @@ def test_the_order_of_arrival_within_the_bound_does_not_matter(
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=20), st.randoms(use_true_random=False))
-def test_sessions_are_those_of_the_sorted_times_whatever_the_order(times: list[int], random: Any) -> None:
+def test_sessions_equal_those_of_sorted_times_in_any_order(times: list[int], random: Any) -> None:
     expected: list[list[int]] = []
     for time in sorted(times):
         if expected and time - expected[-1][-1] <= SESSION["gap_ms"]:
@@ -276,18 +279,18 @@ def test_sessions_are_those_of_the_sorted_times_whatever_the_order(times: list[i
             expected.append([time])
     shuffled = list(times)
     random.shuffle(shuffled)
-    found = run(subject(SESSION, "none", None, Described()), [Records([(t, ("a", t)) for t in shuffled])])
-    assert sorted(value[:3] for _, value in found.records) == [
+    collected = run(subject(SESSION, "none", None, Described()), [Records([(t, ("a", t)) for t in shuffled])])
+    assert sorted(value[:3] for _, value in collected.records) == [
         ("a", some[0], some[-1] + SESSION["gap_ms"]) for some in expected
     ]
-    by_session = sorted(found.records, key=lambda record: record[1][1])
+    by_session = sorted(collected.records, key=lambda record: record[1][1])
     for (_, (*_, elements)), some in zip(by_session, expected, strict=True):
         assert [n for _, n in elements] == [t for t in shuffled if t in some], "in the order of arrival"
 
 
 @st.composite
 def clocked(draw: st.DrawFn) -> list[Item]:
-    """Batches, each at the time of its records, and clocks; the wall clock never falls."""
+    """Draws batches, each at the time of its records, and clocks; the wall clock never falls."""
     now, program = 1, list[Item]()
     for step, values in draw(
         st.lists(st.tuples(st.integers(0, 15), st.lists(PAIRS, max_size=6)), max_size=10)
@@ -299,9 +302,9 @@ def clocked(draw: st.DrawFn) -> list[Item]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=40)  # for each of many kinds
+@settings(max_examples=example_count(15))  # for each of many kinds
 @given(program=clocked())
-def test_processing_time_windows_go_by_the_wall_clock(
+def test_processing_time_windows_follow_wall_clock(
     assigner: dict[str, Any], kind: str, program: list[Item]
 ) -> None:
     target = kinds(assigner, time="processing")[kind]
@@ -327,7 +330,7 @@ def test_processing_time_windows_go_by_the_wall_clock(
         st.tuples(st.lists(st.tuples(st.integers(0, 60), PAIRS), min_size=1), st.integers(0, 60))
     )
 )
-def test_in_processing_time_no_record_is_lost_also_where_the_wall_clock_was_set_back(
+def test_processing_time_loses_no_record_when_wall_clock_is_set_back(
     assigner: dict[str, Any], program: list[tuple[list[Record], int]]
 ) -> None:
     target, collected, now = subject(assigner, "sum", field="f1", time="processing"), Collected(), 0
@@ -338,13 +341,13 @@ def test_in_processing_time_no_record_is_lost_also_where_the_wall_clock_was_set_
         feed(operator, target, Records(records))
         feed(operator, target, Clock(clock))
     feed(operator, target, Clock(1 << 62))
-    found = [value for _, (_, value) in collected.records]
-    assert sum(found) == sum(n for some, _ in program for _, (_, n) in some)
+    results = [value for _, (_, value) in collected.records]
+    assert sum(results) == sum(n for some, _ in program for _, (_, n) in some)
     fired = [(at, key) for at, (key, _) in collected.records]
     assert len(set(fired)) == len(fired), "no window fires twice"
 
 
-def test_timestamps_of_records_do_not_matter_in_processing_time() -> None:
+def test_timestamps_do_not_matter_in_processing_time() -> None:
     target = subject({"kind": "tumbling", "size_ms": 10}, "sum", field="f1", time="processing")
     collected, now = Collected(), 1_005
     operator = target.make(collected, wall_clock=lambda: now)
@@ -384,9 +387,9 @@ class Numbered(ProcessWindowFunction[Any, Any, str]):
 @pytest.mark.parametrize("time", ["event", "processing"])
 @pytest.mark.parametrize("kind", [*KINDS, "state"])
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=40)  # for each of many kinds
+@settings(max_examples=example_count(15))  # for each of many kinds
 @given(program=MIXED, lateness=st.sampled_from([0, 6]))
-def test_a_crash_at_any_commit_changes_nothing(
+def test_crash_at_any_commit_changes_nothing(
     assigner: dict[str, Any], kind: str, time: str, program: list[Item], lateness: int
 ) -> None:
     more = {"time": time, "allowed_lateness_ms": lateness, "late_tag": "late"}
@@ -403,7 +406,7 @@ def test_a_crash_at_any_commit_changes_nothing(
 @pytest.mark.parametrize("assigner", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
 @pytest.mark.parametrize("function", ["min", "max", "min_by", "max_by"])
 @given(records=st.lists(st.tuples(st.integers(0, 40), PAIRS), max_size=40))
-def test_columns_and_rows_give_the_same(
+def test_columns_and_rows_give_same_output(
     assigner: dict[str, Any], function: str, records: list[Record]
 ) -> None:
     rows, columns = (
@@ -416,12 +419,12 @@ def test_columns_and_rows_give_the_same(
     assert rows == columns
 
 
-def test_watermarks_are_passed_on_after_what_they_fire() -> None:
-    found = run(subject(TUMBLING, "reduce", total), [Records([(5, ("a", 1))]), Watermark(12)], ends=False)
-    assert (found.records, found.watermarks) == ([(12, ("a", 1))], [12])
+def test_watermark_is_forwarded_after_windows_that_it_fires() -> None:
+    collected = run(subject(TUMBLING, "reduce", total), [Records([(5, ("a", 1))]), Watermark(12)], ends=False)
+    assert (collected.records, collected.watermarks) == ([(12, ("a", 1))], [12])
 
 
-def test_an_error_in_a_function_names_the_operator_and_the_line() -> None:
+def test_error_in_function_names_operator_and_line() -> None:
     def reduce(a: Pair, b: Pair) -> Pair:
         raise ZeroDivisionError("no totals today")
 
@@ -433,7 +436,7 @@ def test_an_error_in_a_function_names_the_operator_and_the_line() -> None:
     assert first.endswith(", in operator 'Subject', key 'a'")
 
 
-def test_a_window_function_has_no_timers() -> None:
+def test_window_function_has_no_timers() -> None:
     class Registers(ProcessWindowFunction[Any, Any, str]):
         def process(self, key: str, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
             context.timer_service.register_event_time_timer(1)
@@ -444,7 +447,7 @@ def test_a_window_function_has_no_timers() -> None:
     assert "no timers here" in str(raised.value.__cause__)
 
 
-def test_records_without_a_type_do_too() -> None:
+def test_records_without_type_are_supported() -> None:
     untyped = Subject(
         "window",
         (lambda record: record["k"], lambda a, b: {**a, "n": a["n"] + b["n"]}, None),

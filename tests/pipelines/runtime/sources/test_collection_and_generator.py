@@ -1,4 +1,4 @@
-"""Sources without anything outside: each record once, whatever crashes, and the rate that was asked for."""
+"""Sources without external data: each record once, with any crash, at the configured rate."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ steps = st.lists(st.integers(1, 9) | st.sampled_from(["commit", "crash"]), max_s
 
 
 @given(st.lists(st.integers()), steps)
-def test_a_collection_is_given_once_and_in_order(records: list[int], taken: list[Step]) -> None:
+def test_collection_is_emitted_once_in_order(records: list[int], taken: list[Step]) -> None:
     assert committed_records(operator_config("collection", records), taken) == records
 
 
 @given(st.integers(0, 60), st.integers(1, 4), steps)
-def test_subtasks_generate_all_indices_between_them(count: int, parallelism: int, taken: list[Step]) -> None:
+def test_subtasks_together_generate_all_indices(count: int, parallelism: int, taken: list[Step]) -> None:
     config = operator_config("generator", lambda index: index * 10, count=count, rate=None)
     made = [
         committed_records(config, taken, subtask=subtask, parallelism=parallelism)
         for subtask in range(parallelism)
     ]
-    assert [sorted(each) for each in made] == made
-    assert sorted(index for each in made for index in each) == [index * 10 for index in range(count)]
+    assert [sorted(group) for group in made] == made
+    assert sorted(index for item in made for index in item) == [index * 10 for index in range(count)]
 
 
-def test_a_record_carries_the_time_at_which_it_was_polled() -> None:
+def test_record_has_time_of_poll() -> None:
     clock = Clock(1_000)
     source = open_source(operator_config("collection", list("abc")), clock=clock)
     first = source.poll(2).batch
@@ -44,11 +44,12 @@ def test_a_record_carries_the_time_at_which_it_was_polled() -> None:
 
 
 @given(st.floats(0.5, 5_000), st.integers(1, 4), st.lists(st.integers(0, 900), min_size=1, max_size=30))
-def test_a_rate_is_kept_by_all_subtasks_together(rate: float, parallelism: int, waits: list[int]) -> None:
+def test_rate_applies_to_all_subtasks_together(rate: float, parallelism: int, waits: list[int]) -> None:
     clock = Clock()
     config = operator_config("generator", lambda index: index, count=None, rate=rate)
     sources = [
-        open_source(config, subtask=each, parallelism=parallelism, clock=clock) for each in range(parallelism)
+        open_source(config, subtask=index, parallelism=parallelism, clock=clock)
+        for index in range(parallelism)
     ]
     began, made = clock.now, 0
     for wait in waits:
@@ -60,7 +61,7 @@ def test_a_rate_is_kept_by_all_subtasks_together(rate: float, parallelism: int, 
         assert abs(made - due) <= 1 + 1e-6
 
 
-def test_nothing_is_due_before_its_time_and_the_wait_says_when() -> None:
+def test_nothing_is_due_early_and_wait_returns_due_time() -> None:
     clock = Clock()
     source = open_source(operator_config("generator", str, count=3, rate=4.0), clock=clock)
     made: list[Any] = []
@@ -77,7 +78,7 @@ def test_nothing_is_due_before_its_time_and_the_wait_says_when() -> None:
     assert waited == pytest.approx(0.5)
 
 
-def test_a_standstill_is_not_made_up_for_beyond_a_second() -> None:
+def test_stall_is_caught_up_by_at_most_one_second() -> None:
     clock = Clock()
     source = open_source(operator_config("generator", str, count=None, rate=10.0), clock=clock)
     assert source.poll(100).batch is not None
@@ -87,7 +88,7 @@ def test_a_standstill_is_not_made_up_for_beyond_a_second() -> None:
     assert len(batch) == 11
 
 
-def test_an_error_of_the_function_says_whose_it_is() -> None:
+def test_error_in_function_names_operator() -> None:
     source = open_source(operator_config("generator", lambda index: 1 // index, count=1, rate=None))
     with pytest.raises(UserCodeError, match="generator"):
         source.poll(1)

@@ -1,7 +1,8 @@
-"""The file source: every record of every file once, however the files are cut, shared and read again."""
+"""The file source: every record of every file once, however files are cut, shared and read again."""
 
 from __future__ import annotations
 
+import enum
 import gzip
 from collections import Counter
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small files have several."""
+    """Makes splits small, so that small files have several."""
     monkeypatch.setattr(file_reader, "SPLIT_BYTES", 64)
     monkeypatch.setattr(file_reader, "_SEARCH_BYTES", 20)
 
@@ -72,7 +73,7 @@ def as_dict(order: Order) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def order_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same orders as Parquet, in several row groups, and as Avro, in several blocks."""
+    """Writes the same orders as Parquet, in several row groups, and as Avro, in several blocks."""
     directory = tmp_path_factory.mktemp("orders")
     rows = list(map(as_dict, orders))
     pq.write_table(pa.Table.from_pylist(rows), directory / "orders.parquet", row_group_size=13)
@@ -99,7 +100,7 @@ lines_of_text = st.lists(
 @given(
     lines=lines_of_text, ending=st.sampled_from(["\n", "\r\n"]), closed=st.booleans(), n=sharing, taken=steps
 )
-def test_lines_are_read_once_whatever_crashes(
+def test_lines_are_read_once_with_any_crash(
     tmp_path: Path, lines: list[str], ending: str, closed: bool, n: int, taken: list[Step]
 ) -> None:
     file = tmp_path / "lines.txt"
@@ -113,30 +114,30 @@ def test_lines_are_read_once_whatever_crashes(
 @in_a_directory
 @given(taken=steps, n=sharing)
 @pytest.mark.parametrize("form", ["parquet", "avro"])
-def test_records_are_read_once_whatever_crashes(
+def test_records_are_read_once_with_any_crash(
     order_files: Path, form: str, taken: list[Step], n: int
 ) -> None:
     config = files(form, order_files / f"orders.{form}", Order)
-    found = read(config, n, taken)
-    assert Counter(found) == Counter(orders)
+    results = read(config, n, taken)
+    assert Counter(results) == Counter(orders)
     if n == 1:
-        assert found == orders
+        assert results == orders
 
 
 @pytest.mark.parametrize("form", ["parquet", "avro"])
-def test_a_record_is_what_its_type_says(order_files: Path, form: str) -> None:
+def test_record_has_declared_type(order_files: Path, form: str) -> None:
     path = order_files / f"orders.{form}"
     assert read(files(form, path)) == list(map(as_dict, orders))
-    assert read(files(form, path, Pair)) == [Pair(each.item, each.id) for each in orders]
+    assert read(files(form, path, Pair)) == [Pair(order.item, order.id) for order in orders]
     assert read(files(form, path, tuple[str, float], ["item", "price"])) == [
         (o.item, o.price) for o in orders
     ]
-    assert read(files(form, path, int, ["id"])) == [each.id for each in orders]
-    assert read(files(form, path, None, ["id"])) == [{"id": each.id} for each in orders]
+    assert read(files(form, path, int, ["id"])) == [order.id for order in orders]
+    assert read(files(form, path, None, ["id"])) == [{"id": order.id} for order in orders]
 
 
 @pytest.mark.parametrize("form", ["parquet", "avro"])
-def test_a_column_that_is_missing_is_named_with_those_that_are_there(order_files: Path, form: str) -> None:
+def test_missing_column_is_named_with_existing_ones(order_files: Path, form: str) -> None:
     @dataclass(frozen=True)
     class Customer:
         id: int
@@ -149,12 +150,12 @@ def test_a_column_that_is_missing_is_named_with_those_that_are_there(order_files
         read(files(form, path, None, ["town"]))
 
 
-def test_a_column_of_another_type_is_refused_by_name(order_files: Path) -> None:
+def test_column_of_other_type_is_rejected_by_name(order_files: Path) -> None:
     with pytest.raises(TaskError, match=r"orders\.parquet: column item is string, which is no int"):
         read(files("parquet", order_files / "orders.parquet", int, ["item"]))
 
 
-def test_a_value_that_is_missing_is_refused_unless_it_may_be(tmp_path: Path) -> None:
+def test_missing_value_is_rejected_unless_optional(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Optional:
         a: int | None
@@ -165,12 +166,12 @@ def test_a_value_that_is_missing_is_refused_unless_it_may_be(tmp_path: Path) -> 
 
     file = tmp_path / "some.parquet"
     pq.write_table(pa.table({"a": pa.array([1, None, 3], pa.int16())}), file)
-    assert [each.a for each in read(files("parquet", file, Optional))] == [1, None, 3]
+    assert [item.a for item in read(files("parquet", file, Optional))] == [1, None, 3]
     with pytest.raises(TaskError, match=r"column a has no value in some record: declare it as int \| None"):
         read(files("parquet", file, Required))
 
 
-def test_directories_and_globs_see_what_is_finished(tmp_path: Path) -> None:
+def test_directories_and_globs_have_finished_files_only(tmp_path: Path) -> None:
     for name in ("b/1.txt", "a.txt", "b/.2.txt", "_temporary/3.txt", "b/c/4.log"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")
@@ -182,22 +183,22 @@ def test_directories_and_globs_see_what_is_finished(tmp_path: Path) -> None:
     assert read(text(tmp_path / "b" / ".2.txt")) == ["b/.2.txt"]
 
 
-def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+def test_file_given_twice_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     assert read(text(tmp_path / "a.txt", tmp_path)) == ["a"]
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    for path, said in (
+def test_missing_path_is_named(tmp_path: Path) -> None:
+    for path, output in (
         (tmp_path / "none.txt", "no such file or directory: .*none.txt"),
         (tmp_path / "none" / "*.txt", "no such directory: .*/none/"),
-        (tmp_path / "*.txt", r"no file is named like .*\*\.txt"),
+        (tmp_path / "*.txt", r"no file matches .*\*\.txt"),
     ):
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(TaskError, match=output):
             open_source(text(path))
 
 
-def test_what_cannot_be_read_is_named_with_the_place(tmp_path: Path, order_files: Path) -> None:
+def test_unreadable_record_is_named_with_position(tmp_path: Path, order_files: Path) -> None:
     whole = (order_files / "orders.avro").read_bytes()
     broken = tmp_path / "broken.avro"
     broken.write_bytes(whole[:-20])
@@ -214,7 +215,7 @@ def test_what_cannot_be_read_is_named_with_the_place(tmp_path: Path, order_files
         read(text(zipped))
 
 
-def test_a_restarted_subtask_reads_the_files_that_were_listed_first(tmp_path: Path) -> None:
+def test_restarted_subtask_reads_files_of_first_listing(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("1\n2\n3\n")
     config = text(tmp_path)
     source = open_source(config)
@@ -229,7 +230,7 @@ def test_a_restarted_subtask_reads_the_files_that_were_listed_first(tmp_path: Pa
     assert again.poll(10).has_ended
 
 
-def test_an_empty_directory_has_no_records(tmp_path: Path) -> None:
+def test_empty_directory_has_no_records(tmp_path: Path) -> None:
     assert read(text(tmp_path), 2, ["commit", "crash"]) == []
 
 
@@ -241,12 +242,89 @@ def test_compressed_text_is_read_by_one_subtask(tmp_path: Path, n: int) -> None:
     assert read(text(tmp_path), n, [300, "commit", 50, "crash"]) == lines
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_source(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_do_not_stop_source(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe ok\nb\xc3\n")
     assert read(text(tmp_path)) == ["\ufffd\ufffd ok", "b\ufffd"]
 
 
-def test_text_and_parquet_come_as_columns(tmp_path: Path, order_files: Path) -> None:
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Checked:
+    n: int
+
+    def __post_init__(self) -> None:
+        self.n *= 2
+
+
+@dataclass
+class WithoutLayout:
+    """Fields without columns of their own have their declared type nevertheless."""
+
+    colour: Colour
+    names: set[str]
+    checked: Checked | None
+    inner: list[Inner]
+    anything: Any
+
+
+@dataclass
+class Inner:
+    by_name: dict[str, int]
+
+
+def _write_rows(form: str, file: Path, rows: list[dict[str, Any]]) -> None:
+    if form == "parquet":
+        inner = pa.list_(pa.struct({"by_name": pa.map_(pa.string(), pa.int64())}))
+        types = {
+            "colour": pa.string(),
+            "names": pa.list_(pa.string()),
+            "inner": inner,
+            "anything": pa.string(),
+        }
+        types["checked"] = pa.struct({"n": pa.int64()})
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(types)), file)
+        return
+    inner_record = {
+        "type": "record",
+        "name": "I",
+        "fields": [{"name": "by_name", "type": {"type": "map", "values": "long"}}],
+    }
+    checked = {"type": "record", "name": "C", "fields": [{"name": "n", "type": "long"}]}
+    fields = {
+        "colour": "string",
+        "names": {"type": "array", "items": "string"},
+        "checked": ["null", checked],
+        "inner": {"type": "array", "items": inner_record},
+        "anything": "string",
+    }
+    schema = {"type": "record", "name": "R", "fields": [{"name": k, "type": v} for k, v in fields.items()]}
+    with file.open("wb") as out:
+        fastavro.writer(out, schema, rows)
+
+
+@pytest.mark.parametrize("form", ["parquet", "avro"])
+def test_field_without_layout_has_declared_type(tmp_path: Path, form: str) -> None:
+    right = {
+        "colour": "red",
+        "names": ["a", "a"],
+        "checked": {"n": 2},
+        "inner": [{"by_name": {"x": 1}}],
+        "anything": "b",
+    }
+    file = tmp_path / f"some.{form}"
+    _write_rows(form, file, [right, {**right, "checked": None, "inner": []}])
+    one, two = read(files(form, file, WithoutLayout))
+    assert one == WithoutLayout(Colour.RED, {"a"}, Checked(2), [Inner({"x": 1})], "b")
+    assert (one.checked.n, two.checked, two.inner) == (4, None, [])
+    _write_rows(form, file, [right, {**right, "colour": "green"}])
+    with pytest.raises(TaskError, match=f"some.{form}.*green"):
+        read(files(form, file, WithoutLayout))
+
+
+def test_text_and_parquet_are_read_as_columns(tmp_path: Path, order_files: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb\n")
     for config in (text(tmp_path), files("parquet", order_files / "orders.parquet", Order)):
         batch = open_source(config).poll(10).batch
@@ -256,7 +334,7 @@ def test_text_and_parquet_come_as_columns(tmp_path: Path, order_files: Path) -> 
 
 def test_large_files_are_shared(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{i:06}\n" for i in range(1_000)))
-    shares = [committed_records(text(tmp_path), subtask=each, parallelism=4) for each in range(4)]
+    shares = [committed_records(text(tmp_path), subtask=index, parallelism=4) for index in range(4)]
     assert all(200 <= len(share) <= 300 for share in shares)
 
 
@@ -264,19 +342,19 @@ paths = st.text(alphabet="ab/*", max_size=8)
 
 
 @given(paths)
-def test_two_stars_are_any_directories(path: str) -> None:
+def test_double_star_matches_any_directories(path: str) -> None:
     name = path.replace("*", "x")
     assert bool(source_storage.glob_pattern("**/b").fullmatch(name)) == (
         name == "b" or (name.endswith("/b") and all(name[:-2].split("/")))
     )
 
 
-def test_a_file_system_that_is_not_there_is_named() -> None:
+def test_unknown_file_system_is_named() -> None:
     with pytest.raises(TaskError, match=r"^nope://bucket cannot be reached: [^\n]*$"):
         open_source(text("nope://bucket/*.txt"))
 
 
-def test_urls_of_fsspec_are_read_and_written() -> None:
+def test_fsspec_urls_are_read_and_written() -> None:
     memory = fsspec.filesystem("memory")
     for name in ("b/1.txt", "a.txt", "b/.2.txt"):
         memory.pipe(f"/there/{name}", f"{name}\n".encode())

@@ -1,4 +1,4 @@
-"""After a change of parallelism each record is read by somebody, once: what was left is divided anew."""
+"""After a change of parallelism each remaining record is read once: the rest is divided again."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ parallelisms = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small files have several."""
+    """Makes splits small, so that small files have several."""
     monkeypatch.setattr(file_reader, "SPLIT_BYTES", 64)
     monkeypatch.setattr(file_reader, "_SEARCH_BYTES", 20)
 
 
 class Deployment:
-    """A source at some parallelism, which begins with what another left; every attempt begins like the first."""
+    """A source at some parallelism that restores the state of another one; every attempt starts from the same state."""
 
     def __init__(self, config: OperatorConfig, parallelism: int, before: list[list[bytes]]) -> None:
         self.config = config
@@ -59,7 +59,7 @@ class Deployment:
         return source
 
     def poll(self, subtask: int, limit: int, *, crash: bool) -> bool:
-        """A transaction; whether nothing follows it."""
+        """Runs a transaction; returns whether nothing follows it."""
         polled = self.sources[subtask].poll(limit)
         if polled.batch is not None:
             self.read += polled.batch.values
@@ -69,8 +69,8 @@ class Deployment:
             self.sources[subtask] = self.attempt(subtask)
         return polled.has_ended
 
-    def left(self) -> list[list[bytes]]:
-        """As a checkpoint holds it."""
+    def checkpoint_state(self) -> list[list[bytes]]:
+        """Returns the state as a checkpoint has it."""
         for subtask, source in enumerate(self.sources):
             self.changelogs[subtask] += source.take_changes()
         whole = [[message for _, message in source.full([])] for source in self.sources]
@@ -81,16 +81,16 @@ class Deployment:
 
 def read_all(config: OperatorConfig, deployments: list[int], data: st.DataObject) -> Counter[Any]:
     read = Counter[Any]()
-    left: list[list[bytes]] = []
+    rest: list[list[bytes]] = []
     for parallelism in [*deployments, data.draw(st.integers(1, 4))]:
-        deployment = Deployment(config, parallelism, left)
+        deployment = Deployment(config, parallelism, rest)
         for _ in range(data.draw(st.integers(0, 8))):
             subtask, limit = data.draw(st.integers(0, parallelism - 1)), data.draw(st.integers(1, 7))
             if deployment.poll(subtask, limit, crash=data.draw(st.booleans())):
                 break
-        left = deployment.left()
+        rest = deployment.checkpoint_state()
         read.update(deployment.read)
-    last = Deployment(config, data.draw(st.integers(1, 4)), left)
+    last = Deployment(config, data.draw(st.integers(1, 4)), rest)
     for subtask in range(last.parallelism):
         while not last.poll(subtask, 100, crash=False):
             pass
@@ -100,9 +100,7 @@ def read_all(config: OperatorConfig, deployments: list[int], data: st.DataObject
 
 @given(deployments=parallelisms, count=st.integers(0, 60), data=st.data())
 @settings(deadline=None)
-def test_the_generator_makes_each_record_once(
-    deployments: list[int], count: int, data: st.DataObject
-) -> None:
+def test_generator_emits_each_record_once(deployments: list[int], count: int, data: st.DataObject) -> None:
     config = operator_config("generator", int, count=count)
     assert read_all(config, deployments, data) == Counter(range(count))
 
@@ -123,20 +121,20 @@ def test_each_line_is_read_once(
     assert read_all(config, deployments, data) == expected
 
 
-def test_what_has_not_begun_is_divided_too() -> None:
+def test_source_that_has_not_started_is_divided_too() -> None:
     config = operator_config("generator", int, count=10)
     assert read_all_from_nothing(config) == list(range(10))
 
 
 def read_all_from_nothing(config: OperatorConfig) -> list[Any]:
-    """Of three subtasks only one had said anything."""
-    begun = open_source(config, subtask=1, parallelism=3)
-    given = list(begun.poll(2).batch.values)  # type: ignore[union-attr]
-    left = list(begun.take_changes())
+    """Reads all records; only one of three subtasks had state."""
+    start = open_source(config, subtask=1, parallelism=3)
+    given = list(start.poll(2).batch.values)  # type: ignore[union-attr]
+    rest = list(start.take_changes())
     for subtask in (0, 1):
         source = build_source(config)
         source.restore_from(Origin(1, 3, 128))
-        for message in left:
+        for message in rest:
             source.restore(message)
         source.restore_from(None)
         context = TaskContext(subtask_index=subtask, parallelism=2)

@@ -1,4 +1,4 @@
-"""The socket text source: how often it tries to connect, and that text wakes its task."""
+"""The socket text source: its connection attempts, and that text wakes its task."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tailrace.pipelines.runtime.stream_task.input.sources.source import Source
 
 @pytest.fixture
 def port() -> int:
-    """A port that refuses connections."""
+    """Returns a port that refuses connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found: int = server.getsockname()[1]
-    return found
+        result: int = server.getsockname()[1]
+    return result
 
 
 @pytest.mark.parametrize("max_retries", [0, 1, 3])
-def test_a_server_that_is_not_there_is_tried_max_retries_times_more(port: int, max_retries: int) -> None:
+def test_missing_server_is_retried_max_retries_times(port: int, max_retries: int) -> None:
     pauses: list[float] = []
     with pytest.raises(TaskError, match=rf"could not connect to 127\.0\.0\.1:{port}: Connection refused"):
         SocketText("127.0.0.1", port, max_retries=max_retries).connect(pauses.append)
@@ -32,7 +32,7 @@ def test_a_server_that_is_not_there_is_tried_max_retries_times_more(port: int, m
 
 
 @pytest.mark.parametrize("max_retries", [-1, 2])
-def test_a_server_that_comes_in_time_is_connected_to(port: int, max_retries: int) -> None:
+def test_server_that_starts_in_time_is_connected(port: int, max_retries: int) -> None:
     servers: list[socket.socket] = []
     pauses: list[float] = []
 
@@ -51,24 +51,24 @@ def test_a_server_that_comes_in_time_is_connected_to(port: int, max_retries: int
 
 
 def read_all(source: Source, woken: threading.Event) -> list[str]:
-    """To the end; waits as a task does."""
-    found: list[str] = []
+    """Reads to the end; waits as a task does."""
+    results: list[str] = []
     while True:
         polled = source.poll(1_000)
         if polled.batch is not None:
-            found += polled.batch.values
+            results += polled.batch.values
         elif not polled.has_ended:
             assert woken.wait(30)
             woken.clear()
         if polled.has_ended:
-            return found
+            return results
 
 
 def opened(port: int, woken: threading.Event) -> Source:
     return open_source(operator_config("socket_text_stream", host="127.0.0.1", port=port), wake=woken.set)
 
 
-def test_text_wakes_the_task_and_is_given_to_its_end() -> None:
+def test_text_wakes_task_and_is_read_to_end() -> None:
     woken = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = opened(server.getsockname()[1], woken)
@@ -88,7 +88,7 @@ def test_text_wakes_the_task_and_is_given_to_its_end() -> None:
     source.close()
 
 
-def test_reading_stops_while_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_stops_while_much_text_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_text, "_CAPACITY_BYTES", 1_000)
     woken = threading.Event()
     text = b"0123456789\n" * 1_000_000
@@ -104,7 +104,7 @@ def test_reading_stops_while_much_waits(monkeypatch: pytest.MonkeyPatch) -> None
     source.close()
 
 
-def test_a_connection_that_breaks_fails_behind_what_it_brought() -> None:
+def test_broken_connection_fails_after_its_text() -> None:
     woken = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = opened(server.getsockname()[1], woken)
@@ -118,7 +118,7 @@ def test_a_connection_that_breaks_fails_behind_what_it_brought() -> None:
     source.close()
 
 
-def test_closing_ends_the_reading_thread() -> None:
+def test_close_ends_reading_thread() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         before = set(threading.enumerate())
         source = opened(server.getsockname()[1], threading.Event())

@@ -1,4 +1,5 @@
-"""Random lives of a backend: steps on so few keys, windows and times that they meet, and commits between them."""
+"""Random operations of a state backend: on so few keys, windows and times that they overlap, and commits between
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Deed = Callable[[KeyedStateBackend, str, int, list[int]], Any]
 def backend(
     max_parallelism: int = 128, key_groups: range | None = None, tables: Iterable[str] | None = None
 ) -> KeyedStateBackend:
-    """With a table of each kind, or with these."""
+    """Returns a backend with a table of each kind, or with these."""
     made = KeyedStateBackend(Types.STRING(), max_parallelism, key_groups)
     for name in TABLES if tables is None else tables:
         TABLES[name](made)
@@ -116,7 +117,7 @@ ALL = [deed for deeds in DEEDS.values() for deed in deeds]
 
 
 def deeds_of(deeds: list[Deed], least: int = 0) -> st.SearchStrategy[list[tuple[str, Step] | None]]:
-    """Steps with the key that each is done to, and commits (None); of both together, this many at least."""
+    """Draws steps with the key of each, and commits (None); together at least this many."""
     step = st.builds(
         lambda deed, key, n, some: (key, lambda b: deed(b, key, n, some)),
         st.sampled_from(deeds), st.sampled_from(KEYS), st.integers(0, 2),
@@ -126,10 +127,10 @@ def deeds_of(deeds: list[Deed], least: int = 0) -> st.SearchStrategy[list[tuple[
 
 
 def programs(deeds: list[Deed]) -> st.SearchStrategy[list[Step | None]]:
-    """The steps, and commits (None)."""
-    return deeds_of(deeds).map(lambda some: [None if each is None else each[1] for each in some])
+    """Draws the steps, and commits (None)."""
+    return deeds_of(deeds).map(lambda some: [None if pair is None else pair[1] for pair in some])
 
 
 def in_order(state: Any) -> Any:
-    """Dictionaries as lists: what iterates differently is different."""
+    """Converts dictionaries to lists, so that a different iteration order is a difference."""
     return [(key, in_order(held)) for key, held in state.items()] if isinstance(state, dict) else state

@@ -1,4 +1,4 @@
-"""Keyed state: what is written at commits, however many there are, restores it; tables against plain Python."""
+"""Keyed state: the writes of any number of commits restore it; tables compared with plain Python."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def same(a: KeyedStateBackend, b: KeyedStateBackend) -> None:
 
 @pytest.mark.parametrize("deeds", [*DEEDS.values(), ALL], ids=[*DEEDS, "all"])
 @given(data=st.data())
-def test_the_changes_of_any_commits_restore_the_state(deeds: list[Any], data: st.DataObject) -> None:
+def test_changes_of_any_commits_restore_state(deeds: list[Any], data: st.DataObject) -> None:
     lived, changelog = backend(), list[bytes]()
     for step in data.draw(programs(deeds)):
         if step is None:
@@ -65,8 +65,8 @@ def test_the_changes_of_any_commits_restore_the_state(deeds: list[Any], data: st
 
 @pytest.mark.parametrize("deeds", [*DEEDS.values(), ALL], ids=[*DEEDS, "all"])
 @given(data=st.data())
-def test_what_was_restored_goes_on_as_what_lived(deeds: list[Any], data: st.DataObject) -> None:
-    """Crash at each commit: the steps that follow do and give the same."""
+def test_restored_state_continues_like_original(deeds: list[Any], data: st.DataObject) -> None:
+    """After a crash at each commit, the following steps give the same results."""
     lived, crashed, changelog = backend(), backend(), list[bytes]()
     for step in data.draw(programs(deeds)):
         if step is None:
@@ -82,7 +82,7 @@ def test_what_was_restored_goes_on_as_what_lived(deeds: list[Any], data: st.Data
 
 
 @pytest.mark.parametrize("table", ["map", "windows", "window-lists"])
-def test_what_was_removed_and_set_again_between_two_commits_comes_last(table: str) -> None:
+def test_entry_removed_and_set_again_between_commits_comes_last(table: str) -> None:
     lived, restored = backend(), backend()
     match table:
         case "map":
@@ -109,7 +109,7 @@ def test_what_was_removed_and_set_again_between_two_commits_comes_last(table: st
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), max_size=20))
-def test_timers_fire_once_and_in_the_same_order_whoever_registered_first(
+def test_timers_fire_once_in_same_order_for_any_order_of_registration(
     timers: list[tuple[str, int]],
 ) -> None:
     def fired(registered: list[tuple[str, int]]) -> list[tuple[int, str]]:
@@ -123,7 +123,9 @@ def test_timers_fire_once_and_in_the_same_order_whoever_registered_first(
 
 
 @given(st.lists(st.integers(), max_size=4), st.lists(st.integers(), max_size=4), st.booleans())
-def test_a_list_is_written_by_what_was_appended(first: list[int], second: list[int], replaced: bool) -> None:
+def test_only_appended_elements_of_list_are_written(
+    first: list[int], second: list[int], replaced: bool
+) -> None:
     state = KeyedStateBackend(Types.STRING(), 128)
     table = state.list_table("list", PICKLED)
     table.extend("a", [b"x" * 10_000])
@@ -141,7 +143,7 @@ class Point:
     y: str
 
 
-def test_a_function_sees_the_state_of_the_key_at_hand() -> None:
+def test_function_sees_state_of_current_key() -> None:
     state = KeyedStateBackend(Types.STRING(), 128)
     of_value = ValueStateDescriptor("v", Point, Point(0, "none"))
     of_list = ListStateDescriptor("l", int)
@@ -176,7 +178,7 @@ def test_a_function_sees_the_state_of_the_key_at_hand() -> None:
     assert state.snapshot() == {"v": {}, "l": {}, "m": {}, "~times": EventTimes(state.watermark, state.clock)}
 
 
-def test_state_that_is_asked_for_after_the_restore_is_there() -> None:
+def test_state_declared_after_restore_is_available() -> None:
     lived = KeyedStateBackend(Types.STRING(), 128)
     lived.value_table("v", Types.LONG()).put("a", 7)
     restored = KeyedStateBackend(Types.STRING(), 128)
@@ -185,7 +187,7 @@ def test_state_that_is_asked_for_after_the_restore_is_there() -> None:
     assert restored.value_table("v", Types.LONG()).snapshot() == {"a": 7}
 
 
-def test_state_in_another_layout_is_refused() -> None:
+def test_state_in_other_layout_is_rejected() -> None:
     lived = KeyedStateBackend(Types.STRING(), 128)
     lived.value_table("v", Types.LONG()).put("a", 7)
     restored = KeyedStateBackend(Types.STRING(), 128, operator="Count")
@@ -194,12 +196,12 @@ def test_state_in_another_layout_is_refused() -> None:
     before = "state 'v' of operator 'Count' was written as a value of int by str and is declared as a"
     with pytest.raises(StateTypeError, match=f"{before} value of str by str: it was int and is str; go back"):
         restored.value_table("v", Types.STRING())
-    with pytest.raises(ValueError, match="is a value of int and is asked for as a list of int"):
+    with pytest.raises(ValueError, match="is a value of int but is requested as a list of int"):
         lived.list_table("v", Types.LONG())
 
 
 @pytest.mark.parametrize("message", [b"", b"?", b"\x01\x63\0\0\0\0\0\0", b"\x01\x05\0\0\0\0\0\0abc"])
-def test_what_is_no_message_is_refused(message: bytes) -> None:
+def test_invalid_message_is_rejected(message: bytes) -> None:
     with pytest.raises(ValueError, match="the changelog holds"):
         backend().restore(message)
 
@@ -207,7 +209,7 @@ def test_what_is_no_message_is_refused(message: bytes) -> None:
 @pytest.mark.parametrize(
     "values", [{f"{i:06}": ("x" * 50, i) for i in range(40_000)}, {"a": ("x" * 3_000_000, 1), "b": ("", 2)}]
 )
-def test_no_message_is_larger_than_the_limit(values: dict[str, tuple[str, int]]) -> None:
+def test_no_message_is_larger_than_limit(values: dict[str, tuple[str, int]]) -> None:
     lived = backend()
     table = lived.value_table("windows", Types.TUPLE([str, int]), namespaced=True)
     table.space(0).update(values)

@@ -1,4 +1,5 @@
-"""A forked child works on memory as it was, whatever threads the task has; one that hangs or dies is said so."""
+"""A forked child works on the memory of the fork, whatever threads the task has; a child that hangs or dies is
+reported."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ FORKS = 40
 
 @contextmanager
 def busy(*works: Callable[[], object]) -> Iterator[None]:
-    """Threads that do these over and over."""
+    """Runs threads that repeat these functions."""
     ended = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:
@@ -50,7 +51,7 @@ def busy(*works: Callable[[], object]) -> Iterator[None]:
             thread.join()
 
 
-def test_children_finish_while_other_threads_allocate_log_and_talk_to_kafka(tmp_path: Path) -> None:
+def test_children_finish_while_other_threads_allocate_log_and_use_kafka(tmp_path: Path) -> None:
     state = KeyedStateBackend(Types.STRING(), 128)
     counts = state.value_table("count", Types.LONG())
     names = state.value_table("name", PICKLED)
@@ -95,18 +96,18 @@ def test_children_finish_while_other_threads_allocate_log_and_talk_to_kafka(tmp_
     producer.purge()
 
 
-def test_a_child_sees_memory_as_it_was_at_the_fork() -> None:
+def test_child_sees_memory_of_fork() -> None:
     seen = [1]
     child = ForkedWorker(lambda progress: bytes(seen))
     seen[0] = 2
     assert child.result.result(timeout=60) == b"\x01"
 
 
-def test_a_large_result_comes_whole() -> None:
+def test_large_result_arrives_complete() -> None:
     assert ForkedWorker(lambda progress: bytes(3 << 20)).result.result(timeout=60) == bytes(3 << 20)
 
 
-def test_progress_keeps_a_child_alive_and_silence_ends_it() -> None:
+def test_progress_keeps_child_alive_and_silence_kills_it() -> None:
     def slow(progress: Callable[[], None]) -> bytes:
         for _ in range(30):
             threading.Event().wait(0.05)
@@ -115,11 +116,11 @@ def test_progress_keeps_a_child_alive_and_silence_ends_it() -> None:
 
     assert ForkedWorker(slow, silence_s=1).result.result(timeout=60) == b"done"
     hung = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"", silence_s=0.3)
-    with pytest.raises(TaskError, match="the writer said nothing"):
+    with pytest.raises(TaskError, match="the writer made no progress"):
         hung.result.result(timeout=60)
 
 
-def test_a_lock_that_another_thread_holds_hangs_the_child_and_not_the_task() -> None:
+def test_lock_of_other_thread_hangs_child_and_not_task() -> None:
     lock, held, free = threading.Lock(), threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -136,14 +137,14 @@ def test_a_lock_that_another_thread_holds_hangs_the_child_and_not_the_task() -> 
             return b""
 
     child = ForkedWorker(work, silence_s=0.3)
-    with pytest.raises(TaskError, match="the writer said nothing"):
+    with pytest.raises(TaskError, match="the writer made no progress"):
         child.result.result(timeout=60)
     free.set()
     thread.join()
     assert ForkedWorker(work).result.result(timeout=60) == b""
 
 
-def test_how_a_child_failed_is_said() -> None:
+def test_failure_of_child_has_reason() -> None:
     def fail(progress: Callable[[], None]) -> bytes:
         raise ValueError("no such thing")
 
@@ -153,18 +154,18 @@ def test_how_a_child_failed_is_said() -> None:
 
     with pytest.raises(TaskError, match="could not be written: ValueError: no such thing"):
         ForkedWorker(fail).result.result(timeout=60)
-    with pytest.raises(TaskError, match="the writer ended with -9"):
+    with pytest.raises(TaskError, match="the writer exited with status -9"):
         ForkedWorker(die).result.result(timeout=60)
 
 
-def test_a_child_that_is_killed_ends() -> None:
+def test_killed_child_ends() -> None:
     child = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"")
     child.kill()
-    with pytest.raises(TaskError, match="the writer ended with -9"):
+    with pytest.raises(TaskError, match="the writer exited with status -9"):
         child.result.result(timeout=60)
 
 
-def test_a_fork_that_the_machine_refuses_is_said_so_and_leaves_nothing_open(
+def test_failed_fork_is_reported_and_leaves_nothing_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fork() -> int:
@@ -191,7 +192,7 @@ def test_a_fork_that_the_machine_refuses_is_said_so_and_leaves_nothing_open(
             assert os.fstat(end).st_ino != inode
 
 
-def test_without_descriptors_there_is_no_child_and_the_task_goes_on() -> None:
+def test_task_continues_without_child_if_descriptors_are_exhausted() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -203,7 +204,7 @@ def test_without_descriptors_there_is_no_child_and_the_task_goes_on() -> None:
     assert ForkedWorker(lambda progress: b"done").result.result(timeout=60) == b"done"
 
 
-def test_a_child_holds_no_connection_of_its_parent_open(tmp_path: Path) -> None:
+def test_child_keeps_no_connection_of_parent_open(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     child = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"")
     os.close(writer)
@@ -212,7 +213,7 @@ def test_a_child_holds_no_connection_of_its_parent_open(tmp_path: Path) -> None:
     child.kill()
 
 
-def test_sections_hold_what_they_say(tmp_path: Path) -> None:
+def test_sections_have_declared_content(tmp_path: Path) -> None:
     state = KeyedStateBackend(Types.STRING(), 128)
     table = state.value_table("v", PICKLED)
     for key in range(3000):

@@ -1,4 +1,4 @@
-"""All state written at once is the same as all changes, and divides by key groups."""
+"""A full snapshot equals the sum of all changes, and can be divided by key groups."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ GROUPS = 8
 
 
 def sections(bounds: list[int], groups: range) -> list[range]:
-    """The range, cut at these."""
-    inner = sorted({each for each in bounds if groups.start < each < groups.stop})
+    """Returns the range, cut at these groups."""
+    inner = sorted({bound for bound in bounds if groups.start < bound < groups.stop})
     return [range(*pair) for pair in pairwise([groups.start, *inner, groups.stop])]
 
 
@@ -41,7 +41,7 @@ def group(key: str) -> int:
 
 
 def live(lived: KeyedStateBackend, steps: list[Step | None]) -> list[bytes]:
-    """Does it all; what the commits wrote."""
+    """Runs the program; returns the writes of its commits."""
     changelog = list[bytes]()
     for step in steps:
         if step is None:
@@ -53,7 +53,7 @@ def live(lived: KeyedStateBackend, steps: list[Step | None]) -> list[bytes]:
 
 @pytest.mark.parametrize("deeds", [*DEEDS.values(), ALL], ids=[*DEEDS, "all"])
 @given(data=st.data())
-def test_all_state_is_what_all_changes_give(deeds: list[Any], data: st.DataObject) -> None:
+def test_full_snapshot_equals_all_changes(deeds: list[Any], data: st.DataObject) -> None:
     lived = backend(GROUPS)
     changelog = live(lived, data.draw(programs(deeds)))
     cut = sections(data.draw(st.lists(st.integers(0, GROUPS))), range(GROUPS))
@@ -71,18 +71,18 @@ def test_all_state_is_what_all_changes_give(deeds: list[Any], data: st.DataObjec
 
 
 @given(data=st.data())
-def test_a_section_holds_its_key_groups_and_they_come_in_order(data: st.DataObject) -> None:
+def test_section_has_its_key_groups_in_order(data: st.DataObject) -> None:
     lived = backend(GROUPS)
     live(lived, data.draw(programs(ALL)))
     cut = sections(data.draw(st.lists(st.integers(0, GROUPS))), range(GROUPS))
     written = list(lived.full(cut))
-    assert [each for each, _ in written] == sorted(
-        (each for each, _ in written), key=lambda each: -1 if each is None else each.start
+    assert [item for item, _ in written] == sorted(
+        (element for element, _ in written), key=lambda value: -1 if value is None else value.start
     )
     for section in cut:
         alone = backend(GROUPS)
-        for each, message in written:
-            if each == section:
+        for written_section, message in written:
+            if written_section == section:
                 alone.restore(message)
         state = alone.snapshot()
         held = [*state["value"], *state["list"], *state["map"], *(key for _, key in state["timers"])]
@@ -91,12 +91,13 @@ def test_a_section_holds_its_key_groups_and_they_come_in_order(data: st.DataObje
 
 @given(data=st.data(), before=st.integers(1, 4), after=st.integers(1, 4))
 def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int) -> None:
-    """Each old subtask goes its own way and writes all of it at some commit; the new ones hold the same, once."""
+    """Each old subtask runs on its own and writes a snapshot at some commit; the new ones together have the same
+    state, once."""
     steps = data.draw(deeds_of(ALL))
     old, files = list[KeyedStateBackend](), list[list[bytes]]()
     for subtask in range(before):
         own = key_groups_of_subtask(subtask, GROUPS, before)
-        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
+        some = [step if step is None else step[1] for step in steps if step is None or group(step[0]) in own]
         whole_at = data.draw(st.integers(0, len(some)))
         lived = backend(GROUPS, own)
         live(lived, some[:whole_at])
@@ -108,18 +109,21 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
         new.append(take(backend(GROUPS, own), files))
     assert together(new) == together(old)
     for key in KEYS:
-        (former,) = (each for each in old if group(key) in each.key_groups)
-        (owner,) = (each for each in new if group(key) in each.key_groups)
+        (former,) = (backend for backend in old if group(key) in backend.key_groups)
+        (owner,) = (backend for backend in new if group(key) in backend.key_groups)
         assert owner.watermark_for(key) == former.watermark
-    for each in new:
-        owners = [one for one in old if set(one.key_groups) & set(each.key_groups)]
-        assert each.watermark == min(one.watermark for one in owners)
-        assert each.clock == min(one.clock for one in owners)
-    for each in new:
+    for keyed_state_backend in new:
+        owners = [one for one in old if set(one.key_groups) & set(keyed_state_backend.key_groups)]
+        assert keyed_state_backend.watermark == min(one.watermark for one in owners)
+        assert keyed_state_backend.clock == min(one.clock for one in owners)
+    for keyed_state_backend in new:
         again = backend(GROUPS)
-        for message in [*(data for _, data in each.full([range(GROUPS)])), *each.take_changes()]:
+        for message in [
+            *(data for _, data in keyed_state_backend.full([range(GROUPS)])),
+            *keyed_state_backend.take_changes(),
+        ]:
             again.restore(message)
-        assert again.snapshot() == each.snapshot()
+        assert again.snapshot() == keyed_state_backend.snapshot()
 
 
 @given(
@@ -127,10 +131,10 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
     parallelisms=st.lists(st.integers(1, 4), min_size=3, max_size=4),
     asked=st.lists(st.sets(st.sampled_from(sorted(TABLES))), min_size=2, max_size=2),
 )
-def test_state_moves_again_and_again_also_where_nobody_asks_for_it(
+def test_state_moves_repeatedly_also_if_undeclared(
     data: st.DataObject, parallelisms: list[int], asked: list[set[str]]
 ) -> None:
-    """Programs in between ask for some tables only; each subtask writes all of its state, once or after a restart."""
+    """Programs in between declare some tables only; each subtask writes a snapshot, once or after a restart."""
     deeds = data.draw(st.sampled_from([DEEDS["windows"], DEEDS["window-lists"], ALL]))
     steps, alike = data.draw(deeds_of(deeds, least=15)), data.draw(deeds_of(BROADCAST))
     whole_at = data.draw(st.integers(0, len(steps)))
@@ -138,8 +142,8 @@ def test_state_moves_again_and_again_also_where_nobody_asks_for_it(
     first, *others = parallelisms
     old, files = list[KeyedStateBackend](), list[list[bytes]]()
     for own in (key_groups_of_subtask(subtask, GROUPS, first) for subtask in range(first)):
-        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
-        some += [each if each is None else each[1] for each in alike]
+        some = [step if step is None else step[1] for step in steps if step is None or group(step[0]) in own]
+        some += [pair if pair is None else pair[1] for pair in alike]
         lived = backend(GROUPS, own)
         live(lived, some[:whole_at])
         files.append([message for _, message in lived.full([own])] + live(lived, some[whole_at:]))
@@ -150,25 +154,32 @@ def test_state_moves_again_and_again_also_where_nobody_asks_for_it(
         owned = [key_groups_of_subtask(subtask, GROUPS, parallelism) for subtask in range(parallelism)]
         new = [take(backend(GROUPS, own, tables), files) for own in owned]
         if restarts:
-            new = [restart(each, backend(GROUPS, each.key_groups, tables)) for each in new]
-        files = [[*(data for _, data in each.full([each.key_groups])), *each.take_changes()] for each in new]
+            new = [
+                restart(keyed_state_backend, backend(GROUPS, keyed_state_backend.key_groups, tables))
+                for keyed_state_backend in new
+            ]
+        files = [
+            [*(data for _, data in backend.full([backend.key_groups])), *backend.take_changes()]
+            for backend in new
+        ]
     assert together(new) == together(old)
-    for each in new:
-        assert all(group(key) in each.key_groups for key in keys_of(each))
-        assert in_order(each.snapshot()["~broadcast:broadcast"]) == in_order(
+    for item in new:
+        assert all(group(key) in item.key_groups for key in keys_of(item))
+        assert in_order(item.snapshot()["~broadcast:broadcast"]) == in_order(
             old[0].snapshot()["~broadcast:broadcast"]
         )
 
 
 @given(data=st.data(), before=st.integers(1, 4), after=st.integers(1, 4))
-def test_state_that_is_asked_for_late_is_what_it_would_have_been(
+def test_state_declared_late_equals_state_declared_early(
     data: st.DataObject, before: int, after: int
 ) -> None:
-    """A program that asks for nothing runs at another parallelism; at the same one it is changed, and asks."""
+    """A program that declares nothing runs at another parallelism; then it is changed at the same one, and declares
+    it."""
     steps = data.draw(deeds_of(ALL))
     files = list[list[bytes]]()
     for own in (key_groups_of_subtask(subtask, GROUPS, before) for subtask in range(before)):
-        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
+        some = [step if step is None else step[1] for step in steps if step is None or group(step[0]) in own]
         files.append(live(backend(GROUPS, own), some))
     for own in (key_groups_of_subtask(subtask, GROUPS, after) for subtask in range(after)):
         at_once, silent = (take(backend(GROUPS, own, tables), files) for tables in (None, ()))
@@ -180,7 +191,7 @@ def test_state_that_is_asked_for_late_is_what_it_would_have_been(
 
 
 def take(taken: KeyedStateBackend, files: list[list[bytes]]) -> KeyedStateBackend:
-    """Restored from what the subtasks of another parallelism wrote."""
+    """Restores what the subtasks of another parallelism wrote."""
     for index, messages in enumerate(files):
         taken.restore_from(Origin(index, len(files), GROUPS))
         for message in messages:
@@ -190,23 +201,23 @@ def take(taken: KeyedStateBackend, files: list[list[bytes]]) -> KeyedStateBacken
 
 
 def restart(lived: KeyedStateBackend, again: KeyedStateBackend) -> KeyedStateBackend:
-    """Restored from all that the same subtask writes."""
+    """Restores the snapshot of the same subtask."""
     for message in [*(data for _, data in lived.full([lived.key_groups])), *lived.take_changes()]:
         again.restore(message)
     return again
 
 
 def keys_of(lived: KeyedStateBackend) -> set[str]:
-    """All for which it holds something."""
+    """Returns all keys with state."""
     state = lived.snapshot()
     held = {*state["value"], *state["list"], *state["map"], *(key for _, key in state["timers"])}
     return held.union(*state["windows"].values(), *state["window-lists"].values())
 
 
 def together(backends: list[KeyedStateBackend]) -> dict[str, Any]:
-    """Of all subtasks; each key with one of them."""
+    """Merges the state of all subtasks; each key is in one of them."""
     union: dict[str, Any] = {}
-    for state in (each.snapshot() for each in backends):
+    for state in (keyed_backend.snapshot() for keyed_backend in backends):
         for name, held in state.items():
             if name in ("windows", "window-lists"):
                 for window, keys in held.items():
@@ -224,7 +235,7 @@ def together(backends: list[KeyedStateBackend]) -> dict[str, Any]:
     return union
 
 
-def test_state_that_nobody_has_asked_for_is_written_with_the_rest() -> None:
+def test_undeclared_state_is_written_with_the_rest() -> None:
     lived = KeyedStateBackend(Types.STRING(), GROUPS)
     lived.value_table("v", Types.LONG()).put("a", 7)
     large = lived.list_table("l", Types.STRING())
@@ -239,51 +250,51 @@ def test_state_that_nobody_has_asked_for_is_written_with_the_rest() -> None:
     assert restored.list_table("l", Types.STRING()).snapshot() == large.snapshot()
 
 
-def test_of_an_origin_that_told_no_time_none_is_taken() -> None:
-    told = backend(GROUPS)
-    told.watermark = 5
+def test_origin_without_time_sets_no_time() -> None:
+    keyed_state_backend = backend(GROUPS)
+    keyed_state_backend.watermark = 5
     taken = backend(GROUPS)
     taken.restore_from(Origin(0, 2, GROUPS))
-    for message in told.take_changes():
+    for message in keyed_state_backend.take_changes():
         taken.restore(message)
     taken.restore_from(Origin(1, 2, GROUPS))
     taken.restore_from(None)
     assert taken.watermark == NO_WATERMARK
 
 
-def test_key_groups_that_are_ahead_are_ahead_until_the_watermark_has_come_as_far() -> None:
+def test_key_groups_ahead_stay_ahead_until_watermark_reaches_them() -> None:
     keys = [str(number) for number in range(20)]
-    taken = backend(GROUPS)
+    keyed_state_backend = backend(GROUPS)
     for index, watermark in ((0, 5), (1, 9)):
-        told = backend(GROUPS)
-        told.watermark = watermark
-        taken.restore_from(Origin(index, 2, GROUPS))
-        for message in told.take_changes():
-            taken.restore(message)
-    taken.restore_from(None)
+        report = backend(GROUPS)
+        report.watermark = watermark
+        keyed_state_backend.restore_from(Origin(index, 2, GROUPS))
+        for message in report.take_changes():
+            keyed_state_backend.restore(message)
+    keyed_state_backend.restore_from(None)
     reached = {key: 5 if group(key) < GROUPS // 2 else 9 for key in keys}
     assert {5, 9} == set(reached.values())
     again = backend(GROUPS)
-    for message in taken.take_changes():
+    for message in keyed_state_backend.take_changes():
         again.restore(message)
-    for each in (taken, again):
-        assert (each.watermark, each.greatest_watermark) == (5, 9)
-        assert {key: each.watermark_for(key) for key in keys} == reached
-        each.watermark = 7
-        assert {each.watermark_for(key) for key in keys} == {7, 9}
-        each.watermark = 9
-        each.take_changes()
-        assert not each.has_keys_ahead
+    for item in (keyed_state_backend, again):
+        assert (item.watermark, item.greatest_watermark) == (5, 9)
+        assert {key: item.watermark_for(key) for key in keys} == reached
+        item.watermark = 7
+        assert {item.watermark_for(key) for key in keys} == {7, 9}
+        item.watermark = 9
+        item.take_changes()
+        assert not item.has_keys_ahead
 
 
-def test_key_groups_at_the_end_of_time_begin_anew() -> None:
-    taken = backend(GROUPS)
+def test_key_groups_at_end_of_time_start_again() -> None:
+    keyed_state_backend = backend(GROUPS)
     ended = backend(GROUPS)
     ended.watermark = MAX_WATERMARK
-    taken.restore_from(Origin(1, 2, GROUPS))
+    keyed_state_backend.restore_from(Origin(1, 2, GROUPS))
     for message in ended.take_changes():
-        taken.restore(message)
-    taken.restore_from(None)
-    assert taken.has_keys_ahead
-    taken.begin_time_anew()
-    assert not taken.has_keys_ahead
+        keyed_state_backend.restore(message)
+    keyed_state_backend.restore_from(None)
+    assert keyed_state_backend.has_keys_ahead
+    keyed_state_backend.begin_time_anew()
+    assert not keyed_state_backend.has_keys_ahead

@@ -1,4 +1,4 @@
-"""State in storage: what a cut names gives the state at the cut, whatever was written how before."""
+"""State in storage: the files of a cut restore the state at the cut, however they were written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPERATOR = "0123456789abcdef" * 2
 
 
 class Held:
-    """A fork whose work is done at once, and known when it is let go."""
+    """A fork whose work is done at once, and reported when it is released."""
 
     def __init__(self, work: ForkedWork) -> None:
         self.result: Future[bytes] = Future()
@@ -52,7 +52,7 @@ class Held:
 
 
 class Forks:
-    """All that are under way; with `prompt`, none is."""
+    """All running forks; with `prompt`, none stays."""
 
     def __init__(self, *, prompt: bool = False) -> None:
         self.held: list[Held] = []
@@ -69,13 +69,13 @@ class Forks:
         return fork
 
     def end(self, *, failing: bool = False) -> None:
-        for each in self.held:
-            each.fail() if failing else each.let_go()
+        for item in self.held:
+            item.fail() if failing else item.let_go()
         self.held.clear()
 
 
 class SlowStorage(Executor):
-    """Takes what it is to do when it is let; what was to be done before comes first."""
+    """A storage that performs operations, in order, when the test lets it."""
 
     def __init__(self) -> None:
         self._tasks: list[Callable[[], None]] = []
@@ -94,8 +94,8 @@ class SlowStorage(Executor):
 
     def work(self, count: int | None = None) -> None:
         some, self._tasks = self._tasks[:count], [] if count is None else self._tasks[count:]
-        for each in some:
-            each()
+        for function in some:
+            function()
 
 
 class Task:
@@ -161,10 +161,10 @@ def check(base: str, cut: StateSnapshot, options: CheckpointOptions, state: dict
 @pytest.mark.parametrize("incremental", [True, False])
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_every_cut_gives_the_state_as_it_was(
+def test_every_cut_restores_its_state(
     incremental: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Cuts come before and after FULL files are ready, of the chain and by themselves; attempts go on from each."""
+    """Cuts come before and after FULL files are ready, of the chain and separate ones; attempts continue from each."""
     local = data.draw(st.booleans())
     base = str(tmp_path_factory.mktemp("state")) if local else f"memory://{uuid.uuid4().hex}"
     forks = Forks()
@@ -200,10 +200,10 @@ def test_every_cut_gives_the_state_as_it_was(
 
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
+def test_slow_storage_bounds_pending_writes_and_no_cut_is_wrong(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A cut is declined, or is the state as it was; when storage comes through, the next one is no more declined."""
+    """A cut is declined, or restores its state; when storage recovers, the next one is not declined."""
     local = data.draw(st.booleans())
     base = str(tmp_path_factory.mktemp("state")) if local else f"memory://{uuid.uuid4().hex}"
     forks, slow = Forks(), SlowStorage()
@@ -242,7 +242,7 @@ def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
     check(base, *last)
 
 
-def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_ever(
+def test_hanging_storage_blocks_neither_task_nor_later_checkpoints_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_writer, "MAX_UNWRITTEN_BYTES", 20_000)
@@ -279,7 +279,7 @@ def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_
     task.writer.close()
 
 
-def test_only_so_many_files_of_all_state_are_written_together(tmp_path: Path) -> None:
+def test_number_of_concurrent_full_files_is_limited(tmp_path: Path) -> None:
     forks = Forks()
     task = Task(str(tmp_path), forks, incremental=False)
     task.operator.timer_table("timers").register("a", 1)
@@ -287,12 +287,12 @@ def test_only_so_many_files_of_all_state_are_written_together(tmp_path: Path) ->
     with pytest.raises(TaskError, match="8 files of all state are still being written"):
         cuts.pop()[0].finish()
     forks.end()
-    for each in (*cuts, task.cut(10)):
+    for group in (*cuts, task.cut(10)):
         forks.end()
-        check(str(tmp_path), *each)
+        check(str(tmp_path), *group)
 
 
-def test_only_changes_are_written_from_cut_to_cut(base: str) -> None:
+def test_only_changes_are_written_between_cuts(base: str) -> None:
     forks = Forks(prompt=True)
     task = Task(base, forks)
     task.writer.continue_from({})
@@ -309,7 +309,7 @@ def test_only_changes_are_written_from_cut_to_cut(base: str) -> None:
     check(base, second, later, grown)
 
 
-def test_a_full_file_takes_the_place_of_a_long_chain(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_file_replaces_long_chain(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_writer, "LEAST_CHAIN", 1000)
     forks = Forks()
     task = Task(base, forks)
@@ -334,14 +334,14 @@ def test_a_full_file_takes_the_place_of_a_long_chain(base: str, monkeypatch: pyt
     files = cuts[-1][0].finish()[OPERATOR].files
     assert files[0].path.endswith(".full")
     assert not names & {file.path for file in files}
-    for each in cuts:
-        check(base, *each)
+    for cut in cuts:
+        check(base, *cut)
 
 
-def test_changes_that_wait_for_the_first_cut_take_bounded_memory(
+def test_changes_before_first_cut_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a large FULL file more may wait, since the next one would cost as much."""
+    """After a large FULL file more may wait, since the next one would cost as much."""
     monkeypatch.setattr(state_writer, "_MAX_WAITING", 2_000)
     forks = Forks(prompt=True)
     task = Task(str(tmp_path), forks)
@@ -370,7 +370,7 @@ def test_changes_that_wait_for_the_first_cut_take_bounded_memory(
     assert forks.made == 1
 
 
-def test_without_intervals_nothing_is_written_between_checkpoints(tmp_path: Path) -> None:
+def test_without_interval_nothing_is_written_between_checkpoints(tmp_path: Path) -> None:
     task = Task(str(tmp_path), Forks(prompt=True), incremental=False)
     task.operator.timer_table("timers").register("a", 1)
     task.commit()
@@ -380,7 +380,7 @@ def test_without_intervals_nothing_is_written_between_checkpoints(tmp_path: Path
     assert {path.parent.name for path in tmp_path.rglob("*") if path.is_file()} == {"chk-1"}
 
 
-def test_a_savepoint_holds_all_that_it_needs(tmp_path: Path) -> None:
+def test_savepoint_is_self_contained(tmp_path: Path) -> None:
     task = Task(str(tmp_path), Forks(prompt=True))
     task.writer.continue_from({})
     task.operator.timer_table("timers").register("a", 1)
@@ -398,7 +398,7 @@ def test_a_savepoint_holds_all_that_it_needs(tmp_path: Path) -> None:
     assert restored.state() == state
 
 
-def test_what_a_predecessor_still_writes_is_not_named(tmp_path: Path) -> None:
+def test_files_that_predecessor_still_writes_are_not_referenced(tmp_path: Path) -> None:
     first = Task(str(tmp_path))
     first.writer.continue_from({})
     first.operator.timer_table("timers").register("a", 1)
@@ -413,7 +413,7 @@ def test_what_a_predecessor_still_writes_is_not_named(tmp_path: Path) -> None:
     check(str(tmp_path), *second.cut(2))
 
 
-def test_a_cut_that_cannot_be_written_is_no_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
+def test_cut_that_cannot_be_written_fails_and_next_one_is_complete(tmp_path: Path) -> None:
     forks = Forks(prompt=True)
     task = Task(str(tmp_path), forks)
     task.writer.continue_from({})
@@ -429,7 +429,7 @@ def test_a_cut_that_cannot_be_written_is_no_cut_and_the_next_one_is_whole(tmp_pa
 
 
 @pytest.mark.parametrize("harm", ["missing", "torn"])
-def test_state_that_is_missing_or_torn_is_lost_progress(tmp_path: Path, harm: str) -> None:
+def test_missing_or_truncated_state_is_lost_progress(tmp_path: Path, harm: str) -> None:
     task = Task(str(tmp_path), Forks(prompt=True))
     task.operator.timer_table("timers").register("a", 1)
     cut, options, _ = task.cut(1)
@@ -461,19 +461,19 @@ def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pyt
         pieces.append(
             StateAssignment(subtask, before, GROUPS, writer.take_snapshot(options).finish()[OPERATOR])
         )
-    found = []
+    results = []
     for subtask in range(after):
-        taken = backend(GROUPS, key_groups_of_subtask(subtask, GROUPS, after))
+        keyed_state_backend = backend(GROUPS, key_groups_of_subtask(subtask, GROUPS, after))
         for key, message in restored_state(Storage(base), {OPERATOR: pieces}, subtask, after):
             if key == ORIGIN_KEY:
-                taken.restore_from(read_origin(message)[1])
+                keyed_state_backend.restore_from(read_origin(message)[1])
             else:
-                taken.restore(message)
-        found += [key for _, key in taken.timer_table("timers").snapshot()]
-    assert sorted(found) == sorted(keys)
+                keyed_state_backend.restore(message)
+        results += [key for _, key in keyed_state_backend.timer_table("timers").snapshot()]
+    assert sorted(results) == sorted(keys)
 
 
-def test_what_a_full_checkpoint_supersedes_is_named_by_no_later_cut(base: str) -> None:
+def test_files_superseded_by_full_checkpoint_are_never_referenced_again(base: str) -> None:
     """It may be complete, and its predecessor's files deleted, before a later cut is."""
     forks = Forks()
     task = Task(base, forks)
@@ -491,7 +491,7 @@ def test_what_a_full_checkpoint_supersedes_is_named_by_no_later_cut(base: str) -
         check(base, cut, options, state)
 
 
-def test_a_restored_chain_is_as_long_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_chain_keeps_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts that die often, before they write much, do not let it grow for ever."""
     monkeypatch.setattr(state_writer, "LEAST_CHAIN", 2000)
     forks = Forks(prompt=True)
@@ -515,8 +515,8 @@ def test_a_restored_chain_is_as_long_as_it_was(tmp_path: Path, monkeypatch: pyte
     assert len([name for name in names if not name.endswith(".full")]) < 20
 
 
-def test_files_that_may_have_been_deleted_are_not_gone_on_from(tmp_path: Path) -> None:
-    """An earlier attempt's part may have completed a checkpoint after the one that this attempt was restored from."""
+def test_files_that_may_be_deleted_are_not_continued(tmp_path: Path) -> None:
+    """An earlier attempt's part may have completed a checkpoint after the one that this attempt restored."""
     forks = Forks(prompt=True)
     first = Task(str(tmp_path), forks)
     first.writer.continue_from({})

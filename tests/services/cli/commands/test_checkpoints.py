@@ -1,4 +1,4 @@
-"""What `checkpoints` and `show` say of a job's checkpoints and failures."""
+"""The output of `checkpoints` and `show` about a job's checkpoints and failures."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import pytest
 from tailrace.schemas.types import CheckpointMetrics, JobStatus, SnapshotType
 from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.commands import checkpoints as commands
-from tailrace.services.cli.commands.checkpoints import (
+from tailrace.services.cli.execution import checkpoint_wait
+from tailrace.services.cli.exit_codes import CommandFailure, ExitCode, to_failure
+from tailrace.services.cli.render.checkpoint_table import (
     checkpoint_to_data,
-    format_not_running,
     format_restore,
     format_some,
     format_summary,
     row,
 )
-from tailrace.services.cli.commands.show_job import format_failures, format_job
-from tailrace.services.cli.exit_codes import CommandFailure, ExitCode, to_failure
-from tailrace.services.cli.render.output import format_duration, format_size
+from tailrace.services.cli.render.formatting import format_duration, format_size
+from tailrace.services.cli.render.job import format_failures, format_job
 from tailrace.services.client import CheckpointFailedError, SavepointNotDisposedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.history.checkpoint_history import (
@@ -103,13 +102,13 @@ def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any
         ),
     ],
 )
-def test_a_checkpoint_is_a_line(known: CheckpointView, cells: list[str]) -> None:
-    said = row(known, now=3 * S)
-    assert said[:2] == ("4", "CHECKPOINT")
-    assert [said[2], *said[4:]] == cells
+def test_checkpoint_is_one_line(known: CheckpointView, cells: list[str]) -> None:
+    events = row(known, now=3 * S)
+    assert events[:2] == ("4", "CHECKPOINT")
+    assert [events[2], *events[4:]] == cells
 
 
-def test_machines_are_told_all_of_it() -> None:
+def test_json_has_all_checkpoint_fields() -> None:
     data = json.loads(
         msgspec.json.encode(checkpoint_to_data(view(CheckpointStatus.COMPLETED, ended=S + 36_500)))
     )
@@ -120,7 +119,7 @@ def test_machines_are_told_all_of_it() -> None:
     assert checkpoint_to_data(view())["duration_ms"] is None
 
 
-def test_how_many_there_were_and_what_the_job_began_with() -> None:
+def test_output_has_number_of_checkpoints_and_restored_one() -> None:
     assert format_summary(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
     restored = RestoreView(S, 3, "file:///j/chk-3", {"file:///j/chk-4": "count-1 is torn"})
     assert format_summary(CheckpointsView(0, 0, restored)).startswith(
@@ -133,7 +132,7 @@ def test_how_many_there_were_and_what_the_job_began_with() -> None:
     assert format_restore(RestoreView(S, failure="all are torn")).endswith(": all are torn")
 
 
-def test_the_first_few_are_named() -> None:
+def test_first_few_names_are_listed() -> None:
     assert format_some(["a", "b", "c"]) == "a, b, c"
     assert format_some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
@@ -144,7 +143,7 @@ FAILURE = TaskException(
 JOB = JobView("j", "Count", JobStatus.RESTARTING, "why", S, None, {"RUNNING": 2}, 2, 0, {"n": 3.0}, None)
 
 
-def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() -> None:
+def test_show_has_checkpoints_and_stack_traces_of_failures() -> None:
     last = view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=99, subtasks=())
     summary = CheckpointsSummary(12, 1, 0, last, RestoreView(S, 3, "file:///j/chk-3"))
     lines = format_job(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
@@ -161,17 +160,17 @@ def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() ->
     assert format_failures(()) == []
 
 
-def test_a_request_names_the_tasks_that_do_not_run() -> None:
-    assert format_not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
+def test_request_error_names_tasks_that_do_not_run() -> None:
+    assert checkpoint_wait.format_not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
     waiting = msgspec.structs.replace(JOB, tasks={"RUNNING": 2, "SCHEDULED": 1}, reason="slots are missing")
-    assert format_not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
+    assert checkpoint_wait.format_not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
 
 
 @pytest.mark.parametrize(
     ("microseconds", "text"),
     [(0, "0 ms"), (450, "0.45 ms"), (36_000, "36 ms"), (999_900, "1 s"), (61_400_000, "1 min 1 s")],
 )
-def test_lengths_of_time_are_for_people(microseconds: int, text: str) -> None:
+def test_durations_are_readable(microseconds: int, text: str) -> None:
     assert format_duration(microseconds) == text
 
 
@@ -179,14 +178,14 @@ def test_lengths_of_time_are_for_people(microseconds: int, text: str) -> None:
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB"), (1 << 60, "1048576.0 TiB")],
 )
-def test_sizes_are_for_people(count: int, text: str) -> None:
+def test_sizes_are_readable(count: int, text: str) -> None:
     assert format_size(count) == text
 
 
 @pytest.mark.parametrize(
     "error", [CheckpointFailedError("j", "it expired"), SavepointNotDisposedError("it expired")]
 )
-def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) -> None:
+def test_failed_request_is_one_line_with_its_exit_code(error: Exception) -> None:
     failure = to_failure(error)
     assert failure is not None
     assert (str(failure), failure.code) == ("it expired", ExitCode.SAVEPOINT)
@@ -206,7 +205,7 @@ def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) 
         ("checkpoints j --last 0", "Invalid value for '--last'"),
     ],
 )
-def test_what_can_not_be_asked_for_is_told_before_anything_is(
+def test_invalid_request_is_rejected_before_it_is_sent(
     command: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command.split(" "), "--bootstrap-servers", "localhost:1"]) == ExitCode.USAGE
@@ -217,10 +216,12 @@ def test_what_can_not_be_asked_for_is_told_before_anything_is(
     assert err.count("\n") == 1
 
 
-def test_a_job_without_a_checkpoint_is_not_cancelled_to_keep_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_with_checkpoint_is_rejected_for_job_without_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     job = JobView("j", "job", JobStatus.RUNNING, None, S, None, {}, 1, 0, {}, None)
-    monkeypatch.setattr(commands, "_read_checkpoints", lambda *_: (None, job))
+    monkeypatch.setattr(checkpoint_wait, "read_job", lambda *_: (None, job))
     with pytest.raises(CommandFailure) as raised:
-        commands._cancel_and_keep(Configuration({}), "j", Format.TEXT)
+        checkpoint_wait.cancel_and_keep_checkpoint(Configuration({}), "j", Format.TEXT)
     assert raised.value.code is ExitCode.SAVEPOINT
     assert "`tailrace cancel j` cancels it, and a later `run` starts without state" in str(raised.value)

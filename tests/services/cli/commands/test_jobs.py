@@ -1,4 +1,4 @@
-"""What `list` and `cluster status` say of jobs that restart, wait or are over, from the log."""
+"""The output of `list` and `cluster status` about jobs that restart, wait or are over, from the log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.commands.cluster_status import _format_jobs, counts
-from tailrace.services.cli.commands.jobs import failure_reason, find_job, is_listed, status_from_answer
-from tailrace.services.cli.commands.show_job import job_to_data, rows_of
+from tailrace.services.cli.commands.jobs import is_listed
 from tailrace.services.cli.execution.building_queue import wait_for_acceptance
+from tailrace.services.cli.execution.job_control import find_job, status_from_answer
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
+from tailrace.services.cli.render.job import failure_reason, job_to_data, rows_of
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history import HistoryProjection
-from tailrace.services.history.cluster_view import JobView, count_programs_before, jobs
-from tailrace.services.history.subtask_view import describe_waiting, subtasks
+from tailrace.services.history.cluster_view import (
+    JobView,
+    count_programs_before,
+    describe_waiting,
+    jobs,
+    subtasks,
+)
 
 from ...simulated_cluster.cluster import Cluster, graph
 from ...simulated_cluster.jobs import with_options
@@ -44,7 +50,7 @@ def seen(cluster: Cluster) -> JobView:
     return job
 
 
-def test_while_a_job_restarts_its_last_failure_is_told_and_not_after_that() -> None:
+def test_last_failure_is_shown_only_while_job_restarts() -> None:
     cluster = running_cluster()
     assert seen(cluster).restarting is None
     for attempt in (1, 2):
@@ -66,7 +72,7 @@ def test_while_a_job_restarts_its_last_failure_is_told_and_not_after_that() -> N
     assert "for good" in failure_reason(seen(cluster))
 
 
-def test_a_lost_task_executor_is_a_reason() -> None:
+def test_lost_task_executor_is_shown_as_reason() -> None:
     cluster = running_cluster()
     cluster.kill("te-1")
     cluster.lose("te-1", "its process has ended")
@@ -77,11 +83,11 @@ def test_a_lost_task_executor_is_a_reason() -> None:
     )
 
 
-def test_a_job_that_is_suspended_says_so_and_its_old_failures_are_over_when_it_goes_on() -> None:
+def test_suspended_job_is_marked_and_resumed_job_shows_no_old_failures() -> None:
     cluster = running_cluster()
     cluster.finish_all(ExecutionState.FAILED, "it broke")
     cluster.settle()
-    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="maintenance", suspend=True))
+    cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="maintenance", suspend=True))
     cluster.settle()
     job = seen(cluster)
     assert job.status is JobStatus.SUSPENDED
@@ -92,7 +98,7 @@ def test_a_job_that_is_suspended_says_so_and_its_old_failures_are_over_when_it_g
     assert seen(cluster).restarting is None
 
 
-def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
+def test_waiting_job_shows_number_of_missing_slots() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=1)
@@ -101,14 +107,16 @@ def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
     assert failure_reason(seen(cluster)) == "waits for 2 of 3 slots"
 
 
-def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancellation_of_queued_program_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = with_programs(20)
     for job_id in ("j15", "j99"):
-        cluster.say("client/other", "dispatcher", dispatcher.CancelJob(job_id=job_id))
+        cluster.send("client/other", "dispatcher", dispatcher.CancelJob(job_id=job_id))
     while owed := cluster.owed("dispatcher"):
-        cluster.say("dispatcher", owed[0].recipient, owed[0].body, cause=owed[0].cause)
+        cluster.send("dispatcher", owed[0].recipient, owed[0].body, cause=owed[0].cause)
     answers = {
-        each.body.job_id: each.body for each in cluster.log if isinstance(each.body, client.CancelJobRejected)
+        record.body.job_id: record.body
+        for record in cluster.log
+        if isinstance(record.body, client.CancelJobRejected)
     }
     assert status_from_answer(answers["j15"]) is JobStatus.CANCELED
     assert capsys.readouterr().err == "the program of job j15 was not built yet, and will not be built\n"
@@ -116,36 +124,37 @@ def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest
         status_from_answer(answers["j99"])
 
 
-def test_jobs_are_listed_with_their_place_in_the_queue_of_programs() -> None:
+def test_list_shows_position_in_queue_of_programs() -> None:
     cluster = with_programs(1_010)
-    reasons = {job.job_id: failure_reason(job) for job in jobs(told(cluster))}
+    reasons = {job.job_id: failure_reason(job) for job in jobs(projection_of(cluster))}
     assert reasons["j0"] == reasons["j1"] == "is being built"
     assert reasons["j2"] == "waits to be built: 2 programs are before it"
     assert reasons["j1009"] == "waits to be built: 1,009 programs are before it"
 
 
-def test_a_client_learns_its_place_when_half_of_the_programs_before_it_are_built() -> None:
+def test_client_is_notified_when_half_of_queue_before_it_is_built() -> None:
     """Each look at the queue takes 10 s, and one more program is built before each."""
     cluster, lines, now = with_programs(41), list[str](), 0.0
 
     def accepted(seconds: float) -> Record | None:
         nonlocal now
         now += seconds
-        return next((each for each in cluster.log if isinstance(each.body, client.JobAccepted)), None)
+        return next((record for record in cluster.log if isinstance(record.body, client.JobAccepted)), None)
 
     def programs_before_j40() -> int | None:
         state = cluster.replica.states["dispatcher"]
         assert isinstance(state, DispatcherState)
         first = next(iter(state.building))
         built = dispatcher.JobGraphBuilt(job_id=first, job_graph=graph())
-        cluster.say("dispatcher", "dispatcher", built, cause=state.jobs[first].cause)
+        cluster.send("dispatcher", "dispatcher", built, cause=state.jobs[first].submission)
         if first == "j40":
-            cluster.say("dispatcher", "client/submitter", client.JobAccepted(job_id="j40", name="j"))
+            answer = client.JobAccepted(job_id="j40", name="j")
+            cluster.send("dispatcher", "client/submitter", answer, cause=cluster.replica.offset)
         return count_programs_before(state).get("j40")
 
-    def wait(timeout: float) -> Record | None:
+    def wait(timeout_s: float) -> Record | None:
         return wait_for_acceptance(
-            "j40", accepted, programs_before_j40, lines.append, timeout, clock=lambda: now
+            "j40", accepted, programs_before_j40, lines.append, timeout_s, clock=lambda: now
         )
 
     assert wait(20.0) is not None
@@ -159,70 +168,73 @@ def test_a_client_learns_its_place_when_half_of_the_programs_before_it_are_built
     ]
 
 
-def test_a_client_whose_queue_does_not_move_gives_up() -> None:
+def test_client_gives_up_if_queue_does_not_move() -> None:
     waited = list[float]()
 
     def accepted(seconds: float) -> None:
         waited.append(seconds)
 
     lines = list[str]()
-    found = wait_for_acceptance("j", accepted, lambda: 9, lines.append, 60.0, clock=lambda: sum(waited))
-    assert found is None
+    record = wait_for_acceptance("j", accepted, lambda: 9, lines.append, 60.0, clock=lambda: sum(waited))
+    assert record is None
     assert sum(waited) == pytest.approx(63.0)
     assert lines == ["job j waits to be built: 9 programs are before it"]
 
 
 def with_programs(count: int) -> Cluster:
-    """A cluster in which nobody builds the programs that were submitted: j0, j1, ..."""
+    """Returns a cluster in which nobody builds the submitted programs: j0, j1, ..."""
     cluster = Cluster()
     cluster.start_master()
     program = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
     for number in range(count):
         submit = dispatcher.SubmitJob(job_id=f"j{number}", job_graph=None, entry_point=program)
-        cluster.say("client/submitter", "dispatcher", submit)
+        cluster.send("client/submitter", "dispatcher", submit)
+    while owed := cluster.owed("dispatcher"):
+        for event in owed:
+            cluster.send("dispatcher", event.recipient, event.body, cause=event.cause)
     return cluster
 
 
-def told(cluster: Cluster) -> HistoryProjection:
+def projection_of(cluster: Cluster) -> HistoryProjection:
     fold = HistoryProjection()
     for record in cluster.log:
         fold.apply(record)
     return fold
 
 
-def test_what_a_job_waits_for_and_where_its_subtasks_run() -> None:
+def test_show_has_reason_of_waiting_and_places_of_subtasks() -> None:
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=1)
     cluster.submit("j", graph(2))
     cluster.settle()
-    fold = told(cluster)
+    fold = projection_of(cluster)
     (job,) = jobs(fold)
     slots, *rest = describe_waiting(fold, job)
     assert slots == "1 of 2 slots"
-    assert all("SCHEDULED now" in each for each in rest)
+    assert all("SCHEDULED now" in item for item in rest)
     cluster.start_task_executor("te-2", slots=1)
     cluster.settle()
-    fold = told(cluster)
+    fold = projection_of(cluster)
     (job,) = jobs(fold)
     assert describe_waiting(fold, job) == ()
-    seen = subtasks(fold.replica, "j")
-    assert Counter(each.state.value for each in seen) == job.tasks
-    assert {each.resource_id for each in seen} == {"te-1", "te-2"}
-    assert all(1 <= each.subtask <= each.parallelism for each in seen)
-    metrics = {seen[0].execution_attempt_id: {"numRecordsIn": 1234.0, "map.late": 2.0}}
-    headings, rows = rows_of(seen, metrics)
+    subtask_states = subtasks(fold.replica, "j")
+    assert Counter(subtask_state.state.value for subtask_state in subtask_states) == job.tasks
+    assert {state.resource_id for state in subtask_states} == {"te-1", "te-2"}
+    assert all(1 <= subtask_state.subtask <= subtask_state.parallelism for subtask_state in subtask_states)
+    metrics = {subtask_states[0].execution_attempt_id: {"numRecordsIn": 1234.0, "map.late": 2.0}}
+    headings, rows = rows_of(subtask_states, metrics)
     assert rows[0] == (
-        f"{seen[0].vertex} (1/{seen[0].parallelism})",
+        f"{subtask_states[0].vertex} (1/{subtask_states[0].parallelism})",
         "RUNNING",
         "1",
-        seen[0].resource_id,
+        subtask_states[0].resource_id,
         "1,234",
         "",
         "map.late 2",
     )
     assert len(headings) == len(rows[0])
-    assert job_to_data(job, seen, metrics)["subtasks"][0]["metrics"]["numRecordsIn"] == 1234.0
+    assert job_to_data(job, subtask_states, metrics)["subtasks"][0]["metrics"]["numRecordsIn"] == 1234.0
 
 
 def view(job_id: str, name: str, status: JobStatus) -> JobView:
@@ -248,15 +260,22 @@ JOBS = [
         ("over-4d", "over-4d"),
     ],
 )
-def test_a_name_is_that_of_the_job_that_has_not_ended(wanted: str, found: str) -> None:
+def test_name_means_job_that_has_not_ended(wanted: str, found: str) -> None:
     assert find_job(JOBS, wanted).job_id == found
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("over", ExitCode.USAGE), ("none", ExitCode.NOT_FOUND)])
-def test_a_name_of_no_job_or_several_is_refused(wanted: str, code: ExitCode) -> None:
+def test_name_of_no_job_or_several_is_rejected(wanted: str, code: ExitCode) -> None:
     with pytest.raises(CommandFailure) as refused:
         find_job(JOBS, wanted)
     assert refused.value.code == code
+
+
+def test_forgotten_job_is_named_with_the_commands_that_know_it() -> None:
+    ended = {"forgotten-0123": 1_000_000, JOBS[0].job_id: 2_000_000}
+    with pytest.raises(CommandFailure, match=r"forgotten-0123 ended at .* `tailrace story forgotten-0123`"):
+        find_job(JOBS, "forgotten", ended)
+    assert find_job(JOBS, JOBS[0].job_id, ended) is JOBS[0]
 
 
 @pytest.mark.parametrize(
@@ -274,19 +293,19 @@ def test_list_is_filtered_by_status_and_name(statuses: tuple[str, ...], name: st
     assert sum(is_listed(job, statuses, name) for job in JOBS) == shown
 
 
-def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_status_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--status", "gone"]) == ExitCode.USAGE
     assert "'GONE' is no job status: use one of CANCELED" in capsys.readouterr().err
 
 
-def test_a_long_reason_is_cut() -> None:
+def test_long_reason_is_cut() -> None:
     view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, 0, {}, None)
     assert failure_reason(view) == "x" * 237 + "..."
     assert failure_reason(view, longest=None) == "x" * 1000
 
 
 @pytest.mark.parametrize(
-    ("statuses", "told"),
+    ("statuses", "line"),
     [
         ((), "0 jobs run, 0 have ended"),
         (("RUNNING",), "1 job runs, 0 have ended"),
@@ -295,7 +314,7 @@ def test_a_long_reason_is_cut() -> None:
         (("SUSPENDED", "SUSPENDED", "CREATED"), "1 job runs, 2 are suspended, 0 have ended"),
     ],
 )
-def test_suspended_jobs_are_neither_running_nor_over(statuses: tuple[str, ...], told: str) -> None:
-    found = counts(JobStatus(each) for each in statuses)
-    assert sum(found.values()) == len(statuses)
-    assert _format_jobs(found) == told
+def test_suspended_job_is_neither_running_nor_over(statuses: tuple[str, ...], line: str) -> None:
+    result = counts(JobStatus(status) for status in statuses)
+    assert sum(result.values()) == len(statuses)
+    assert _format_jobs(result) == line

@@ -1,4 +1,4 @@
-"""`tailrace replay`: one log, one hash; and an exit code that a pipeline can go by."""
+"""`tailrace replay`: one log gives one hash, and an exit code for scripts."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def exported(tmp_path: Path) -> Path:
 
 
 def written(path: Path, spoiled: int | None = None, *, decided: bool = True) -> Path:
-    """A history as a file; the event at offset `spoiled` has another cause than it had."""
+    """Writes a history to a file; the event at offset `spoiled` gets a wrong cause."""
     log = MemoryEventLog()
     events = [
         Event(
             replace(
-                each.header,
-                cause=each.offset - 1 if each.offset == spoiled else each.header.cause,
-                decided=each.header.decided and decided,
+                record.header,
+                cause=record.offset - 1 if record.offset == spoiled else record.header.cause,
+                decided=record.header.decided and decided,
             ),
-            each.body,
+            record.body,
         )
-        for each in history(LONG)
+        for record in history(LONG)
     ]
     log.append(events)
     export(log, "c", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
@@ -43,29 +43,27 @@ def written(path: Path, spoiled: int | None = None, *, decided: bool = True) -> 
 
 
 def decided_with_another_cause() -> int:
-    """An event whose cause is not the one before it, behind others that were decided."""
+    """Returns the offset of an event whose cause is not the event before it, after other decided events."""
     return next(
-        each.offset
-        for each in history(LONG)
-        if each.offset > 50 and each.header.decided and each.header.cause not in (None, each.offset - 1)
+        record.offset
+        for record in history(LONG)
+        if record.offset > 50
+        and record.header.decided
+        and record.header.cause not in (None, record.offset - 1)
     )
 
 
-def test_a_history_that_is_decided_again_as_it_was_is_told_so(
-    exported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_history_without_difference_is_reported(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(exported), "--check", "-o", "json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert told["differences"] == []
-    assert told["complete"]
-    assert told["counts"]["events"] == told["offset"] + 1 == len(history(LONG))
+    report = json.loads(capsys.readouterr().out)
+    assert report["differences"] == []
+    assert report["complete"]
+    assert report["counts"]["events"] == report["offset"] + 1 == len(history(LONG))
     assert main(["replay", str(exported), "--check"]) == ExitCode.OK
     assert "0 differences" in capsys.readouterr().out
 
 
-def test_without_check_it_is_folded_and_the_hash_is_the_same(
-    exported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replay_without_check_prints_same_hash(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hashes = []
     for more in ([], ["--check"]):
         assert main(["replay", str(exported), "-o", "json", *more]) == ExitCode.OK
@@ -73,7 +71,7 @@ def test_without_check_it_is_folded_and_the_hash_is_the_same(
     assert hashes[0] == hashes[1]
 
 
-def test_a_difference_has_its_place_and_ends_with_a_code_of_its_own(
+def test_difference_has_position_and_its_own_exit_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = decided_with_another_cause()
@@ -81,19 +79,17 @@ def test_a_difference_has_its_place_and_ends_with_a_code_of_its_own(
     assert main(["replay", str(path), "--check"]) == ExitCode.DIFFERS
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith(f"offset {at}: ")
-    assert f"cause: said {at - 1}, owes " in first
+    assert f"cause is {at - 1}, expected " in first
     assert main(["replay", str(path), "--check", "--to", str(at - 1)]) == ExitCode.OK
     capsys.readouterr()
     assert main(["replay", str(path), "--check", "--most", "1", "-o", "json"]) == ExitCode.DIFFERS
-    told = json.loads(capsys.readouterr().out)
-    assert [each["kind"] for each in told["differences"]] == ["other"]
-    assert told["differences"][0]["state"]
-    assert not told["complete"]
+    report = json.loads(capsys.readouterr().out)
+    assert [item["kind"] for item in report["differences"]] == ["other"]
+    assert report["differences"][0]["state"]
+    assert not report["complete"]
 
 
-def test_a_log_in_which_nothing_is_marked_as_decided_is_not_passed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_without_decisions_fails_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "old.avro", decided=False)
     assert main(["replay", str(path), "--check"]) == ExitCode.NOT_FOUND
     assert "nothing can be checked" in capsys.readouterr().err
@@ -108,7 +104,7 @@ def test_a_log_in_which_nothing_is_marked_as_decided_is_not_passed(
         (lambda path: path.write_bytes(b""), ExitCode.ARCHIVE, ""),
     ],
 )
-def test_a_file_that_is_none_is_told_in_one_line(
+def test_invalid_file_is_one_error_line(
     exported: Path, spoil: object, code: ExitCode, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert callable(spoil)
@@ -120,7 +116,7 @@ def test_a_file_that_is_none_is_told_in_one_line(
 
 
 @pytest.mark.parametrize(("place", "code"), [("99999", ExitCode.NOT_FOUND), ("soon", ExitCode.USAGE)])
-def test_a_place_outside_of_the_log_is_refused(
+def test_position_outside_log_is_rejected(
     exported: Path, place: str, code: ExitCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", str(exported), "--to", place]) == code

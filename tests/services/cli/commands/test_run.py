@@ -1,4 +1,4 @@
-"""What `tailrace run` says of jobs that have ended, and with which code it ends itself."""
+"""The output and exit code of `tailrace run` for jobs that have ended."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tailrace.pipelines.graph.errors import ProgramError
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.commands.run import RunScreen, exit_code
-from tailrace.services.cli.execution.cluster_executor import ClusterExecutor
+from tailrace.services.cli.execution.cluster_executor import ClusterExecutor, Restore
+from tailrace.services.cli.execution.program_run import RunScreen, exit_code
 from tailrace.services.cli.execution.submitted_job import JobOutcome
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
-from tailrace.services.cli.render.output import format_amount
+from tailrace.services.cli.render.formatting import format_amount
 from tailrace.services.client import JobRejectedError
 
 FINISHED = JobOutcome("j", "job", JobStatus.FINISHED, over=True)
@@ -28,7 +28,7 @@ CANCELED = JobOutcome("j", "job", JobStatus.CANCELED, over=True)
 FAILED = JobOutcome("k", "job", JobStatus.FAILED, "ValueError at job.py:3\nTraceback", over=True)
 
 
-def test_all_that_went_as_it_was_to_go_is_fine() -> None:
+def test_successful_job_exits_with_0() -> None:
     runs_on = JobOutcome("k", "job", JobStatus.RUNNING)
     cancelled = JobOutcome("l", "job", JobStatus.CANCELED, over=True, cancelled=True)
     assert exit_code([]) == ExitCode.OK
@@ -46,14 +46,14 @@ def test_all_that_went_as_it_was_to_go_is_fine() -> None:
         ),
     ],
 )
-def test_what_went_wrong_is_the_last_line(outcome: JobOutcome, says: str) -> None:
+def test_failure_is_last_line(outcome: JobOutcome, says: str) -> None:
     with pytest.raises(CommandFailure) as failed:
         exit_code([outcome, FINISHED])
     assert failed.value.code == ExitCode.JOB
     assert str(failed.value).startswith(says)
 
 
-def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
+def test_accumulators_are_printed_on_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     counted = {"bad lines": 3.0, "million\x1b[2J": 1_000_000.0, "seconds": 0.25}
@@ -69,7 +69,7 @@ def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
     assert "\x1b" not in err
 
 
-def test_machines_are_told_the_end_in_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_at_end(capsys: pytest.CaptureFixture[str]) -> None:
     ended = JobOutcome("j", "job", JobStatus.FAILED, "broken", {"n": 3.0}, timedelta(seconds=1.5))
     RunScreen(detached=False, output=Format.JSON).on_ended(ended)
     assert json.loads(capsys.readouterr().out) == {
@@ -84,8 +84,8 @@ def test_machines_are_told_the_end_in_one_object(capsys: pytest.CaptureFixture[s
     }
 
 
-def test_numbers_are_for_people() -> None:
-    assert [format_amount(each) for each in (3.0, -0.5, 1e6, 1e22)] == [
+def test_numbers_are_readable() -> None:
+    assert [format_amount(value) for value in (3.0, -0.5, 1e6, 1e22)] == [
         "3",
         "-0.5",
         "1,000,000",
@@ -100,7 +100,7 @@ def test_numbers_are_for_people() -> None:
         ("json.py", "the shipped file 'json.py' would hide the module json of Python's own: rename it"),
     ],
 )
-def test_what_can_not_be_shipped_is_told_before_anything_is_asked_for(
+def test_invalid_files_are_rejected_before_any_request(
     path: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,7 +110,7 @@ def test_what_can_not_be_shipped_is_told_before_anything_is_asked_for(
 
 
 class Recorder:
-    """A client that keeps what it is to submit, and reaches no cluster; `configuration` is what that would go by."""
+    """A client that records its submissions, and has no cluster; `configuration` is that of the cluster."""
 
     def __init__(self, configuration: Mapping[str, str]) -> None:
         self.configuration = configuration
@@ -136,7 +136,7 @@ class Recorder:
         (None, None, None, 256),
     ],
 )
-def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(
+def test_graph_has_key_groups_of_given_or_configured_savepoint(
     given: str | None, programs: str | None, clusters: str | None, expected: int, tmp_path: Path
 ) -> None:
     def configured(name: str | None) -> dict[str, str]:
@@ -149,8 +149,8 @@ def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(
         client,  # type: ignore[arg-type]
         RunScreen(detached=False, output=Format.TEXT),
         detached=False,
-        savepoint_path=None if given is None else str(tmp_path / given),
+        restore=Restore(None if given is None else str(tmp_path / given)),
     )
     with pytest.raises(ProgramError, match="nobody is there"):
         executor.execute(graph)
-    assert [each.vertices[1].max_parallelism for each in client.graphs] == [expected]
+    assert [graph.vertices[1].max_parallelism for graph in client.graphs] == [expected]

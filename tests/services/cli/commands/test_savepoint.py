@@ -1,4 +1,4 @@
-"""`savepoint inspect` on what is whole, torn, of a newer version, and no savepoint at all; `run -s` looks too."""
+"""`savepoint inspect` of intact, damaged and newer savepoints, and of other files; `run -s` checks them too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "savepoint-clicks-1"
 
 
-def test_people_see_operators_key_groups_positions_and_what_was_in_flight(
+def test_output_has_operators_key_groups_positions_and_in_flight_data(
     savepoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["savepoint", "inspect", savepoint.name]) == ExitCode.OK
@@ -45,24 +45,24 @@ def test_people_see_operators_key_groups_positions_and_what_was_in_flight(
     assert lines[7].split() == f"Count -> Sink: out 2 of 128 Count (uid counts) reduce {COUNT} 724 B".split()
 
 
-def test_machines_get_one_object(savepoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object(savepoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["savepoint", "inspect", str(savepoint), "--verify", "-o", "json"]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)
-    assert found["faults"] == []
-    assert (found["job_id"], found["checkpoint_id"], found["snapshot_type"]) == (
+    result = json.loads(capsys.readouterr().out)
+    assert result["faults"] == []
+    assert (result["job_id"], result["checkpoint_id"], result["snapshot_type"]) == (
         "clicks-1a2b3c",
         7,
         "SAVEPOINT",
     )
-    source, count = found["vertices"]
+    source, count = result["vertices"]
     assert source["subtasks"][0]["operators"][0]["operator_id"] == SOURCE
     assert source["subtasks"][0]["operators"][0]["positions"] == {"clicks": {"0": 42, "1": 7}}
-    assert [each["finished"] for each in source["subtasks"]] == [False, True]
-    assert [each["in_flight"] for each in count["subtasks"]] == [0, 33]
-    assert [each["uid"] for each in count["operators"]] == ["counts", None]
+    assert [item["finished"] for item in source["subtasks"]] == [False, True]
+    assert [element["in_flight"] for element in count["subtasks"]] == [0, 33]
+    assert [value["uid"] for value in count["operators"]] == ["counts", None]
 
 
-def test_a_checkpoint_is_looked_into_as_well_also_by_its_metadata_file(
+def test_checkpoint_can_be_inspected_also_by_its_metadata_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(str(tmp_path / "job" / "chk-7"), SnapshotType.CHECKPOINT)
@@ -70,7 +70,7 @@ def test_a_checkpoint_is_looked_into_as_well_also_by_its_metadata_file(
     assert capsys.readouterr().out.startswith(f"checkpoint {tmp_path}/job/chk-7\n")
 
 
-def test_verify_names_each_file_that_is_missing_or_torn_or_was_changed(
+def test_verify_names_each_missing_truncated_or_changed_file(
     savepoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (savepoint / "count-0").unlink()
@@ -81,11 +81,11 @@ def test_verify_names_each_file_that_is_missing_or_torn_or_was_changed(
     capsys.readouterr()
     assert main(["savepoint", "inspect", str(savepoint), "--verify"]) == ExitCode.SAVEPOINT
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"tailrace: {savepoint} is damaged: {savepoint}/count-0 is not there")
+    assert first.startswith(f"tailrace: {savepoint} is damaged: {savepoint}/count-0 does not exist")
     assert f"{savepoint}/count-1" in second
 
 
-def test_what_is_no_savepoint_is_told_in_one_line(
+def test_location_that_is_no_savepoint_is_one_error_line(
     savepoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = savepoint.parent
@@ -100,11 +100,11 @@ def test_what_is_no_savepoint_is_told_in_one_line(
         (home / name / "_metadata").write_bytes(content)
     (home / "empty").mkdir()
     for name, code, says in (
-        ("nowhere", ExitCode.NOT_FOUND, "is no checkpoint or savepoint: it is not there"),
-        ("empty", ExitCode.NOT_FOUND, "is no checkpoint or savepoint: it has no _metadata"),
+        ("nowhere", ExitCode.NOT_FOUND, "is not a checkpoint or savepoint: it does not exist"),
+        ("empty", ExitCode.NOT_FOUND, "is not a checkpoint or savepoint: it has no _metadata"),
         ("strange", ExitCode.NOT_FOUND, "was not written by tailrace"),
         ("newer", ExitCode.NOT_FOUND, "has version 255 and this tailrace reads up to 1: use the newer one"),
-        ("torn", ExitCode.SAVEPOINT, "is torn"),
+        ("torn", ExitCode.SAVEPOINT, "is truncated"),
         ("changed", ExitCode.SAVEPOINT, "its checksum differs"),
     ):
         assert main(["savepoint", "inspect", name]) == code, name
@@ -115,14 +115,14 @@ def test_what_is_no_savepoint_is_told_in_one_line(
         assert err.count("\n") == 1
 
 
-def test_a_job_of_a_cluster_here_is_not_begun_with_what_is_no_savepoint(
+def test_local_job_is_not_started_from_invalid_savepoint(
     savepoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(".tailrace").mkdir()
     write_record(Path(".tailrace"), ClusterRecord("c", "localhost:1", embedded_kafka=False))
     assert main(["run", "-s", "nowhere", "a:b"]) == ExitCode.NOT_FOUND
     assert capsys.readouterr().err == (
-        f"tailrace: {savepoint.parent}/nowhere is no checkpoint or savepoint: it is not there\n"
+        f"tailrace: {savepoint.parent}/nowhere is not a checkpoint or savepoint: it does not exist\n"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_job_of_a_cluster_here_is_not_begun_with_what_is_no_savepoint(
         ("s3://bucket/x/", "s3://bucket/x"),
     ],
 )
-def test_a_path_is_of_the_directory_that_the_command_runs_in(
+def test_relative_path_refers_to_working_directory(
     text: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -154,7 +154,7 @@ def test_a_path_is_of_the_directory_that_the_command_runs_in(
         ([(0, 10), (5, 7)], "0-10"),
     ],
 )
-def test_key_groups_are_put_together_where_they_touch(ranges: list[tuple[int, int]], text: str) -> None:
+def test_adjacent_key_group_ranges_are_merged(ranges: list[tuple[int, int]], text: str) -> None:
     files = [
         StateFile(path="x", length=1, crc=0, first_key_group=first, last_key_group=last)
         for first, last in ranges

@@ -1,4 +1,4 @@
-"""`tailrace state`, `diff` and `shell` as a user has them: over an exported file, with what can be wrong."""
+"""`tailrace state`, `diff` and `shell` over an exported file, with errors of the arguments."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.state_diff import StateDifference, apply_difference
+from tailrace.services.history.state_diff import StateDifference
 from tailrace.services.history.time_travel import ClusterMoment
 
+from ...history.apply_difference import apply_difference
 from ...history.recorded_history import create_log, events, record_live_moments
 
 SEED = 10
@@ -36,13 +37,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     def running(*arguments: str, code: ExitCode = ExitCode.OK) -> str:
-        """What a command says: on stdout, or, where it is to fail, its line on stderr."""
+        """Returns the stdout of a command, or its line on stderr if it has to fail."""
         assert main([*arguments, "--file", str(file)]) == code
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         if code == ExitCode.OK:
-            return said.out
-        assert said.err.count("\n") == 1
-        return said.err
+            return output.out
+        assert output.err.count("\n") == 1
+        return output.err
 
     return running
 
@@ -51,40 +52,40 @@ def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.mark.parametrize("offset", [0, 50, LAST])
-def test_the_state_at_an_offset(run: Any, offset: int) -> None:
-    found = json.loads(run("state", "--at", str(offset), "-o", "json"))
-    assert found["offset"] == offset
-    assert found["state_hash"] == record_live_moments(SEED)[offset].state_hash
-    assert sorted(found["roles"]) == sorted(record_live_moments(SEED)[offset].states)
+def test_state_at_offset(run: Any, offset: int) -> None:
+    result = json.loads(run("state", "--at", str(offset), "-o", "json"))
+    assert result["offset"] == offset
+    assert result["state_hash"] == record_live_moments(SEED)[offset].state_hash
+    assert sorted(result["roles"]) == sorted(record_live_moments(SEED)[offset].states)
 
 
-def test_the_state_at_a_time_is_that_of_the_longest_beginning(run: Any) -> None:
+def test_state_at_time_is_that_of_longest_prefix(run: Any) -> None:
     time = record_live_moments(SEED)[LAST // 2].time
     text = datetime.fromtimestamp(time / 1e6).isoformat()
-    offset = max(each.offset for each in record_live_moments(SEED) if each.time <= time)
+    offset = max(moment.offset for moment in record_live_moments(SEED) if moment.time <= time)
     assert json.loads(run("state", "--at", text, "-o", "json"))["offset"] == offset
 
 
-def test_without_a_place_it_is_the_end_and_before_the_first_event_nothing_is_known(run: Any) -> None:
+def test_default_position_is_end_and_state_before_first_event_is_empty(run: Any) -> None:
     assert f"offset {LAST}  " in run("state")
     assert json.loads(run("state", "--at", "-1", "-o", "json"))["roles"] == {}
 
 
-def test_only_some_states_are_shown_whole_with_the_hash_of_all(run: Any) -> None:
-    found = json.loads(run("state", "--at", "150", "-o", "json", "task_executor/*"))
-    assert {each.partition("/")[0] for each in found["roles"]} == {"task_executor"}
-    assert found["state_hash"] == record_live_moments(SEED)[150].state_hash
-    lines = run("state", "--at", "150", "dispatcher").splitlines()
+def test_selected_states_are_shown_completely_with_hash_of_all(run: Any) -> None:
+    result = json.loads(run("state", "--at", "139", "-o", "json", "task_executor/*"))
+    assert {item.partition("/")[0] for item in result["roles"]} == {"task_executor"}
+    assert result["state_hash"] == record_live_moments(SEED)[139].state_hash
+    lines = run("state", "--at", "139", "dispatcher").splitlines()
     assert "dispatcher:" in lines
     assert not any(line.startswith("job_master") for line in lines)
 
 
-def test_a_job_that_has_ended_is_one_line(run: Any) -> None:
+def test_ended_job_is_one_line(run: Any) -> None:
     lines = run("state").splitlines()
-    ended = [each for each in record_live_moments(SEED)[LAST].states if each.startswith("job_master/")]
+    ended = [state for state in record_live_moments(SEED)[LAST].states if state.startswith("job_master/")]
     assert ended
-    for each in ended:
-        assert sum(line.startswith(f"{each}:") for line in lines) == 1
+    for item in ended:
+        assert sum(line.startswith(f"{item}:") for line in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,61 +94,59 @@ def test_a_job_that_has_ended_is_one_line(run: Any) -> None:
         (["--at", str(LAST + 1)], ExitCode.NOT_FOUND, f"its last {LAST} ("),
         (["--at", "1969-12-31"], ExitCode.NOT_FOUND, "its first offset is 0 ("),
         (["--at", "yesterday"], ExitCode.USAGE, "is no place in a log"),
-        (["--at", "150", "task_executer/te-1"], ExitCode.NOT_FOUND, "did you mean task_executor/te-1"),
-        (["--at", "150", "nobody/*"], ExitCode.NOT_FOUND, "`tailrace state` shows"),
-        (["--at", "150", "--cluster-id", "x"], ExitCode.USAGE, "exclude each other"),
+        (["--at", "139", "task_executer/te-1"], ExitCode.NOT_FOUND, "did you mean task_executor/te-1"),
+        (["--at", "139", "nobody/*"], ExitCode.NOT_FOUND, "`tailrace state` shows"),
+        (["--at", "139", "--cluster-id", "x"], ExitCode.USAGE, "exclude each other"),
     ],
 )
-def test_what_is_not_there_is_told_in_a_line(
-    run: Any, arguments: list[str], code: ExitCode, says: str
-) -> None:
+def test_unknown_path_is_one_error_line(run: Any, arguments: list[str], code: ExitCode, says: str) -> None:
     assert says in run("state", *arguments, code=code)
 
 
 # diff
 
 
-@pytest.mark.parametrize(("first", "last"), [(60, 150), (150, 60), (0, LAST), (70, 70)])
-def test_a_difference_applied_to_the_first_moment_is_the_second(run: Any, first: int, last: int) -> None:
-    found = msgspec.json.decode(
+@pytest.mark.parametrize(("first", "last"), [(60, 139), (139, 60), (0, LAST), (70, 70)])
+def test_difference_applied_to_first_moment_gives_second(run: Any, first: int, last: int) -> None:
+    difference = msgspec.json.decode(
         run("diff", "--from", str(first), "--to", str(last), "-o", "json"), type=StateDifference
     )
     before, after = (
-        msgspec.json.decode(run("state", "--at", str(each), "-o", "json"), type=ClusterMoment)
-        for each in (first, last)
+        msgspec.json.decode(run("state", "--at", str(number), "-o", "json"), type=ClusterMoment)
+        for number in (first, last)
     )
-    assert msgspec.json.encode(apply_difference(found, before)) == msgspec.json.encode(after)
+    assert msgspec.json.encode(apply_difference(difference, before)) == msgspec.json.encode(after)
 
 
-def test_a_difference_is_told_entity_by_entity(run: Any) -> None:
-    told = run("diff", "--from", "60", "--to", "150")
-    assert '~ job j2 "job": status CREATED -> RUNNING' in told
-    assert "~   task sink (1/2): state SCHEDULED -> RUNNING; on te-2; " in told
-    assert "~ TaskExecutor te-2: epoch 1 -> 3; " in told
-    assert "; runs 3 tasks" in told
-    assert "~   slot te-2/1: state PENDING -> ALLOCATED; " in told
-    assert "--fields shows them" in told
-    backwards = run("diff", "--from", "150", "--to", "60")
+def test_difference_is_printed_per_entity(run: Any) -> None:
+    report = run("diff", "--from", "60", "--to", "139")
+    assert '~ job j2 "job": status CREATED -> RUNNING' in report
+    assert "~   task sink (1/2): state SCHEDULED -> RUNNING; on te-2; " in report
+    assert "~ TaskExecutor te-2: epoch 1 -> 3; " in report
+    assert "; runs 3 tasks" in report
+    assert "~   slot te-2/0: state PENDING -> ALLOCATED; " in report
+    assert "--fields shows them" in report
+    backwards = run("diff", "--from", "139", "--to", "60")
     assert '~ job j2 "job": status RUNNING -> CREATED' in backwards
 
 
-def test_fields_are_named_by_their_paths_in_the_shell(run: Any) -> None:
-    told = run("diff", "--from", "60", "--to", "150", "--fields")
-    assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in told
-    assert run("shell", "--at", "150", "-c", "cat /job_master/j2/status") == "RUNNING\n"
+def test_shell_names_fields_by_path(run: Any) -> None:
+    report = run("diff", "--from", "60", "--to", "139", "--fields")
+    assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in report
+    assert run("shell", "--at", "139", "-c", "cat /job_master/j2/status") == "RUNNING\n"
 
 
-def test_jobs_that_come_and_end_are_told_without_their_tasks_one_by_one(run: Any) -> None:
-    told = run("diff", "--from", "0", "--to", str(LAST)).splitlines()
-    assert any(line.startswith("+ job j2") for line in told)
-    assert not any("task sink" in line for line in told)
+def test_jobs_that_start_and_end_are_printed_without_single_tasks(run: Any) -> None:
+    report = run("diff", "--from", "0", "--to", str(LAST)).splitlines()
+    assert any(line.startswith("+ job j2") for line in report)
+    assert not any("task sink" in line for line in report)
 
 
-def test_nothing_is_different_from_itself(run: Any) -> None:
+def test_moment_does_not_differ_from_itself(run: Any) -> None:
     assert "the states are equal" in run("diff", "--from", "70", "--to", "70")
 
 
-def test_a_difference_between_places_that_are_not_there(run: Any) -> None:
+def test_difference_between_invalid_positions_is_rejected(run: Any) -> None:
     assert "is outside" in run("diff", "--from", str(LAST + 5), code=ExitCode.NOT_FOUND)
     assert "is no place" in run("diff", "--from", "1", "--to", "x", code=ExitCode.USAGE)
 
@@ -158,36 +157,36 @@ def test_a_difference_between_places_that_are_not_there(run: Any) -> None:
 @pytest.mark.parametrize(
     ("commands", "says"),
     [
-        ("cat /offset", "150\n"),
+        ("cat /offset", "139\n"),
         ("cd task_executor/te-1; cat resource_id; pwd", "te-1\n/task_executor/te-1\n"),
         ("cat /task_executor/te-[13]/resource_id", "te-1\nte-3\n"),
         ("cat -j /task_executor/te-1/leaving", "null\n"),
         ("ls /task_executor", "te-1/\nte-2/\nte-3/\n"),
-        ("ls -l /offset", "/offset: 150\n"),
+        ("ls -l /offset", "/offset: 139\n"),
         ("tree -L 1 /task_executor", "/task_executor\n    te-1/\n    te-2/\n    te-3/\n"),
         ("find /task_executor/te-3 -name attempt_number -value 7", ""),
         ("find /task_executor/*/resource_id -value te-3", "/task_executor/te-3/resource_id\n"),
         ("cd /leaders; cd; pwd", "/\n"),
         ("cd job_master/j2/topology; at 1; pwd", "/\n"),
         ("at 60; cat /job_master/j2/status; at end; cat /offset", f"CREATED\n{LAST}\n"),
-        ("diff 151 /nowhere; # a remark", None),
+        ("diff 150 /nowhere; # a remark", None),
         ("# a remark", ""),
         ("pwd; exit; pwd", "/\n"),
     ],
 )
-def test_commands(run: Any, commands: str, says: str | None) -> None:
+def test_commands_of_shell(run: Any, commands: str, says: str | None) -> None:
     if says is None:
-        assert "there is no nowhere" in run("shell", "--at", "150", "-c", commands, code=ExitCode.NOT_FOUND)
+        assert "there is no nowhere" in run("shell", "--at", "139", "-c", commands, code=ExitCode.NOT_FOUND)
         return
-    said = run("shell", "--at", "150", "-c", commands)
-    lines = [line for line in said.splitlines(keepends=True) if " behind offset " not in line]
+    output = run("shell", "--at", "139", "-c", commands)
+    lines = [line for line in output.splitlines(keepends=True) if " behind offset " not in line]
     assert "".join(lines) == says
 
 
-def test_another_moment_is_compared_with_this_one(run: Any) -> None:
-    told = run("shell", "--at", "60", "-c", "cd /job_master/j2; diff 150").splitlines()
-    assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in told
-    assert all("/job_master/j2" in line for line in told)
+def test_shell_compares_other_moment_with_this_one(run: Any) -> None:
+    report = run("shell", "--at", "60", "-c", "cd /job_master/j2; diff 139").splitlines()
+    assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in report
+    assert all("/job_master/j2" in line for line in report)
 
 
 @pytest.mark.parametrize(
@@ -208,31 +207,31 @@ def test_another_moment_is_compared_with_this_one(run: Any) -> None:
         ("cat 'x", ExitCode.USAGE, "no closing quotation"),
     ],
 )
-def test_what_cannot_be_done_ends_a_script(run: Any, commands: str, code: ExitCode, says: str) -> None:
-    assert says in run("shell", "--at", "150", "-c", commands, "-c", "pwd", code=code)
+def test_failed_command_ends_script(run: Any, commands: str, code: ExitCode, says: str) -> None:
+    assert says in run("shell", "--at", "139", "-c", commands, "-c", "pwd", code=code)
 
 
-def test_every_command_is_told_of(run: Any) -> None:
+def test_every_shell_command_has_help(run: Any) -> None:
     lines = run("shell", "-c", "help").splitlines()
     assert [line.split(" ")[0].rstrip(":") for line in lines] == [
         "ls", "cat", "tree", "find", "cd", "pwd", "at", "diff", "help", "exit",
     ]  # fmt: skip
 
 
-def test_without_a_terminal_commands_are_read_from_stdin(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_reads_commands_from_stdin_without_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("cd leaders\n\npwd\n"))
     assert run("shell") == "/leaders\n"
 
 
-def test_at_a_terminal_there_is_a_prompt_and_names_are_completed(file: Path) -> None:
-    """Tab completes, a mistake is told and the shell goes on, Ctrl-D ends it."""
-    with TerminalPrompt("shell", "--at", "150", "--file", str(file)) as shell:
-        assert "behind offset 150" in shell.until("sim@150:/> ")
+def test_shell_has_prompt_and_completion_at_terminal(file: Path) -> None:
+    """Tab completes, an error is printed and the shell continues, Ctrl-D ends it."""
+    with TerminalPrompt("shell", "--at", "139", "--file", str(file)) as shell:
+        assert "behind offset 139" in shell.until("sim@139:/> ")
         shell.type("cat /task_exec\tte-1/res\t\n")
-        assert "\nte-1\r\n" in shell.until("sim@150:/> ")
+        assert "\nte-1\r\n" in shell.until("sim@139:/> ")
         shell.type("cat nope\n")
-        assert "there is no nope in /" in shell.until("sim@150:/> ")
+        assert "there is no nope in /" in shell.until("sim@139:/> ")
         shell.type("cd leaders\n")
-        shell.until("sim@150:/leaders> ")
+        shell.until("sim@139:/leaders> ")
         shell.type("\x04")
         assert shell.end() == ExitCode.OK

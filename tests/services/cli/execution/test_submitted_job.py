@@ -1,4 +1,4 @@
-"""A job that `run` waits for, without a cluster: what is said where its output can't be shown any more."""
+"""A job that `run` waits for, without a cluster: the error when its output can't be read any more."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import Header
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.commands.run import RunScreen
 from tailrace.services.cli.execution import submitted_job
+from tailrace.services.cli.execution.program_run import RunScreen
 from tailrace.services.cli.execution.submitted_job import SubmittedJob
 from tailrace.services.client import OutputRecord
 from tailrace.services.configuration import Configuration
@@ -25,12 +25,12 @@ class Planted(BaseException):
 
 
 class Silence:
-    """A client and a conversation that tells nothing."""
+    """A client and a subscription without events."""
 
     configuration = Configuration({"bootstrap.servers": "127.0.0.1:1"})
 
-    def poll(self, timeout: float) -> list[Record]:
-        time.sleep(min(timeout, 0.01))
+    def poll(self, timeout_s: float) -> list[Record]:
+        time.sleep(min(timeout_s, 0.01))
         return []
 
     def disconnect(self) -> None: ...
@@ -39,11 +39,11 @@ class Silence:
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
-        (Planted("by a test"), ThreadFailed, "the thread 'output' of process .* by Planted: by a test"),
+        (Planted("by a test"), ThreadFailed, "the thread 'output' of process .* failed: Planted: by a test"),
         (LogUnavailable("Kafka does not answer"), LogUnavailable, "Kafka does not answer"),
     ],
 )
-def test_a_job_whose_output_can_not_be_read_runs_on_and_run_ends_with_the_reason(
+def test_job_with_unreadable_output_continues_and_run_exits_with_reason(
     error: BaseException,
     kind: type[Exception],
     says: str,

@@ -1,4 +1,4 @@
-"""How many jobmanagers a cluster on this machine has, how they are called, and how they find ZooKeeper."""
+"""The number and names of jobmanagers of a local cluster, and how they find ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import resolve_location
 from tailrace.services.cli.commands.cluster_status import format_roles
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
-from tailrace.services.cli.local import ClusterRecord, LocalCluster, LocalClusterOptions
-from tailrace.services.cli.local.cluster_record import ProcessRecord, write_record
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
+from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, write_record
 from tailrace.services.cli.local.process_names import is_master, masters, taskexecutors
 from tailrace.services.cli.local.shutdown import end_in_order
 from tailrace.services.configuration import Configuration
@@ -29,7 +29,7 @@ ZOOKEEPER = {"high-availability.type": "zookeeper"}
 
 
 @given(st.lists(st.integers(1, 8) | st.none(), min_size=1, max_size=6))
-def test_starts_one_after_the_other_keep_all_names_and_add_what_is_missing(counts: list[int | None]) -> None:
+def test_repeated_start_keeps_names_and_adds_missing_masters(counts: list[int | None]) -> None:
     known: list[str] = []
     for count in counts:
         names = masters(count, [*known, "taskexecutor-1"])
@@ -41,14 +41,14 @@ def test_starts_one_after_the_other_keep_all_names_and_add_what_is_missing(count
     assert taskexecutors(1, known) == ["taskexecutor-1"]
 
 
-def test_a_lone_jobmanager_has_no_number() -> None:
+def test_single_jobmanager_has_no_number() -> None:
     assert masters(None, []) == masters(1, []) == ["jobmanager"]
     assert masters(3, []) == ["jobmanager-1", "jobmanager-2", "jobmanager-3"]
     assert masters(3, ["jobmanager"]) == ["jobmanager", "jobmanager-2", "jobmanager-3"]
     assert masters(None, ["jobmanager-1", "jobmanager-2"]) == ["jobmanager-1", "jobmanager-2"]
 
 
-def test_more_than_one_without_an_election_are_refused(
+def test_several_jobmanagers_without_election_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["cluster", "start", "--home", str(tmp_path / "home"), "--masters", "2"]
@@ -62,7 +62,7 @@ def test_more_than_one_without_an_election_are_refused(
     ("ports", "hint"),
     [("50100", "50100-50102"), ("50100,50200", "50100-50102"), ("50100-50101", "50100-50102")],
 )
-def test_more_than_there_are_ports_for_their_blob_servers_are_refused(
+def test_more_jobmanagers_than_blob_server_ports_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ports: str, hint: str
 ) -> None:
     definitions = ["-D", "high-availability.type=zookeeper", "-D", f"blob.server.port={ports}"]
@@ -80,7 +80,7 @@ def record(tmp_path: Path, **more: object) -> ClusterRecord:
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "told"),
+    ("was", "now", "message"),
     [
         ({}, ZOOKEEPER, "high-availability.type none"),
         (
@@ -90,53 +90,53 @@ def record(tmp_path: Path, **more: object) -> ClusterRecord:
         ),
     ],
 )
-def test_elections_cannot_change_while_a_cluster_runs(
-    tmp_path: Path, was: dict[str, str], now: dict[str, str], told: str
+def test_election_option_cannot_change_while_cluster_runs(
+    tmp_path: Path, was: dict[str, str], now: dict[str, str], message: str
 ) -> None:
     record(tmp_path, high_availability=was)
     values = {"home": str(tmp_path), "cluster.id": "c", "bootstrap.servers": "k:1", **now}
-    with pytest.raises(CommandFailure, match=f"{told}: stop it first"):
+    with pytest.raises(CommandFailure, match=f"{message}: stop it first"):
         LocalCluster(Configuration(values)).start(LocalClusterOptions())
 
 
-def test_what_the_embedded_zookeeper_cannot_do_is_refused(tmp_path: Path) -> None:
+def test_unsupported_option_of_embedded_zookeeper_is_rejected(tmp_path: Path) -> None:
     values = {"home": str(tmp_path), **ZOOKEEPER, "high-availability.zookeeper.ssl.enabled": "true"}
     with pytest.raises(CommandFailure, match=r"ssl\.enabled is set"):
         LocalCluster(Configuration(values)).start(LocalClusterOptions())
 
 
-def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> None:
+def test_joining_jobmanager_gets_election_options(tmp_path: Path) -> None:
     elections = {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"}
     record(tmp_path, high_availability=elections, embedded_zookeeper=True)
-    found = resolve_location(Configuration({"home": str(tmp_path)}))
-    assert found.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER
-    assert found.get(ZOOKEEPER_QUORUM) == "z:1"
+    configuration = resolve_location(Configuration({"home": str(tmp_path)}))
+    assert configuration.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER
+    assert configuration.get(ZOOKEEPER_QUORUM) == "z:1"
     own = resolve_location(
         Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"})
     )
     assert own.get(ZOOKEEPER_QUORUM) == "z:2"
 
 
-def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_over(tmp_path: Path) -> None:
+def test_client_gets_location_of_secret_and_skipped_records(tmp_path: Path) -> None:
     started = {"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s", "log.skipped-offsets": "17"}
     record(tmp_path, configuration=started)
-    found = resolve_location(Configuration({"home": str(tmp_path)}))
-    assert found.get(BLOB_SECRET_FILE) == "/run/secret"
-    assert found.get(SKIPPED_OFFSETS) == "17"
-    assert not found.has("heartbeat.interval")
+    configuration = resolve_location(Configuration({"home": str(tmp_path)}))
+    assert configuration.get(BLOB_SECRET_FILE) == "/run/secret"
+    assert configuration.get(SKIPPED_OFFSETS) == "17"
+    assert not configuration.has("heartbeat.interval")
     own = resolve_location(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
     assert own.get(BLOB_SECRET_FILE) == "/run/mine"
 
 
-def test_who_ends_a_cluster_goes_by_what_its_start_said(tmp_path: Path) -> None:
+def test_stop_uses_options_of_start(tmp_path: Path) -> None:
     started = {"schema.registry.url": "http://r:1", "log.skipped-offsets": "17"}
     record(tmp_path, configuration=started)
-    found = LocalCluster.from_configuration(
+    cluster = LocalCluster.from_configuration(
         Configuration({"home": str(tmp_path), "log.skipped-offsets": "17,18"})
     )
-    assert found is not None
-    assert found.configuration.schema_registry_url == "http://r:1"
-    assert found.configuration.get(SKIPPED_OFFSETS) == "17,18"
+    assert cluster is not None
+    assert cluster.configuration.schema_registry_url == "http://r:1"
+    assert cluster.configuration.get(SKIPPED_OFFSETS) == "17,18"
 
 
 @pytest.mark.parametrize(
@@ -144,21 +144,19 @@ def test_who_ends_a_cluster_goes_by_what_its_start_said(tmp_path: Path) -> None:
     [LogUnavailable("away"), LogTruncated("c.log", 0, 7), UnknownFeatureLevel(3, 9)],
     ids=["not there", "without its head", "of a later release"],
 )
-def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_with_unreadable_log_is_killed(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(client.Client, "subscribe", refuse)
-    told: list[str] = []
+    reports: list[str] = []
     reached = Configuration({"bootstrap.servers": "127.0.0.1:1", "cluster.id": "c"})
-    end_in_order(reached, [], "because", told.append, suspend=False)
-    assert told == [f"the cluster can't be asked to end: {error}"]
+    end_in_order(reached, [], "because", reports.append, suspend=False)
+    assert reports == [f"the cluster can't be asked to end: {error}"]
 
 
 @pytest.mark.parametrize(
-    ("roles", "running", "stands", "told"),
+    ("roles", "running", "stands", "message"),
     [
         (["dispatcher", "job_master/a", "job_master/b"], True, True, "dispatcher, 2 jobs"),
         (["job_master/a"], True, None, "1 job"),
@@ -169,10 +167,10 @@ def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
         (["dispatcher"], None, False, "dispatcher (is gone)"),
     ],
 )
-def test_what_a_master_leads_is_told_in_a_few_words(
-    roles: list[str], running: bool | None, stands: bool | None, told: str
+def test_roles_of_master_are_described_in_few_words(
+    roles: list[str], running: bool | None, stands: bool | None, message: str
 ) -> None:
-    assert format_roles({"leads": roles, "running": running, "stands_for_election": stands}) == told
+    assert format_roles({"leads": roles, "running": running, "stands_for_election": stands}) == message
 
 
 @pytest.mark.parametrize(
@@ -183,7 +181,7 @@ def test_what_a_master_leads_is_told_in_a_few_words(
         ("127.0.0.1:99999", "nobody answers at 127.0.0.1:99999"),
     ],
 )
-def test_a_kafka_that_is_not_there_is_told_before_anything_starts(
+def test_missing_kafka_is_reported_before_anything_starts(
     server: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
@@ -194,18 +192,18 @@ def test_a_kafka_that_is_not_there_is_told_before_anything_starts(
     assert not home.exists()
 
 
-def test_a_home_that_can_not_be_written_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_home_is_one_error_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS_FAILED
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert "the cluster can't start in /proc/nowhere" in err.splitlines()[-1]
 
 
-def test_what_is_missing_starts_with_the_id_and_the_number_that_the_cluster_was_started_with(
+def test_missing_processes_start_with_id_and_number_of_cluster(
     tmp_path: Path,
 ) -> None:
     names = ("jobmanager", "taskexecutor-1")
-    processes = tuple(ProcessRecord(pid=1 << 30, created=0.0, name=each, log="") for each in names)
+    processes = tuple(ProcessRecord(pid=1 << 30, created=0.0, name=name, log="") for name in names)
     made = record(tmp_path, processes=processes)
     local = LocalCluster(Configuration({"home": str(tmp_path)}))
     with pytest.raises(CommandFailure, match="is called c, not other: leave its id out"):

@@ -1,4 +1,4 @@
-"""`tailrace top` where there is no terminal, and what can be wrong with what is asked of it."""
+"""`tailrace top` without a terminal, and errors of its arguments."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     def running(*arguments: str, code: ExitCode = ExitCode.OK) -> str:
         assert main(["top", *arguments, "--file", str(file)]) == code
-        said = capsys.readouterr()
+        events = capsys.readouterr()
         if code == ExitCode.OK:
-            return said.out
-        assert said.err.count("\n") == 1
-        return said.err
+            return events.out
+        assert events.err.count("\n") == 1
+        return events.err
 
     return running
 
 
-def test_one_screen_is_printed_where_there_is_no_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_screen_is_printed_without_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "30")
     for arguments in ((), ("--once",)):
@@ -57,17 +57,17 @@ def test_one_screen_is_printed_where_there_is_no_terminal(run: Any, monkeypatch:
         assert "\x1b" not in "".join(lines)
 
 
-def test_ascii_is_all_that_is_needed(run: Any) -> None:
+def test_ascii_terminal_is_supported(run: Any) -> None:
     assert run("--ascii").isascii()
 
 
-def test_machines_get_the_view(run: Any) -> None:
-    said = run("-o", "json", "--replay-from", "100")
-    assert msgspec.json.decode(said, type=View) == read_views(SEED)[100]
-    assert {"masters", "taskexecutors", "slots", "jobs", "log"} < json.loads(said).keys()
+def test_json_has_view(run: Any) -> None:
+    output = run("-o", "json", "--replay-from", "100")
+    assert msgspec.json.decode(output, type=View) == read_views(SEED)[100]
+    assert {"masters", "taskexecutors", "slots", "jobs", "log"} < json.loads(output).keys()
 
 
-def test_a_moment_of_the_past_is_printed(run: Any) -> None:
+def test_past_moment_is_printed(run: Any) -> None:
     assert f"PAUSED  offset 100 of {LAST}" in run("--replay-from", "100")
 
 
@@ -81,20 +81,20 @@ def test_a_moment_of_the_past_is_printed(run: Any) -> None:
         (("--cluster-id", "c"), ExitCode.USAGE, "exclude each other"),
     ],
 )
-def test_bad_input_is_told_in_one_line(
+def test_invalid_argument_is_one_error_line(
     run: Any, arguments: tuple[str, ...], code: ExitCode, why: str
 ) -> None:
     assert why in run(*arguments, code=code)
 
 
-def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "no.avro"
     path.write_bytes(b"nonsense")
     assert main(["top", "--file", str(path)]) == ExitCode.ARCHIVE
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_other_commands_do_not_import_what_only_the_screen_needs() -> None:
+def test_other_commands_do_not_import_screen_libraries() -> None:
     script = (
         "import sys; from tailrace.services.cli import main; main(['top', '--help']); "
         "found = {each.partition('.')[0] for each in sys.modules}; "
@@ -105,7 +105,7 @@ def test_other_commands_do_not_import_what_only_the_screen_needs() -> None:
     )
 
 
-def test_a_terminal_gets_a_screen_and_is_given_back(file: Path) -> None:
+def test_terminal_shows_screen_and_is_restored(file: Path) -> None:
     command = ("top", "--file", str(file), "--speed", "100")
     with TerminalPrompt(*command, TERM="xterm-256color", COLUMNS="100", LINES="30") as screen:
         assert "\x1b[?1049h" in screen.until("PLAYING")

@@ -1,4 +1,4 @@
-"""Live or played, at whatever speed, from wherever: what is shown at an offset is what was to be seen there."""
+"""The player shows at an offset the same view live and in playback, at any speed, from any position."""
 
 from __future__ import annotations
 
@@ -12,47 +12,27 @@ from msgspec.structs import replace
 
 from tailrace.schemas.event import Event
 from tailrace.services.cli.top.event_player import EventPlayer, PlayerMode
-from tailrace.services.cli.top.log_reader import LogReader
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
 from ...snapshots.simulated_logs import history
-from .recorded_views import SEEDS, create_player, open_log, play_until, read_views
+from .recorded_views import SEEDS, go, is_ready, open_player, play_until, read_views
 
 SEED = SEEDS[0]
 LAST = history(SEED)[-1].offset
 
 
-def reader_of(log: MemoryEventLog | int) -> LogReader:
-    made = open_log(log)
-    reader = LogReader(made, lambda: made)
-    reader.start()
-    return reader
-
-
 @pytest.fixture
 def player() -> Iterator[EventPlayer]:
-    reader = reader_of(SEED)
-    yield create_player(reader)
-    reader.stop()
-
-
-def is_ready(player: EventPlayer) -> bool:
-    return player.status().mode is not PlayerMode.READING
-
-
-def go(player: EventPlayer, place: str | None) -> None:
-    player.go_to(place)
-    play_until(player, lambda: is_ready(player))
+    with open_player(SEED) as player:
+        yield player
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_what_is_shown_while_playing_is_the_state_at_that_offset(seed: int, data: st.DataObject) -> None:
-    reader = reader_of(seed)
-    try:
-        player = create_player(reader, speed=data.draw(st.sampled_from([1.0, 20.0, 500.0])))
+def test_view_during_playback_is_state_at_its_offset(seed: int, data: st.DataObject) -> None:
+    with open_player(seed, speed=data.draw(st.sampled_from([1.0, 20.0, 500.0]))) as player:
         last = history(seed)[-1].offset
         start = data.draw(st.integers(0, last))
         go(player, str(start))
@@ -69,16 +49,12 @@ def test_what_is_shown_while_playing_is_the_state_at_that_offset(seed: int, data
         play_until(player, over, elapsed_s=data.draw(st.sampled_from([0.1, 3.0])))
         assert shown[-1] == last
         assert shown == sorted(shown)
-    finally:
-        reader.stop()
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(["back", "step", "pause", "end"]) | st.integers(0, LAST), max_size=8))
-def test_wherever_somebody_goes_the_view_is_that_of_the_place(moves: list[str | int]) -> None:
-    reader = reader_of(SEED)
-    try:
-        player = create_player(reader)
+def test_view_after_jump_is_that_of_position(moves: list[str | int]) -> None:
+    with open_player(SEED) as player:
         go(player, "10")
         player.pause()
         for move in moves:
@@ -107,16 +83,12 @@ def test_wherever_somebody_goes_the_view_is_that_of_the_place(moves: list[str | 
             assert view == read_views(SEED)[view.offset]
             if player.status().mode is PlayerMode.LIVE:
                 player.pause()
-    finally:
-        reader.stop()
 
 
-def test_who_goes_back_begins_at_a_moment_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jump_back_starts_at_cached_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.services.cli.top.event_player._COPY_EVERY_EVENTS", 10)
     monkeypatch.setattr("tailrace.services.cli.top.event_player._RESTART_AFTER_EVENTS", 50)
-    reader = reader_of(SEED)
-    try:
-        player = create_player(reader)
+    with open_player(SEED) as player:
         go(player, None)
         for place in (LAST - 1, 55, 7, 90, 54, 0):
             go(player, str(place))
@@ -125,38 +97,28 @@ def test_who_goes_back_begins_at_a_moment_that_was_kept(monkeypatch: pytest.Monk
             assert replace(view, log=()) == replace(read_views(SEED)[view.offset], log=())
             player.pause()
             player.pause()
-    finally:
-        reader.stop()
 
 
-def test_live_shows_what_is_appended(player: EventPlayer) -> None:
+def test_live_mode_shows_appended_events(player: EventPlayer) -> None:
     log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
-    events = [Event(each.header, each.body) for each in history(SEED)]
+    events = [Event(record.header, record.body) for record in history(SEED)]
     log.append(events[:20])
-    reader = reader_of(log)
-    try:
-        player = create_player(reader)
+    with open_player(log) as player:
         go(player, None)
         assert player.status().mode is PlayerMode.LIVE
         assert player.view() == read_views(SEED)[19]
         log.append(events[20:50])
         play_until(player, lambda: player.view().offset == 49)
         assert player.view() == read_views(SEED)[49]
-    finally:
-        reader.stop()
 
 
-def test_an_empty_log_is_live_and_shows_nothing() -> None:
-    reader = reader_of(MemoryEventLog())
-    try:
-        player = create_player(reader)
+def test_empty_log_is_live_and_shows_nothing() -> None:
+    with open_player(MemoryEventLog()) as player:
         go(player, None)
         assert (player.status().mode, player.view().offset) == (PlayerMode.LIVE, -1)
-    finally:
-        reader.stop()
 
 
-def test_a_step_is_one_event(player: EventPlayer) -> None:
+def test_step_is_one_event(player: EventPlayer) -> None:
     go(player, "20")
     for offset in (21, 22, 23):
         player.step_on()
@@ -172,7 +134,22 @@ def test_a_step_is_one_event(player: EventPlayer) -> None:
     assert player.view().offset == LAST
 
 
-def test_the_present_can_be_held_and_gone_on_with(player: EventPlayer) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_keys_that_come_faster_than_the_player_reads_all_count(
+    player: EventPlayer, moves: list[tuple[bool, bool]]
+) -> None:
+    """`moves`: whether the move is one event on, and whether the player makes a step after it."""
+    go(player, "30")
+    for is_on, is_followed_by_step in moves:
+        player.submit(player.step_on if is_on else player.step_back)
+        if is_followed_by_step:
+            player.step(0.0)
+    expected = 30 + sum(1 if is_on else -1 for is_on, _ in moves)
+    play_until(player, lambda: is_ready(player) and player.view().offset == expected)
+
+
+def test_live_mode_can_be_paused_and_resumed(player: EventPlayer) -> None:
     go(player, None)
     player.pause()
     assert player.status().mode is PlayerMode.PAUSED
@@ -181,7 +158,7 @@ def test_the_present_can_be_held_and_gone_on_with(player: EventPlayer) -> None:
     assert player.view().offset == LAST
 
 
-def test_to_go_where_one_is_changes_nothing(player: EventPlayer) -> None:
+def test_jump_to_current_position_changes_nothing(player: EventPlayer) -> None:
     player.pause()
     go(player, "30")
     go(player, "30")
@@ -190,7 +167,7 @@ def test_to_go_where_one_is_changes_nothing(player: EventPlayer) -> None:
     assert player.status().mode is PlayerMode.PLAYING
 
 
-def test_a_bad_place_is_told_and_changes_nothing(player: EventPlayer) -> None:
+def test_invalid_position_is_reported_and_changes_nothing(player: EventPlayer) -> None:
     go(player, "30")
     player.pause()
     for place, why in (
@@ -205,17 +182,17 @@ def test_a_bad_place_is_told_and_changes_nothing(player: EventPlayer) -> None:
         assert player.status().mode is PlayerMode.PAUSED
 
 
-def test_silence_is_shortened_and_told(player: EventPlayer) -> None:
+def test_idle_time_is_shortened_and_reported(player: EventPlayer) -> None:
     go(player, "0")
-    told = []
+    reports = []
 
     def over() -> bool:
         status = player.status()
-        if status.passed_over:
-            told.append(status.passed_over)
+        if status.skipped:
+            reports.append(status.skipped)
         return status.mode is PlayerMode.LIVE
 
     play_until(player, over, elapsed_s=0.5)
     times = [read_views(SEED)[offset].time or 0 for offset in range(LAST + 1)]
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert max(told) > max(gaps) - 4_000_000
+    assert max(reports) > max(gaps) - 4_000_000

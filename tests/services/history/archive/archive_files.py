@@ -16,18 +16,12 @@ from tailrace.services.log.memory import MemoryEventLog
 from ...snapshots.simulated_logs import history
 
 CLUSTER = "c1"
-FORMATS = list(ArchiveFormat)
 NO_EVENT = (b"no event", b"", None)
 """Values that stand among events where people, or other programs, have written to the log."""
 
 
-def file_name(kind: ArchiveFormat) -> str:
-    """A file's name in that format."""
-    return f"history.{kind}"
-
-
 def with_foreign(records: Sequence[Record]) -> MemoryEventLog:
-    """A log of the events, with values between them that are none."""
+    """Returns a log of the events with undecodable values between them."""
     log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
     for number, record in enumerate(records):
         if number % 50 == 7:
@@ -38,30 +32,40 @@ def with_foreign(records: Sequence[Record]) -> MemoryEventLog:
 
 
 def create_log(seed: int | str) -> MemoryEventLog:
-    """The log of a simulated history, as it was."""
+    """Returns the log of a simulated history."""
     log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
-    log.append([Event(each.header, each.body) for each in history(seed)])
+    log.append([Event(record.header, record.body) for record in history(seed)])
     return log
 
 
 def export_files(log: MemoryEventLog, path: Path, choice: EventSelection | None = None) -> ArchiveManifest:
-    """The log as a file, in the format that its name says."""
+    """Exports the log in the format of the file name."""
     kind = ArchiveFormat.from_name(path)
     assert kind is not None
     return export(log, CLUSTER, choice or EventSelection(0, log.end()), path, kind)
 
 
 def read(path: Path, start: int = 0, end: int | None = None, *, selections: bool = False) -> list[Item]:
-    """What the file holds."""
+    """Reads an exported file."""
     with FileLog.open(path, selections=selections) as log:
         return items(log, start, log.end() if end is None else end)
 
 
 def items(log: MemoryEventLog | FileLog, start: int, end: int) -> list[Item]:
-    """What a log holds from `start` to `end`."""
+    """Returns the entries of a log from `start` to `end`."""
     return [item for batch in entries(log, start, end) for item in batch]
 
 
 def describe_items(found: Sequence[Item]) -> list[tuple[int, object]]:
-    """What entries are, wherever they are kept: events, or bytes at their offsets."""
-    return [(each.offset, each if isinstance(each, Record) else each.value) for each in found]
+    """Describes entries, wherever they are stored: events, or bytes at their offsets."""
+    return [(entry.offset, entry if isinstance(entry, Record) else entry.value) for entry in found]
+
+
+def damage_block(path: Path, number: int) -> int:
+    """Overwrites the end of a block of an archive, counted from 1; returns where the block begins."""
+    data = path.read_bytes()
+    sync = data[-16:]
+    blocks = data.split(sync)
+    blocks[number] = blocks[number][:-40] + bytes(40)
+    path.write_bytes(sync.join(blocks))
+    return len(sync.join(blocks[:number])) + len(sync)

@@ -1,4 +1,4 @@
-"""Histories for the laws: what simulated clusters say, by seed, and every scenario."""
+"""Histories for properties: events of simulated clusters, by seed, and every scenario."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...scenarios import SCENARIOS
 from ...simulated_cluster.chaos import Chaos
 
 SEEDS = (2, 3, 6, 10)
-HISTORIES = (*(f"seed {each}" for each in SEEDS), *SCENARIOS)
+HISTORIES = (*(f"seed {seed}" for seed in SEEDS), *SCENARIOS)
 
 
 @functools.cache
 def history(name: str) -> tuple[Record, ...]:
-    """The log of a scenario, or of `seed N`."""
+    """Returns the log of a scenario, or of `seed N`."""
     if name in SCENARIOS:
         return tuple(SCENARIOS[name]().log)
     chaos = Chaos(random.Random(int(name.partition(" ")[2])))
@@ -27,6 +27,6 @@ def history(name: str) -> tuple[Record, ...]:
 
 
 def annotate_log(records: Sequence[Record]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
-    """All of a log, and who told it."""
-    teller = EventAnnotator()
-    return teller, [teller.annotate(record) for record in records]
+    """Returns the annotated events of a whole log, and the annotator."""
+    annotator = EventAnnotator()
+    return annotator, [annotator.annotate(record) for record in records]

@@ -1,4 +1,4 @@
-"""Chains without end, and chains that are broken, do no harm."""
+"""Endless and broken chains of causes do no harm."""
 
 from __future__ import annotations
 
@@ -31,81 +31,81 @@ def event(number: int, cause: int | None, sender: str = "task_executor/te") -> E
 
 
 def in_log(*events: Event | None) -> tuple[MemoryEventLog, EventAnnotator]:
-    """None: a record that can't be read."""
-    log, teller = MemoryEventLog(), EventAnnotator()
-    for offset, each in enumerate(events):
-        log.append_all([b"\x00garbage" if each is None else each])
-        if each is not None:
-            teller.annotate(Record(offset, each.header, each.body))
-    return log, teller
+    """Returns a log of the events; None stands for an undecodable record."""
+    log, annotator = MemoryEventLog(), EventAnnotator()
+    for offset, outgoing_event in enumerate(events):
+        log.append_all([b"\x00garbage" if outgoing_event is None else outgoing_event])
+        if outgoing_event is not None:
+            annotator.annotate(Record(offset, outgoing_event.header, outgoing_event.body))
+    return log, annotator
 
 
 @pytest.mark.parametrize("length", [10, 63, 64, 65, 3000])
-def test_a_chain_of_any_length_is_walked(length: int) -> None:
-    log, teller = in_log(*[event(each, each - 1 if each else None) for each in range(length)])
-    found = cause_chains.trace_causes(teller, log, length - 1)
-    assert [line.offset for line in found.lines] == list(reversed(range(length)))
-    assert found.began is ChainStart.FACT
+def test_chain_of_any_length_is_walked(length: int) -> None:
+    log, annotator = in_log(*[event(index, index - 1 if index else None) for index in range(length)])
+    chain = cause_chains.trace_causes(annotator, log, length - 1)
+    assert [line.offset for line in chain.lines] == list(reversed(range(length)))
+    assert chain.began is ChainStart.FACT
 
 
-def test_a_tree_of_any_depth_is_cut_and_counted() -> None:
+def test_tree_of_any_depth_is_cut_and_counted() -> None:
     length = 3000
-    records = [Record(each, *_parts(event(each, each - 1 if each else None))) for each in range(length)]
+    records = [Record(index, *_parts(event(index, index - 1 if index else None))) for index in range(length)]
     for everything in (True, False):
-        teller = EventAnnotator()
-        found = EffectTree(0, teller, everything=everything)
+        annotator = EventAnnotator()
+        result = EffectTree(0, annotator, everything=everything)
         for record in records:
-            found.add(teller.annotate(record))
-        tree, depth = found.tree(), 0
+            result.add(annotator.annotate(record))
+        tree, depth = result.tree(), 0
         assert tree is not None
-        assert found.count == length - 1
+        assert result.count == length - 1
         while tree.effects:
             (tree,), depth = tree.effects, depth + 1
         assert tree.left_out == length - 1 - depth
-        assert tree.as_data()
+        assert result.tree() is not None
 
 
 def _parts(made: Event) -> tuple[Header, job_master.UpdateTaskExecutionState]:
     return made.header, FAILED
 
 
-def test_a_cause_that_can_not_be_read_is_named() -> None:
-    log, teller = in_log(event(0, None), None, event(2, 1), event(3, 2))
-    found = cause_chains.trace_causes(teller, log, 3)
-    assert [line.offset for line in found.lines] == [3, 2]
-    assert found.began is ChainStart.UNKNOWN
-    assert "offset 1" in found.text
+def test_undecodable_cause_is_named() -> None:
+    log, annotator = in_log(event(0, None), None, event(2, 1), event(3, 2))
+    chain = cause_chains.trace_causes(annotator, log, 3)
+    assert [line.offset for line in chain.lines] == [3, 2]
+    assert chain.began is ChainStart.UNKNOWN
+    assert "offset 1" in chain.text
 
 
-def test_what_can_not_be_read_itself_is_no_event() -> None:
-    log, teller = in_log(event(0, None), None, event(2, None))
+def test_undecodable_record_is_no_event() -> None:
+    log, annotator = in_log(event(0, None), None, event(2, None))
     with pytest.raises(LookupError, match="no event at offset 1"):
-        cause_chains.trace_causes(teller, log, 1)
+        cause_chains.trace_causes(annotator, log, 1)
 
 
 @pytest.mark.parametrize("cause", [2, 3, 99])
-def test_a_cause_that_lies_behind_its_effect_leads_nowhere(cause: int) -> None:
-    log, teller = in_log(event(0, None), event(1, 0), event(2, cause))
-    found = cause_chains.trace_causes(teller, log, 2)
-    assert [line.offset for line in found.lines] == [2]
-    assert found.began is ChainStart.UNKNOWN
+def test_cause_after_its_effect_is_ignored(cause: int) -> None:
+    log, annotator = in_log(event(0, None), event(1, 0), event(2, cause))
+    chain = cause_chains.trace_causes(annotator, log, 2)
+    assert [line.offset for line in chain.lines] == [2]
+    assert chain.began is ChainStart.UNKNOWN
 
 
-def test_a_client_is_named_with_where_it_asked() -> None:
+def test_client_is_named_with_its_request() -> None:
     header = Header(event_id="0", time=0, sender="client/me", sender_epoch=0, recipient="dispatcher")
     log = MemoryEventLog()
     log.append([Event(header, dispatcher.CancelJob(job_id="j"))])
-    teller = EventAnnotator()
-    teller.annotate(Record(0, header, dispatcher.CancelJob(job_id="j")))
-    found = cause_chains.trace_causes(teller, log, 0)
-    assert (found.began, found.text) == (ChainStart.CLIENT, "client me asked for it")
+    annotator = EventAnnotator()
+    annotator.annotate(Record(0, header, dispatcher.CancelJob(job_id="j")))
+    chain = cause_chains.trace_causes(annotator, log, 0)
+    assert (chain.began, chain.text) == (ChainStart.CLIENT, "client me requested it")
 
 
-def test_a_chain_knows_only_what_it_was_told() -> None:
+def test_chain_has_only_annotated_events() -> None:
     chains = FailureChains()
     chains.add(100, 5, None, Severity.NONE)
     chains.add(103, 6, 100, Severity.FAILURE, waited=True)
-    assert [chains.contains(each) for each in range(99, 105)] == [False, True, False, False, True, False]
+    assert [chains.contains(index) for index in range(99, 105)] == [False, True, False, False, True, False]
     assert chains.causes_upward(103) == [103, 100]
     assert (chains.severity(103), chains.has_waited(103), chains.time(103)) == (Severity.FAILURE, True, 6)
     assert (chains.severity(101), chains.has_waited(101), chains.time(101)) == (Severity.NONE, False, None)

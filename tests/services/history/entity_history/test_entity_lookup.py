@@ -1,4 +1,4 @@
-"""What people call things leads to the one that they mean, or to those that they may mean."""
+"""Names that users type lead to one entity, or to the possible ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .simulated_logs import annotate_log, history
 
 @functools.cache
 def expiring() -> Mapping[Entity, EntityLifetime]:
-    teller, _ = annotate_log(history("a_checkpoint_expires"))
-    return teller.entities.lives
+    annotator, _ = annotate_log(history("a_checkpoint_expires"))
+    return annotator.entities.lives
 
 
 SOURCE = "Source: Socket Stream -> Flat Map (1/1)"
@@ -26,9 +26,9 @@ SOURCE = "Source: Socket Stream -> Flat Map (1/1)"
 
 @pytest.fixture(scope="module")
 def lives() -> dict[Entity, object]:
-    """Two jobs of one name, one TaskExecutor."""
-    teller, _ = annotate_log(history("two_jobs_compete_for_the_last_slot"))
-    return teller.entities.lives  # type: ignore[return-value]
+    """Returns two jobs with one name, and one TaskExecutor."""
+    annotator, _ = annotate_log(history("two_jobs_compete_for_the_last_slot"))
+    return annotator.entities.lives  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def lives() -> dict[Entity, object]:
         (SOURCE.lower(), "j2", "task", "j2/"),
     ],
 )
-def test_what_is_meant_is_found(
+def test_name_leads_to_its_entity(
     lives: dict[Entity, object], text: str, job: str | None, kind: str, beginning: str
 ) -> None:
-    found = EntityQuery(text, job).find(lives)  # type: ignore[arg-type]
-    assert found.kind.value == kind
-    assert found.id.startswith(beginning)
+    entity = EntityQuery(text, job).find(lives)  # type: ignore[arg-type]
+    assert entity.kind.value == kind
+    assert entity.id.startswith(beginning)
 
 
-def test_an_id_may_be_cut_short_and_an_attempt_is_its_task() -> None:
-    teller, _ = annotate_log(history("one_task_fails_and_is_restarted_alone"))
-    lives = teller.entities.lives
-    allocation = next(each for each in lives if each.kind.value == "allocation")
+def test_id_may_be_abbreviated_and_attempt_means_its_task() -> None:
+    annotator, _ = annotate_log(history("one_task_fails_and_is_restarted_alone"))
+    lives = annotator.entities.lives
+    allocation = next(life for life in lives if life.kind.value == "allocation")
     assert EntityQuery(allocation.id[:6]).find(lives) == allocation
-    for attempt, task in teller.entities.task_of.items():
+    for attempt, task in annotator.entities.task_of.items():
         assert EntityQuery(attempt).find(lives) == task
 
 
@@ -71,7 +71,7 @@ def test_an_id_may_be_cut_short_and_an_attempt_is_its_task() -> None:
     ("text", "named"),
     [("j", "job:j1 (WindowWordCount); job:j2"), ("WindowWordCount", "job:j1"), (SOURCE, "--job")],
 )
-def test_what_may_be_several_is_refused_with_their_names(
+def test_ambiguous_name_is_rejected_with_candidates(
     lives: dict[Entity, object], text: str, named: str
 ) -> None:
     with pytest.raises(AmbiguousEntity) as refused:
@@ -84,7 +84,7 @@ def test_what_may_be_several_is_refused_with_their_names(
     ("text", "offered"),
     [("te-9", "did you mean te-1"), ("job:te-1", "`tailrace story` lists them"), ("zzzzzz", "2 jobs")],
 )
-def test_what_is_not_there_is_refused_with_what_is(
+def test_unknown_name_is_rejected_with_existing_ones(
     lives: dict[Entity, object], text: str, offered: str
 ) -> None:
     with pytest.raises(UnknownEntity) as refused:
@@ -92,31 +92,29 @@ def test_what_is_not_there_is_refused_with_what_is(
     assert offered in str(refused.value)
 
 
-def test_a_checkpoint_is_named_with_the_beginning_of_its_job() -> None:
-    teller, _ = annotate_log(history("a_checkpoint_expires"))
-    assert str(EntityQuery("j/1").find(teller.entities.lives)) == "checkpoint:j1/1"
-    assert str(EntityQuery("2", "j1").find(teller.entities.lives)) == "checkpoint:j1/2"
+def test_checkpoint_is_named_with_prefix_of_its_job() -> None:
+    annotator, _ = annotate_log(history("a_checkpoint_expires"))
+    assert str(EntityQuery("j/1").find(annotator.entities.lives)) == "checkpoint:j1/1"
+    assert str(EntityQuery("2", "j1").find(annotator.entities.lives)) == "checkpoint:j1/2"
 
 
 @pytest.mark.parametrize("live", ["j1", "j2"])
-def test_of_jobs_with_one_name_the_only_live_one_is_meant(
-    lives: dict[Entity, EntityLifetime], live: str
-) -> None:
-    (name,) = {life.names[0] for each, life in lives.items() if each.kind is EntityKind.JOB}
+def test_name_of_several_jobs_means_only_live_one(lives: dict[Entity, EntityLifetime], live: str) -> None:
+    (name,) = {life.names[0] for entity, life in lives.items() if entity.kind is EntityKind.JOB}
     assert EntityQuery(name).find(lives, {live}) == Entity(EntityKind.JOB, live)
     for several in (set(), {"j1", "j2"}):
         with pytest.raises(AmbiguousEntity):
             EntityQuery(name).find(lives, several)
 
 
-def test_a_vertex_may_be_called_as_a_kind_is() -> None:
+def test_vertex_may_have_name_of_entity_kind() -> None:
     entity = Entity(EntityKind.TASK, "j/v/0")
     lives = {entity: EntityLifetime(0, 0, names=("Client: x (1/2)", "a"))}
     assert EntityQuery("Client: x (1/2)").find(lives) == entity
 
 
 @given(st.text(max_size=40), st.none() | st.text(max_size=5))
-def test_whatever_is_asked_for_is_found_or_refused_in_a_sentence(text: str, job: str | None) -> None:
+def test_any_name_is_found_or_rejected_in_one_sentence(text: str, job: str | None) -> None:
     lives = expiring()
     try:
         assert EntityQuery(text, job).find(lives) in lives

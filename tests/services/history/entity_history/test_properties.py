@@ -1,4 +1,4 @@
-"""Laws of stories, over simulated histories: nothing is left untold, and causes lead somewhere."""
+"""Properties of histories over simulated clusters: no event is missing, and causes lead to their origin."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tailrace.services.history.entity_history.entities import (
     task_executor_of,
 )
 from tailrace.services.history.entity_history.entity_lookup import EntityQuery
-from tailrace.services.history.entity_history.event_annotator import EventAnnotator
+from tailrace.services.history.entity_history.event_annotator import EventAnnotator, LineMark
 from tailrace.services.history.entity_history.failure_chains import Severity
-from tailrace.services.history.entity_history.timeline import EntityHistoryBuilder, LineMark
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.history.entity_history.timeline import EntityHistoryBuilder
+from tailrace.services.job_master.state import StartedJob
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -35,39 +35,47 @@ from .simulated_logs import HISTORIES, annotate_log, history
 pytestmark = pytest.mark.parametrize("name", HISTORIES)
 
 
-def test_every_event_belongs_to_a_story(name: str) -> None:
-    teller, all_told = annotate_log(history(name))
-    timelines = {each: EntityHistoryBuilder(each, teller, everything=True) for each in teller.entities.lives}
-    for each in all_told:
-        assert each.entities
-        for entity in each.entities:
-            timelines[entity].add(each)
+def test_every_event_belongs_to_history(name: str) -> None:
+    annotator, all_told = annotate_log(history(name))
+    timelines = {
+        life: EntityHistoryBuilder(life, annotator, everything=True) for life in annotator.entities.lives
+    }
+    for event in all_told:
+        assert event.entities
+        for entity in event.entities:
+            timelines[entity].add(event)
     for entity, timeline in timelines.items():
         offsets = [line.offset for line in timeline.build().lines]
-        own = [each.offset for each in all_told if entity in each.entities]
+        own = [annotated_event.offset for annotated_event in all_told if entity in annotated_event.entities]
         # What a failure of its began with elsewhere is told besides.
         assert set(own) <= set(offsets)
-        assert all(teller.chains.severity(each) >= Severity.FAILURE for each in set(offsets) - set(own))
+        assert all(
+            annotator.chains.severity(offset) >= Severity.FAILURE for offset in set(offsets) - set(own)
+        )
         assert offsets == sorted(set(offsets))
-        life = teller.entities.lives[entity]
+        life = annotator.entities.lives[entity]
         assert (life.first, life.last, life.events) == (own[0], own[-1], len(own))
 
 
-def test_what_is_told_together_is_all_there_is(name: str) -> None:
-    teller, all_told = annotate_log(history(name))
-    for entity in teller.entities.lives:
-        timeline = EntityHistoryBuilder(entity, teller)
-        own = [each for each in all_told if entity in each.entities]
-        for each in own:
-            timeline.add(each)
+def test_histories_together_have_every_event(name: str) -> None:
+    annotator, all_told = annotate_log(history(name))
+    for entity in annotator.entities.lives:
+        timeline = EntityHistoryBuilder(entity, annotator)
+        own = [event for event in all_told if entity in event.entities]
+        for annotated_event in own:
+            timeline.add(annotated_event)
         story = timeline.build()
-        roots = [line for line in story.lines if not any(each.offset == line.offset for each in own)]
+        roots = [
+            line
+            for line in story.lines
+            if not any(outgoing_event.offset == line.offset for outgoing_event in own)
+        ]
         assert sum(line.count for line in story.lines) + story.details == len(own) + len(roots)
         for line in story.lines:
             assert line.text
             assert line.who
             assert (line.mark is LineMark.IGNORED) == (line.ignored is not None)
-        stood_out = {each.offset for each in own if each.severity >= Severity.FAILURE or each.entry.ignored}
+        stood_out = {item.offset for item in own if item.severity >= Severity.FAILURE or item.entry.ignored}
         hidden = {offset for offset in stood_out if not any(_has(line, offset) for line in story.lines)}
         assert not hidden
 
@@ -76,92 +84,94 @@ def _has(line: Any, offset: int) -> bool:
     return bool(line.offset <= offset <= line.until)
 
 
-def test_why_ends_at_a_client_an_election_the_clock_or_a_fact(name: str) -> None:
+def test_causes_end_at_client_election_clock_or_fact(name: str) -> None:
     records = history(name)
-    teller, _ = annotate_log(records)
+    annotator, _ = annotate_log(records)
     log = in_memory(records)
     for record in records[:: max(1, len(records) // 25)]:
-        found = cause_chains.trace_causes(teller, log, record.offset)
-        offsets = [line.offset for line in found.lines]
+        chain = cause_chains.trace_causes(annotator, log, record.offset)
+        offsets = [line.offset for line in chain.lines]
         assert offsets[0] == record.offset
         assert offsets == sorted(set(offsets), reverse=True)
-        assert [line.cause for line in found.lines] == [*offsets[1:], None]
-        assert found.began is not ChainStart.UNKNOWN
+        assert [line.cause for line in chain.lines] == [*offsets[1:], None]
+        assert chain.began is not ChainStart.UNKNOWN
         first = records[offsets[-1]]
-        assert (found.began is ChainStart.CLIENT) == first.header.sender.startswith("client/")
-        assert (found.began is ChainStart.ELECTION) == first.body.AVRO_NAME.endswith("LeaderElected")
+        assert (chain.began is ChainStart.CLIENT) == first.header.sender.startswith("client/")
+        assert (chain.began is ChainStart.ELECTION) == first.body.AVRO_NAME.endswith("LeaderElected")
 
 
-def test_effects_are_the_inverse_of_why(name: str) -> None:
+def test_effects_are_inverse_of_causes(name: str) -> None:
     records = history(name)
-    teller, all_told = annotate_log(records)
+    annotator, all_told = annotate_log(records)
     for record in records[:: max(1, len(records) // 10)]:
         above = {
-            each.offset for each in all_told if record.offset in teller.chains.causes_upward(each.offset)
+            event.offset
+            for event in all_told
+            if record.offset in annotator.chains.causes_upward(event.offset)
         }
         for everything in (True, False):
-            found = EffectTree(record.offset, teller, everything=everything)
-            for each in all_told:
-                found.add(each)
-            tree = found.tree()
+            result = EffectTree(record.offset, annotator, everything=everything)
+            for annotated_event in all_told:
+                result.add(annotated_event)
+            tree = result.tree()
             assert tree is not None
-            assert found.count == len(above) - 1
-            assert sum(_count(each) for each in _all(tree)) == len(above)
+            assert result.count == len(above) - 1
+            assert sum(_count(effect) for effect in _all(tree)) == len(above)
         if everything:
-            assert {each.line.offset for each in _all(tree)} == above
+            assert {item.line.offset for item in _all(tree)} == above
 
 
 def _all(tree: Effect) -> Iterator[Effect]:
     yield tree
-    for each in tree.effects:
-        yield from _all(each)
+    for effect in tree.effects:
+        yield from _all(effect)
 
 
 def _count(effect: Effect) -> int:
     return effect.line.count + effect.left_out
 
 
-def test_whatever_a_state_names_has_a_story_under_its_id(name: str) -> None:
+def test_every_id_in_state_has_history(name: str) -> None:
     records = history(name)
-    teller = EventAnnotator()
+    annotator = EventAnnotator()
     for number, record in enumerate(records):
-        teller.annotate(record)
+        annotator.annotate(record)
         if number % 40 and number != len(records) - 1:
             continue
-        for state in teller.fold.replica.states.values():
+        for state in annotator.fold.replica.states.values():
             for entity in _entities(state):
-                assert entity in teller.entities.lives, f"{entity} at {record.offset}"
-            for attempt in state.executions if isinstance(state, JobMasterState) else ():
-                found = EntityQuery(attempt).find(teller.entities.lives)
-                assert found == teller.entities.task_of[attempt]
+                assert entity in annotator.entities.lives, f"{entity} at {record.offset}"
+            for attempt in state.executions if isinstance(state, StartedJob) else ():
+                result = EntityQuery(attempt).find(annotator.entities.lives)
+                assert result == annotator.entities.task_of[attempt]
 
 
 def _entities(state: object) -> Iterator[Entity]:
     match state:
-        case JobMasterState():
+        case StartedJob():
             yield job(state.job_id)
             pool = state.slots
-            for each in (*pool.requests, *pool.slots, *pool.returning):
-                yield allocation(each)
+            for item in (*pool.requests, *pool.slots):
+                yield allocation(item)
             for execution in state.executions.values():
                 yield task(state.job_id, execution.vertex_id, execution.subtask_index)
-            for each in state.connections:
-                yield task_executor_of(each)
+            for connection in state.connections:
+                yield task_executor_of(connection)
             for number in state.checkpoints.pending:
                 yield checkpoint(state.job_id, number)
             for completed in state.checkpoints.completed:
                 yield checkpoint(state.job_id, completed.checkpoint_id)
         case ResourceManagerState():
-            for each in (*state.workers, *state.pool.workers):
-                yield task_executor_of(each)
-            for each in state.job_masters:
-                yield job(each)
+            for item in (*state.workers, *state.pool.workers):
+                yield task_executor_of(item)
+            for master in state.job_masters:
+                yield job(master)
             for resource_id, worker in state.slot_manager.slots.workers.items():
                 for number in worker.slots:
                     yield slot(resource_id, number)
         case TaskExecutorState():
-            for each in state.slots.allocated:
-                yield allocation(each)
+            for item in state.slots.allocated:
+                yield allocation(item)
             for running in state.tasks.values():
                 yield task(running.job_id, running.vertex_id, running.subtask_index)
         case DispatcherState():
@@ -172,63 +182,75 @@ def _entities(state: object) -> Iterator[Entity]:
             pass
 
 
-def test_a_failure_began_with_a_failure(name: str) -> None:
-    teller, all_told = annotate_log(history(name))
-    for each in all_told:
-        assert (each.root is not None) == (each.severity >= Severity.FAILURE)
-        if each.root is not None:
-            assert each.root in teller.chains.causes_upward(each.offset)
-            assert teller.failures[each.root].root == each.root
-        assert not (each.entry.ignored and each.severity)
+def test_failure_has_failure_as_origin(name: str) -> None:
+    annotator, all_told = annotate_log(history(name))
+    for event in all_told:
+        assert (event.root is not None) == (event.severity >= Severity.FAILURE)
+        if event.root is not None:
+            assert event.root in annotator.chains.causes_upward(event.offset)
+            assert annotator.failures[event.root].root == event.root
+        assert not (event.entry.ignored and event.severity)
 
 
 def in_memory(records: tuple[Record, ...]) -> MemoryEventLog:
-    """The same events at the same offsets."""
+    """Returns an in-memory log of the same events at the same offsets."""
     log = MemoryEventLog()
     log.append([Event(record.header, record.body) for record in records])
     return log
 
 
-def test_behind_a_snapshot_things_belong_together_as_before(name: str) -> None:
+def test_entities_are_the_same_after_snapshot(name: str) -> None:
     records = history(name)
     whole, all_told = annotate_log(records)
     half = len(records) // 2
     before, _ = annotate_log(records[:half])
     replica, late = before.fold.replica, EventAnnotator()
     late.fold.replica.restore(replica.states, replica.leadership, replica.offset)
+    late.fold.name_tasks()
     late.entities.adopt()
     for record, known in zip(records[half:], all_told[half:], strict=True):
-        found = late.annotate(record)
-        assert found.entry.ignored == known.entry.ignored
-        mine = {each for each in found.entities if each.kind is EntityKind.TASK}
+        event = late.annotate(record)
+        assert event.entry.ignored == known.entry.ignored
+        mine = {entity for entity in event.entities if entity.kind is EntityKind.TASK}
         # What is said of attempts that are long over says nothing of their tasks any more.
-        of_attempts = {whole.entities.task_of[each] for each in late.entities.task_of}
+        of_attempts = {whole.entities.task_of[item] for item in late.entities.task_of}
         assert mine <= set(known.entities)
-        assert mine or not {each for each in known.entities if each in of_attempts} or _is_late(record, late)
-        assert {late.entities.name(each) for each in mine} == {whole.entities.name(each) for each in mine}
+        assert (
+            mine
+            or not {entity for entity in known.entities if entity in of_attempts}
+            or _is_late(record, late)
+        )
+        assert {late.entities.name(entity) for entity in mine} == {
+            whole.entities.name(element) for element in mine
+        }
 
 
-def _is_late(record: Record, teller: EventAnnotator) -> bool:
-    """Whether it is about an attempt that the states had forgotten."""
+def _is_late(record: Record, annotator: EventAnnotator) -> bool:
+    """Returns whether the event is about an attempt that the states had already removed."""
     attempt = getattr(record.body, "execution_attempt_id", None)
-    return attempt is not None and attempt not in teller.entities.task_of
+    return attempt is not None and attempt not in annotator.entities.task_of
 
 
-def test_who_follows_a_story_hears_of_each_event_at_once(name: str) -> None:
+def test_follower_of_history_gets_each_event_at_once(name: str) -> None:
     records = history(name)
-    teller, all_told = annotate_log(records)
+    annotator, all_told = annotate_log(records)
     half = len(records) // 2
-    for entity in teller.entities.lives:
-        timeline = EntityHistoryBuilder(entity, teller)
-        own = [each for each in all_told if entity in each.entities]
-        for each in own:
-            if each.offset < half:
-                timeline.add(each)
+    for entity in annotator.entities.lives:
+        timeline = EntityHistoryBuilder(entity, annotator)
+        own = [event for event in all_told if entity in event.entities]
+        for annotated_event in own:
+            if annotated_event.offset < half:
+                timeline.add(annotated_event)
         details = timeline.build().details
-        heard = [line for each in own if each.offset >= half for line in timeline.next(each)]
+        on_event = [
+            line
+            for outgoing_event in own
+            if outgoing_event.offset >= half
+            for line in timeline.next(outgoing_event)
+        ]
         details = timeline.build().details - details
-        late = [each for each in own if each.offset >= half]
-        assert all(line.count == 1 for line in heard)
-        brought_in = [line for line in heard if all(line.offset != each.offset for each in late)]
-        assert len(heard) == len(late) - details + len(brought_in)
+        late = [item for item in own if item.offset >= half]
+        assert all(line.count == 1 for line in on_event)
+        brought_in = [line for line in on_event if all(line.offset != element.offset for element in late)]
+        assert len(on_event) == len(late) - details + len(brought_in)
         assert all(line.mark is LineMark.ROOT for line in brought_in)

@@ -1,4 +1,4 @@
-"""What leaders said is what their roles owe: of every history, and of no other."""
+"""The recorded decisions of every history equal the recomputed ones, and a changed decision is detected."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import LeaderElected, StateHash
+from tailrace.schemas.job_master import JobMasterFailed
 from tailrace.schemas.types import Header
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import OutgoingEvent, Time
@@ -31,21 +32,21 @@ def checked(
     log: Sequence[Record], check: DecisionCheck | None = None
 ) -> tuple[DecisionCheck, list[DecisionDifference]]:
     check = check or DecisionCheck(create_quiet_replica())
-    found = check.check_all(log)
+    differences = check.check_all(log)
     check.finish()
-    return check, found
+    return check, differences
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_every_history_is_decided_again_as_it_was(name: str | int) -> None:
-    check, found = checked(history(name))
-    assert [each.line() for each in found] == []
+def test_every_history_is_recomputed_without_difference(name: str | int) -> None:
+    check, differences = checked(history(name))
+    assert [difference.line() for difference in differences] == []
     known = create_quiet_replica()
-    heard = 0
+    decided_count = 0
     for record in history(name):
-        heard += record.header.decided and known.leadership.accepts(record)
+        decided_count += record.header.decided and known.leadership.accepts(record)
         known.apply(record)
-    assert check.counts.decided == heard
+    assert check.counts.decided == decided_count
     assert check.counts.events == len(history(name))
     assert check.counts.too_old == 0
 
@@ -53,53 +54,61 @@ def test_every_history_is_decided_again_as_it_was(name: str | int) -> None:
 @pytest.mark.parametrize("name", WALKS)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_word_that_was_never_owed_is_found(name: int, data: st.DataObject) -> None:
+def test_event_that_was_not_required_is_detected(name: int, data: st.DataObject) -> None:
     log = list(history(name))
-    at = data.draw(st.sampled_from([i for i, each in enumerate(log) if each.header.decided]))
-    said = log[at]
-    cause = data.draw(st.integers(0, 10_000).filter(lambda each: each != said.header.cause))
-    log[at] = Record(said.offset, replace(said.header, cause=cause), said.body)
+    at = data.draw(st.sampled_from([i for i, record in enumerate(log) if record.header.decided]))
+    entry = log[at]
+    cause = data.draw(st.integers(0, 10_000).filter(lambda number: number != entry.header.cause))
+    log[at] = Record(entry.offset, replace(entry.header, cause=cause), entry.body)
     known = create_quiet_replica()
     for record in log[:at]:
         known.apply(record)
-    assume(known.leadership.accepts(said))
+    assume(known.leadership.accepts(entry))
     check = DecisionCheck(create_quiet_replica())
     assert check.check_all(log[:at]) == []
-    found = check.check_record(log[at])
-    assert [each.kind for each in found] == [DifferenceKind.OTHER]
-    assert found[0].said == log[at]
-    assert [(each.field, each.said, each.owed) for each in found[0].fields()] == [
-        ("cause", cause, said.header.cause)
+    differences = check.check_record(log[at])
+    assert [difference.kind for difference in differences] == [DifferenceKind.OTHER]
+    assert differences[0].recorded == log[at]
+    assert [(field.field, field.recorded, field.expected) for field in differences[0].fields()] == [
+        ("cause", cause, entry.header.cause)
     ]
-    assert str(said.offset) in found[0].line()
-    assert [*found[0].format_lines()]
-    assert found[0].as_data()["state"]
+    assert str(entry.offset) in differences[0].line()
+    assert [*differences[0].format_lines()]
+    assert differences[0].as_data()["state"]
 
 
 @pytest.mark.parametrize("name", WALKS)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_word_that_is_owed_and_not_said_is_missed(name: int, data: st.DataObject) -> None:
-    """As soon as its session has another turn; and its turn must be seen by another word at least."""
+def test_missing_required_event_is_detected(name: int, data: st.DataObject) -> None:
+    """After the next step of its leader, which must show in another event."""
     log = list(history(name))
     turns: dict[tuple[str, int | None, int], list[int]] = {}
     known = create_quiet_replica()
-    for i, each in enumerate(log):
-        leader = known.leadership.leader(each.header.sender)
-        if each.header.decided and leader is not None and known.leadership.accepts(each):
-            turns.setdefault((leader.session, each.header.decided_at, each.header.time), []).append(i)
-        known.apply(each)
+    for i, record in enumerate(log):
+        leader = known.leadership.leader(record.header.sender)
+        if record.header.decided and leader is not None and known.leadership.accepts(record):
+            turns.setdefault((leader.session, record.header.decided_at, record.header.time), []).append(i)
+        known.apply(record)
     last = {session: turn for turn in turns for session in turn[:1]}
-    several = [i for turn, said in turns.items() if len(said) > 1 and last[turn[0]] != turn for i in said]
+    # What the JobMaster of a failed job required may be what could not be sent.
+    failed = {record.header.sender for record in log if isinstance(record.body, JobMasterFailed)}
+    several = [
+        i
+        for turn, events in turns.items()
+        if len(events) > 1 and last[turn[0]] != turn
+        for i in events
+        if log[i].header.sender not in failed
+    ]
     at = data.draw(st.sampled_from(several))
-    check, found = checked([*log[:at], *log[at + 1 :]])
+    check, differences = checked([*log[:at], *log[at + 1 :]])
     # Who was deposed before the session's next turn is held to nothing.
     cut_off = check.counts.cut_off > checked(log)[0].counts.cut_off
-    assert cut_off or log[at].header.decided_at in {each.decided_at for each in found}
+    assert cut_off or log[at].header.decided_at in {difference.decided_at for difference in differences}
 
 
 class Undecided(ResourceManager):
-    """Now and then it does not say what it owes, or says it to somebody else."""
+    """A role with a bug: sometimes it does not send a required event, or sends it to another recipient."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -107,28 +116,28 @@ class Undecided(ResourceManager):
     def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
         owed = super().decide(state, now)
         if owed and self._draw.random() < 0.3:
-            return [OutgoingEvent(each.recipient, each.body, None) for each in owed[1:]]
+            return [OutgoingEvent(event.recipient, event.body, None) for event in owed[1:]]
         return owed
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_role_that_is_not_deterministic_is_caught(seed: int) -> None:
+def test_nondeterministic_role_is_detected(seed: int) -> None:
     roles = [Dispatcher(), Undecided(seed), JobMaster(), TaskExecutor()]
     check = DecisionCheck(Replica(roles, on_illegal=lambda *_: None))
-    _, found = checked(history(LONG), check)
-    assert found
-    assert {each.sender for each in found} == {"resource_manager"}
-    assert check.counts.differences == len(found)
+    _, differences = checked(history(LONG), check)
+    assert differences
+    assert {difference.sender for difference in differences} == {"resource_manager"}
+    assert check.counts.differences == len(differences)
 
 
 @pytest.mark.parametrize("name", WALKS)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_what_a_leader_did_not_get_to_say_is_held_against_nobody(name: int, data: st.DataObject) -> None:
-    """Every beginning of a history is one that may have ended there."""
+def test_event_that_leader_had_no_time_to_send_is_accepted(name: int, data: st.DataObject) -> None:
+    """Every prefix of a history may be a history that ended there."""
     end = data.draw(st.integers(0, len(history(name))))
-    check, found = checked(history(name)[:end])
-    assert found == []
+    check, differences = checked(history(name)[:end])
+    assert differences == []
     if 0 < end < len(history(name)):
         last, following = history(name)[end - 1 : end + 1]
         if following.header.decided and following.header.event_id[:32] == last.header.event_id[:32]:
@@ -136,15 +145,15 @@ def test_what_a_leader_did_not_get_to_say_is_held_against_nobody(name: int, data
             assert check.counts.cut_off > 0 or not same
 
 
-def test_a_leader_that_died_between_two_words_is_cut_off() -> None:
-    check, found = checked(history("a_job_is_cancelled_during_its_deployment"))
-    assert found == []
+def test_leader_that_died_between_two_events_is_accepted() -> None:
+    check, differences = checked(history("a_job_is_cancelled_during_its_deployment"))
+    assert differences == []
     assert check.counts.cut_off == 1
 
 
-def test_what_was_decided_too_long_ago_is_counted_and_not_checked() -> None:
-    check, found = checked(history(LONG), DecisionCheck(create_quiet_replica(), remembered=1))
-    assert found == []
+def test_decision_too_far_back_is_counted_and_not_checked() -> None:
+    check, differences = checked(history(LONG), DecisionCheck(create_quiet_replica(), remembered=1))
+    assert differences == []
     assert check.counts.too_old > 0
 
 
@@ -157,12 +166,12 @@ def hashed(name: int, at: int) -> StateHash:
 
 
 @pytest.mark.parametrize("honest", [True, False])
-def test_state_hashes_are_compared_at_the_place_that_they_are_of(honest: bool) -> None:
+def test_state_hashes_are_compared_at_their_position(honest: bool) -> None:
     log = list(history(LONG))
     at = len(log) // 2
-    said = hashed(LONG, at)
+    state_hash = hashed(LONG, at)
     if not honest:
-        said = replace(said, hashes={**said.hashes, "dispatcher": "0" * 32})
+        state_hash = replace(state_hash, hashes={**state_hash.hashes, "dispatcher": "0" * 32})
     last = log[-1].offset
     known = create_quiet_replica()
     for record in log:
@@ -174,18 +183,20 @@ def test_state_hashes_are_compared_at_the_place_that_they_are_of(honest: bool) -
         sender_epoch=known.leadership.epoch("dispatcher"),
         recipient=EVERYONE,
     )
-    check, found = checked([*log, Record(last + 1, header, said)])
+    check, differences = checked([*log, Record(last + 1, header, state_hash)])
     assert check.counts.hashes == 1
-    assert [each.kind for each in found] == ([] if honest else [DifferenceKind.STATE])
-    if found:
-        assert "dispatcher" in found[0].line()
+    assert [difference.kind for difference in differences] == ([] if honest else [DifferenceKind.STATE])
+    if differences:
+        assert "dispatcher" in differences[0].line()
 
 
-def test_a_new_leader_looks_at_all_that_it_leads() -> None:
+def test_new_leader_decides_for_all_its_addresses() -> None:
     log = list(history(LONG))
     elected = [
-        each for each in log if isinstance(each.body, LeaderElected) and each.body.role == "dispatcher"
+        record
+        for record in log
+        if isinstance(record.body, LeaderElected) and record.body.role == "dispatcher"
     ]
     assert elected
-    _, found = checked(log)
-    assert found == []
+    _, differences = checked(log)
+    assert differences == []

@@ -1,4 +1,4 @@
-"""Statements end with semicolons, but not with those in quotes and comments."""
+"""Semicolons end statements, except in quotes and comments."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tailrace.services.history.sql.statements import mentioned_tables, split_sta
         ("", [], ""),
     ],
 )
-def test_statements_end_with_semicolons(text: str, ended: list[str], rest: str) -> None:
+def test_semicolons_end_statements(text: str, ended: list[str], rest: str) -> None:
     assert split_statements(text) == (ended, rest)
 
 
-def test_tables_are_mentioned_as_words() -> None:
+def test_tables_are_found_as_words() -> None:
     names = ["log", "client_JobFinished", "client_Job"]
     assert mentioned_tables("SELECT * FROM LOG JOIN client_jobfinished f", names) == [
         "log",

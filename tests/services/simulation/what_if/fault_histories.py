@@ -1,4 +1,4 @@
-"""Histories in which more goes wrong that no role decides: storage, heartbeats, programs, masters."""
+"""Histories with more faults that no role decides: storage, heartbeats, programs, masters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailrace.services.core.role import (
     address,
 )
 from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
-from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.job_master.state import StartedJob
 from tailrace.services.resource_manager.instructions import StartWorkerProcess
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -27,7 +27,7 @@ from .history_builder import RECORDED_S, HistoryBuilder, MemoryHistory, Plan, an
 
 
 def faulty_history(seed: int) -> MemoryHistory:
-    """As `any_history`, with trouble."""
+    """Draws a history as `any_history`, with faults."""
     draw = random.Random(f"trouble/{seed}")
     often = draw.choice((0.0, 0.05, 0.3))
 
@@ -57,7 +57,7 @@ def faulty_history(seed: int) -> MemoryHistory:
 def storage_fails(
     draw: random.Random, instruction: Instruction, often: float
 ) -> tuple[Time, Body | None] | None:
-    """What a shell answers where storage or Kafka does not do what it should."""
+    """Makes a shell answer as it does when storage or Kafka fails."""
     if draw.random() >= often:
         return None
     after = int(draw.uniform(0.01, 5) * SECOND)
@@ -84,7 +84,7 @@ def storage_fails(
 
 
 def pauses(plan: Plan, draw: random.Random) -> None:
-    """A TaskExecutor is not heard for a while, which is noticed or not."""
+    """Stops the heartbeats of a TaskExecutor for a while, detected or not."""
     if plan.workers:
         studio, name, time = plan.studio, draw.choice(plan.workers), draw.uniform(5, 90)
         length = draw.uniform(1, 40)
@@ -95,7 +95,7 @@ def pauses(plan: Plan, draw: random.Random) -> None:
 
 
 def unheard_by_a_job(plan: Plan, draw: random.Random) -> None:
-    """A JobMaster does not hear a TaskExecutor any more."""
+    """Stops a TaskExecutor's heartbeats to a JobMaster."""
     number, job_id = draw.random(), draw.choice(plan.jobs)
 
     def happens() -> None:
@@ -109,29 +109,31 @@ def unheard_by_a_job(plan: Plan, draw: random.Random) -> None:
 
 
 def master_unheard(plan: Plan, draw: random.Random) -> None:
-    """A TaskExecutor does not hear a master any more."""
+    """Stops a master's heartbeats to a TaskExecutor."""
     if plan.workers:
         own = address(TASK_EXECUTOR, draw.choice(plan.workers))
-        peer = draw.choice((RESOURCE_MANAGER, *(address(JOB_MASTER, each) for each in plan.jobs)))
+        peer = draw.choice((RESOURCE_MANAGER, *(address(JOB_MASTER, job) for job in plan.jobs)))
         body = task_executor.HeartbeatTimedOut(peer=peer, reason="no heartbeat")
         plan.studio.schedule_at(draw.uniform(5, 90), _say, plan.studio, own, body)
 
 
 def task_gone(plan: Plan, draw: random.Random) -> None:
-    """A task runs no more, and its TaskExecutor has not said so."""
+    """Ends a task without a report of its TaskExecutor."""
     number, job_id = draw.random(), draw.choice(plan.jobs)
 
     def happens() -> None:
         state = _job(plan.studio, job_id)
         running = [] if state is None else [
-            each for each in state.executions.values() if each.state is ExecutionState.RUNNING
+            execution for execution in state.executions.values() if execution.state is ExecutionState.RUNNING
         ]  # fmt: skip
         if running:
-            found = sorted(running, key=lambda each: each.execution_attempt_id)[int(number * len(running))]
-            attempts = (found.execution_attempt_id,)
-            plan.studio.attempts.drop_all(job_id, attempts)
+            result = sorted(running, key=lambda execution: execution.execution_attempt_id)[
+                int(number * len(running))
+            ]
+            attempts = (result.execution_attempt_id,)
+            plan.studio.attempts.lose(attempts)
             body = job_master.TasksContradicted(
-                resource_id=found.resource_id or "",
+                resource_id=result.resource_id or "",
                 execution_attempt_ids=attempts,
                 reason="two reports say so",
             )
@@ -141,14 +143,14 @@ def task_gone(plan: Plan, draw: random.Random) -> None:
 
 
 def slots_differ(plan: Plan, draw: random.Random) -> None:
-    """A JobMaster is said not to believe in a slot that the TaskExecutor holds for it."""
+    """Reports that a JobMaster does not know a slot that the TaskExecutor holds for it."""
     number, wanted = draw.random(), draw.choice(plan.workers or ["worker-1"])
 
     def happens() -> None:
         own = address(TASK_EXECUTOR, wanted)
         state = plan.studio.replica.states.get(own)
         slots = [] if not isinstance(state, TaskExecutorState) else [
-            each for each in state.slots.slots.values() if each.held and each.allocation_id and each.job_id
+            slot for slot in state.slots.slots.values() if slot.held and slot.allocation_id and slot.job_id
         ]  # fmt: skip
         if slots:
             slot = slots[int(number * len(slots))]
@@ -161,7 +163,7 @@ def slots_differ(plan: Plan, draw: random.Random) -> None:
 
 
 def report_differs(plan: Plan, draw: random.Random) -> None:
-    """A TaskExecutor is said to hold nothing."""
+    """Reports that a TaskExecutor holds no slot."""
     wanted = draw.choice(plan.workers or ["worker-1"])
 
     def happens() -> None:
@@ -179,7 +181,7 @@ def report_differs(plan: Plan, draw: random.Random) -> None:
 
 
 def corrupt_checkpoint(plan: Plan, draw: random.Random) -> None:
-    """Files of a job's newest checkpoint are damaged; nobody notices yet."""
+    """Damages files of a job's newest checkpoint, undetected so far."""
     job_id = draw.choice(plan.jobs)
 
     def happens() -> None:
@@ -191,7 +193,7 @@ def corrupt_checkpoint(plan: Plan, draw: random.Random) -> None:
 
 
 def savepoint(plan: Plan, draw: random.Random) -> None:
-    """A client asks for one, or for a job to end with one, or has one disposed of."""
+    """Requests a savepoint, a stop with a savepoint, or the disposal of one."""
     studio, job_id = plan.studio, draw.choice(plan.jobs)
     requests: tuple[Body, ...] = (
         dispatcher.TriggerSavepoint(job_id=job_id, directory=None),
@@ -203,7 +205,7 @@ def savepoint(plan: Plan, draw: random.Random) -> None:
 
 
 def boot_fails(plan: Plan, draw: random.Random) -> None:
-    """A worker's process ends before it has registered."""
+    """Ends a worker's process before it registers."""
     number = draw.randint(1, 4)
     plan.studio.schedule_at(
         draw.uniform(5, 60), plan.studio.masters.fail_worker_start, f"worker-{number}", "exit code 1"
@@ -211,7 +213,7 @@ def boot_fails(plan: Plan, draw: random.Random) -> None:
 
 
 def masters_die(plan: Plan, draw: random.Random) -> None:
-    """All masters die; after a while others take over."""
+    """Kills all masters; others take over after a while."""
     studio, time = plan.studio, draw.uniform(10, 90)
 
     def die() -> None:
@@ -223,12 +225,12 @@ def masters_die(plan: Plan, draw: random.Random) -> None:
     studio.schedule_at(time + draw.uniform(2, 15), studio.start_master)
 
 
-def _job(studio: HistoryBuilder, job_id: str) -> JobMasterState | None:
+def _job(studio: HistoryBuilder, job_id: str) -> StartedJob | None:
     state = studio.replica.states.get(address(JOB_MASTER, job_id))
-    return state if isinstance(state, JobMasterState) else None
+    return state if isinstance(state, StartedJob) else None
 
 
 def _say(studio: HistoryBuilder, role_address: str, body: Body) -> None:
-    """A shell says it of its own role, if that is there."""
+    """A shell sends the event for its own role, if the role exists."""
     if role_address in studio.replica.states:
         studio.world.append_from_shell(role_address, OutgoingEvent(role_address, body, None))

@@ -1,4 +1,4 @@
-"""Histories for what-ifs: a simulated cluster that is told what happens to it, by hand or by a seed."""
+"""Builds histories for what-ifs: a simulated cluster with events by hand or by a seed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.job_master import StartJob
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import TASK_EXECUTOR, Time
+from tailrace.services.core.role import Time
 from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.simulation.checkpoint_storage import DIRECTORIES, SimulatedStorage
+from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
+from tailrace.services.simulation.cluster import SimulatedCluster
 from tailrace.services.simulation.latencies import Latencies, Work
-from tailrace.services.simulation.master_effects import FindRecordedEffect, SimulatedMasterEffects
-from tailrace.services.simulation.simulated_tasks import SimulatedTasks
-from tailrace.services.simulation.simulator import Simulator
+from tailrace.services.simulation.master_effects import FindRecordedEffect
 from tailrace.services.simulation.task_behavior import (
     CheckpointContribution,
     Subtask,
@@ -32,8 +31,8 @@ from tailrace.services.simulation.task_behavior import (
     TaskStart,
     UniformTaskBehavior,
 )
-from tailrace.services.simulation.task_executors import SimulatedTaskExecutors
-from tailrace.services.task_executor.state import Task
+from tailrace.services.task_executor.instructions import TriggerTasks
+from tailrace.services.task_executor.resources import Task
 
 from ...simulated_cluster.cluster import SECOND, graph, new_replica
 from ...simulated_cluster.jobs import any_job, with_options
@@ -43,12 +42,12 @@ RECORDED_S = 300
 
 
 class RandomTaskBehavior:
-    """Tasks that take their time, fail now and then, and finish: the same for the same seed."""
+    """Tasks that take time, fail sometimes, and finish; deterministic per seed."""
 
     def __init__(
         self, seed: int, *, failures: float = 0.3, mean_s: float = 20.0, trouble: float = 0.0
     ) -> None:
-        """`trouble`: how often parts in checkpoints are declined or do not come, and failures lose their progress."""
+        """`trouble`: how often tasks decline or ignore checkpoints, and failures lose their progress."""
         self._seed = seed
         self._failures = failures
         self._mean_s = mean_s
@@ -58,10 +57,10 @@ class RandomTaskBehavior:
         draw = random.Random(f"{self._seed}/start/{task.execution_attempt_id}")
         return TaskStart(int(draw.uniform(0.1, 0.6) * SECOND))
 
-    def stop(self, task: Task, now: Time) -> Time:
+    def stop(self, task: Task, now: Time) -> TaskEnd:
         # No two at the same moment: which of them is heard first would be anybody's guess.
         draw = random.Random(f"{self._seed}/stop/{task.execution_attempt_id}")
-        return int(draw.uniform(0.02, 0.08) * SECOND)
+        return TaskEnd(int(draw.uniform(0.02, 0.08) * SECOND), ExecutionState.CANCELED)
 
     def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         draw = random.Random(f"{self._seed}/end/{subtask}/{ended}")
@@ -72,8 +71,8 @@ class RandomTaskBehavior:
             return TaskEnd(after, ExecutionState.FAILED, "it broke")
         return TaskEnd(after)
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
-        what = task.execution_attempt_id, checkpoint_id
+    def contribution(self, task: Task, told: TriggerTasks, now: Time) -> CheckpointContribution:
+        what = task.execution_attempt_id, told.checkpoint_id
         draw = random.Random(f"{self._seed}/part/{what}")
         after, kind = int(draw.uniform(0.01, 0.05) * SECOND), draw.random()
         if kind < self._trouble:
@@ -82,7 +81,7 @@ class RandomTaskBehavior:
 
 
 class VaryingLatencies(Latencies):
-    """Workers take their time, each its own."""
+    """Workers with different latencies."""
 
     def take(self, work: Work, *what: object) -> Time:
         factor = 1.0
@@ -92,7 +91,7 @@ class VaryingLatencies(Latencies):
 
 
 class HistoryBuilder:
-    """A cluster in a World; what happens is foretold with `at`."""
+    """A cluster in a Simulator; tests schedule events with `schedule_at`."""
 
     def __init__(
         self,
@@ -102,32 +101,24 @@ class HistoryBuilder:
         told: FindRecordedEffect = lambda *_: None,
         latencies: Latencies | None = None,
     ) -> None:
-        """`told`: what masters' shells answer, where that is not the usual."""
-        self.replica = new_replica(on_illegal=lambda *_: None)
-        workers: list[SimulatedTaskExecutors] = []
-
-        def on_event(record: Record, changed: Sequence[str]) -> None:
-            for each in workers:
-                each.on_event(record)
-
-        self.world = Simulator(self.replica, cluster="studio", now=BEGIN, on_event=on_event)
+        """`told`: the answers of masters' shells that differ from the usual ones."""
         latencies = latencies or Latencies(seed)
-        storage = self.storage = SimulatedStorage()
-        attempts = SimulatedTasks(self.world, life or UniformTaskBehavior(latencies), storage)
-        self.attempts = attempts
-        self.workers = SimulatedTaskExecutors(self.world, attempts, latencies)
-        workers.append(self.workers)
-        self.masters = SimulatedMasterEffects(self.world, self.workers, latencies, storage, told=told)
-        self.world.shells = {
-            TASK_EXECUTOR: attempts,
-            **dict.fromkeys(SimulatedMasterEffects.KINDS, self.masters),
-        }
+        cluster = SimulatedCluster(
+            new_replica(on_illegal=lambda *_: None),
+            cluster="studio",
+            now=BEGIN,
+            behavior=life or UniformTaskBehavior(latencies),
+            latencies=latencies,
+            find_recorded=told,
+        )
+        self.replica, self.world, self.storage = cluster.replica, cluster.simulator, cluster.storage
+        self.attempts, self.workers, self.masters = cluster.tasks, cluster.task_executors, cluster.masters
         self._sessions = self._requests = 0
         self.configuration = {**DIRECTORIES, **(configuration or {})}
         self.start_master()
 
     def start_master(self) -> None:
-        """A jobmanager takes the lead."""
+        """Starts a jobmanager, which takes the leadership."""
         self._sessions += 1
         session = f"master-{self._sessions}"
         for role in ("dispatcher", "resource_manager"):
@@ -136,11 +127,11 @@ class HistoryBuilder:
             self.masters.configure(self.configuration)
 
     def start_workers(self, *resource_ids: str, slots: int = 2) -> None:
-        for each in resource_ids:
-            self.workers.start(each, slots, delay=10_000)
+        for id_ in resource_ids:
+            self.workers.start(id_, slots, delay=10_000)
 
     def request(self, body: Body) -> None:
-        """A client's."""
+        """Appends a client's request."""
         self._requests += 1
         header = Header(
             event_id=f"request-{self._requests}",
@@ -153,21 +144,21 @@ class HistoryBuilder:
         self.world.inject(Event(header, body))
 
     def submit(self, job_id: str, job_graph: JobGraph | int = 1) -> None:
-        found = graph(job_graph) if isinstance(job_graph, int) else job_graph
-        self.request(dispatcher.SubmitJob(job_id=job_id, job_graph=found))
+        result = graph(job_graph) if isinstance(job_graph, int) else job_graph
+        self.request(dispatcher.SubmitJob(job_id=job_id, job_graph=result))
 
     def schedule_at(self, seconds: float, what: object, *arguments: object, **named: object) -> None:
-        """Seconds after the beginning."""
+        """Schedules an action so many seconds after the beginning."""
         self.world.schedule_at(BEGIN + int(seconds * SECOND), functools.partial(what, *arguments, **named))  # type: ignore[arg-type]
 
     def run(self, seconds: float) -> MemoryHistory:
-        """The history up to that many seconds after the beginning; the place is its end."""
+        """Returns the history up to that many seconds after the beginning; its position is the end."""
         self.world.run(BEGIN + int(seconds * SECOND))
         return MemoryHistory(tuple(self.world.log))
 
 
 class MemoryHistory:
-    """A History over a list of events, seen from behind `offset`."""
+    """A History over a list of events, seen at `offset`."""
 
     cluster = "studio"
 
@@ -180,8 +171,8 @@ class MemoryHistory:
 
     def replica(self) -> Replica:
         replica = new_replica(on_illegal=lambda *_: None)
-        for each in self.records[: self.offset + 1]:
-            replica.apply(each)
+        for record in self.records[: self.offset + 1]:
+            replica.apply(record)
         return replica
 
     def before(self) -> Iterable[Sequence[Record]]:
@@ -191,15 +182,15 @@ class MemoryHistory:
         return [self.records[self.offset + 1 :]]
 
     def start_of(self, job_id: str) -> StartJob | None:
-        for each in self.records:
-            if isinstance(each.body, StartJob) and each.body.job_id == job_id:
-                return each.body
+        for record in self.records:
+            if isinstance(record.body, StartJob) and record.body.job_id == job_id:
+                return record.body
         return None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A cluster, and what will happen to it."""
+    """A cluster, and the events that it will get."""
 
     studio: HistoryBuilder
     draw: random.Random
@@ -208,13 +199,13 @@ class Plan:
 
 
 def any_history(seed: int) -> MemoryHistory:
-    """A cluster to which things happen: jobs come and are cancelled, tasks fail, TaskExecutors die, return and leave,
-    masters change."""
+    """Draws a cluster with random events: jobs are submitted and cancelled, tasks fail, TaskExecutors die, return
+    and leave, masters change."""
     return any_plan(seed).studio.run(RECORDED_S)
 
 
 def any_plan(seed: int, *, trouble: float = 0.0, told: FindRecordedEffect = lambda *_: None) -> Plan:
-    """Of `any_history`; `trouble`: as of RandomLife, `told`: as of Studio."""
+    """Draws the plan of `any_history`; `trouble` as in RandomTaskBehavior, `told` as in HistoryBuilder."""
     draw, interval = random.Random(seed), "execution.checkpointing.interval"
     configuration = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "5"}
     if active := draw.random() < 0.3:
@@ -262,8 +253,8 @@ def any_plan(seed: int, *, trouble: float = 0.0, told: FindRecordedEffect = lamb
 
 
 def write(history: MemoryHistory, path: Path) -> Path:
-    """As a file that `tailrace log export` would have written."""
+    """Writes the file that `tailrace log export` writes."""
     log = MemoryEventLog(Codec("studio.log"), topic="studio.log")
-    log.append([Event(each.header, each.body) for each in history.records])
+    log.append([Event(record.header, record.body) for record in history.records])
     export(log, history.cluster, EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return path

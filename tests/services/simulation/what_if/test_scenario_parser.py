@@ -1,4 +1,4 @@
-"""Scenarios as people write them: nothing is taken silently, and every mistake has its place and its remedy."""
+"""Scenario files: nothing is ignored silently, and every error has its position and remedy."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ events:
 """
 
 
-def test_all_that_a_scenario_may_say() -> None:
-    found = parse_scenario(WHOLE)
-    assert found.until == 1_800 * SECOND
-    assert found.seed == 7
-    assert found.configuration == {
+def test_scenario_with_all_fields_is_parsed() -> None:
+    scenario = parse_scenario(WHOLE)
+    assert scenario.until == 1_800 * SECOND
+    assert scenario.seed == 7
+    assert scenario.configuration == {
         "cluster.evenly-spread-out-slots": "true",
         "slot.request.timeout": "30 s",
     }
-    assert (found.start, found.run) == (300_000, 120 * SECOND)
-    assert [each.at // SECOND for each in found.events] == [5, 6, 10, 11, 20, 21, 30, 40, 50]
-    assert [each.action for each in found.events] == [
+    assert (scenario.start, scenario.run) == (300_000, 120 * SECOND)
+    assert [event.at // SECOND for event in scenario.events] == [5, 6, 10, 11, 20, 21, 30, 40, 50]
+    assert [event.action for event in scenario.events] == [
         Kill("te-1"),
         Kill("te-2", silent=True),
         Join(("joined-1", "joined-2"), 4),
@@ -69,13 +69,13 @@ def test_all_that_a_scenario_may_say() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "events: []"])
-def test_an_empty_scenario_changes_nothing(text: str) -> None:
+def test_empty_scenario_changes_nothing(text: str) -> None:
     assert parse_scenario(text) == Scenario()
     assert Scenario().run == AS_RECORDED
 
 
 def event(text: str) -> str:
-    """The third line of a scenario."""
+    """Returns the third line of a scenario."""
     return f"events:\n  - {{at: 1 s, cancel: j}}\n  - {{{text}}}\n"
 
 
@@ -119,31 +119,31 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_remedy(text: str) -> None:
+def test_error_has_position_and_remedy(text: str) -> None:
     line, key, what = MISTAKES[text]
     with pytest.raises(ScenarioError) as error:
         parse_scenario(text, "s.yaml")
-    told = str(error.value)
-    assert told.startswith(f"s.yaml:{line}"), told
-    assert f"{key}" in told
-    assert what in told
-    assert "\n" not in told
+    report = str(error.value)
+    assert report.startswith(f"s.yaml:{line}"), report
+    assert f"{key}" in report
+    assert what in report
+    assert "\n" not in report
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "{a: " * 5_000])
-def test_brackets_without_end_are_told_in_one_line(text: str) -> None:
+def test_deeply_nested_yaml_is_rejected_in_one_line(text: str) -> None:
     with pytest.raises(ScenarioError, match=r"^s\.yaml: brackets stand in brackets without end"):
         parse_scenario(text, "s.yaml")
 
 
-def test_what_is_repeated_by_reference_does_not_grow() -> None:
-    """Each level ten times the one before: a billion, were it written out."""
+def test_yaml_aliases_do_not_expand() -> None:
+    """Each level has ten references to the one before: a billion values if they were written out."""
     levels = [f"- &l{level} [{', '.join([f'*l{level - 1}'] * 10)}]" for level in range(1, 10)]
     with pytest.raises(ScenarioError, match=r"^s\.yaml:2: an event: give keys and values"):
         parse_scenario("\n".join(["events:", "- &l0 [1]", *levels]), "s.yaml")
 
 
-def test_a_scenario_that_is_no_file_or_no_text_is_named(tmp_path: Path) -> None:
+def test_missing_or_binary_scenario_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"nowhere\.yaml can't be read: No such file"):
         load_scenario(tmp_path / "nowhere.yaml")
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
@@ -152,7 +152,7 @@ def test_a_scenario_that_is_no_file_or_no_text_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", ["&a [*a]", "{? [1] : 2}", "!!python/object:os.system {}", "\x00"])
-def test_odd_yaml_is_a_mistake_like_any_other(body: str) -> None:
+def test_unusual_yaml_is_rejected_as_any_other_error(body: str) -> None:
     with pytest.raises(ScenarioError):
         parse_scenario(f"events: {body}")
 
@@ -163,13 +163,13 @@ ROOT = Path(tailrace.__file__).parent
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples" / "what-if").glob("*.yaml")), ids=lambda path: path.name
 )
-def test_an_example_is_a_scenario(path: Path) -> None:
+def test_example_is_valid_scenario(path: Path) -> None:
     assert load_scenario(path).events
 
 
-def test_the_scenario_of_the_page_is_one() -> None:
+def test_scenario_of_documentation_is_valid() -> None:
     page = (ROOT / "docs" / "history.md").read_text("utf-8")
     begin = page.index("    until: 15 min")
     block = page[begin : page.index("\n\n", begin)]
-    found = parse_scenario(textwrap.dedent(block))
-    assert len({type(each.action) for each in found.events}) == 6
+    scenario = parse_scenario(textwrap.dedent(block))
+    assert len({type(event.action) for event in scenario.events}) == 6

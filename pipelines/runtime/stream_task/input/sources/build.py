@@ -1,4 +1,4 @@
-"""From an OperatorConfig to the source that it asks for."""
+"""Builds a source from its OperatorConfig."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .source import Source
 
 
 def build_source(config: OperatorConfig) -> Source:
-    """A source that a StreamTask reads. Raises UserCodeError, ValueError, msgspec.ValidationError."""
+    """Builds a source that a StreamTask reads. Raises UserCodeError, ValueError, msgspec.ValidationError."""
     match OperatorKind(config.kind):
         case OperatorKind.SOCKET_TEXT_STREAM:
             return SocketTextSource.of(config)
@@ -23,4 +23,6 @@ def build_source(config: OperatorConfig) -> Source:
         case OperatorKind.GENERATOR:
             return GeneratorSource(config)
         case kind:
-            raise ValueError(f"operator {config.name!r} of kind {kind} is no source that a StreamTask reads")
+            raise ValueError(
+                f"operator {config.name!r} of kind {kind} is not a source that a StreamTask reads"
+            )

@@ -1,4 +1,4 @@
-"""from_collection: records that travel with the program. The position is how many have been given."""
+"""The source of from_collection: its records travel with the program. Its position is the number of emitted records."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .source import PollResult, Source, SourceSetup
 
 
 class CollectionSource(Source):
-    """The records in their order, from one subtask."""
+    """Emits the records in order, in one subtask."""
 
     def __init__(self, config: OperatorConfig) -> None:
         records: Any
         (records,) = load(config)
         self._records: list[Any] = records
-        self._given = self._said = self._polled_from = 0
+        self._position = self._written_position = self._polled_from = 0
 
     def restore(self, message: bytes) -> None:
-        self._given = self._said = msgspec.msgpack.decode(message, type=int)
+        self._position = self._written_position = msgspec.msgpack.decode(message, type=int)
 
     def open(self, setup: SourceSetup) -> None:
         self._setup = setup
 
     def poll(self, limit: int) -> PollResult:
-        self._polled_from = self._given
-        values = self._records[self._given : self._given + limit]
-        self._given += len(values)
-        ended = self._given == len(self._records)
+        self._polled_from = self._position
+        values = self._records[self._position : self._position + limit]
+        self._position += len(values)
+        ended = self._position == len(self._records)
         if not values:
             return PollResult(has_ended=ended)
         return PollResult(
@@ -44,10 +44,10 @@ class CollectionSource(Source):
         return None if index is None else f"index {self._polled_from + index} of the collection"
 
     def take_changes(self) -> Iterable[bytes]:
-        if self._given != self._said:
-            self._said = self._given
-            yield msgspec.msgpack.encode(self._given)
+        if self._position != self._written_position:
+            self._written_position = self._position
+            yield msgspec.msgpack.encode(self._position)
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
-        if self._said:
-            yield None, msgspec.msgpack.encode(self._said)
+        if self._written_position:
+            yield None, msgspec.msgpack.encode(self._written_position)

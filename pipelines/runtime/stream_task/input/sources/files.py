@@ -1,12 +1,12 @@
-"""The file source: bounded, exact, and without anybody to hand out the work.
+"""The file source: bounded and exact, without a coordinator that assigns work.
 
-What the paths name is listed once, before the first record, and the list is kept in the changelog: a restarted subtask
-reads the same files. Split k of a file belongs to the subtask (hash of its path + k) % parallelism, so that subtasks
-that list at different times never read a split twice, and share large files evenly. The position is a file, a split,
-and how many of its records have been given.
+The subtask lists the files once, before the first record, and keeps the list in the changelog, so a restarted subtask
+reads the same files. Split k of a file belongs to the subtask (hash of its path + k) % parallelism. Subtasks that list
+at different times therefore never read a split twice, and they share large files evenly. The position is a file, a
+split, and the number of emitted records of the split.
 
-After a change of parallelism, what each old subtask had still to read of its list is a *share*, and its splits are
-divided by the same rule among the new ones.
+After a change of parallelism, the unread rest of each old subtask's list is a *share*. The new subtasks divide its
+splits by the same rule.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SHARE: Final = b"S"
 _LISTED: Final = b"L"
 _POSITION: Final = b"P"
 _LISTED_AT_ONCE: Final = 2_000
-"""Files in one message of the changelog, which may hold a mebibyte."""
+"""The number of files in one message of the changelog, which may have 1 MiB."""
 
 
 class FileParameters(msgspec.Struct, frozen=True):
-    """As OperatorConfig.parameters has them."""
+    """The parameters of the source in OperatorConfig.parameters."""
 
     paths: list[str]
     format: Literal["text", "avro", "parquet"]
@@ -52,18 +52,19 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Owner(msgspec.Struct, frozen=True, array_like=True):
-    """A subtask among so many."""
+    """One subtask of a number of subtasks."""
 
     subtask: int
     parallelism: int
 
     def first(self, path: str) -> int:
-        """The first split of a file that is its own; the others follow at steps of the parallelism."""
+        """Returns the first split of a file that the subtask owns. The others follow in steps of the parallelism."""
         return (self.subtask - zlib.crc32(path.encode())) % self.parallelism
 
 
 class _SplitAssignment(msgspec.Struct, frozen=True, array_like=True):
-    """Files, of which the splits are read that belong to all of the owners, from a file, split and record on."""
+    """Files with the owners of their splits. Only splits that belong to all of the owners are read, from one file,
+    split and record on."""
 
     owners: tuple[_Owner, ...]
     file: int = 0
@@ -72,7 +73,7 @@ class _SplitAssignment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _SplitState:
-    """What is to be read, and how far that has come."""
+    """The assigned splits and the progress in them."""
 
     def __init__(self) -> None:
         self.shares: list[_SplitAssignment] = []
@@ -80,7 +81,7 @@ class _SplitState:
         self.position = _Position(0, 0, 0)
 
     def apply(self, message: bytes, owner: _Owner) -> None:
-        """Takes back a message. Raises ValueError. `owner`: who wrote it."""
+        """Applies a message. Raises ValueError. `owner`: the subtask that wrote it."""
         match message[:1]:
             case b"S":
                 self.add(msgspec.msgpack.decode(message[1:], type=_SplitAssignment), [])
@@ -94,14 +95,14 @@ class _SplitState:
                 raise ValueError(f"the changelog holds a message of unknown kind {kind!r}")
 
     def add(self, share: _SplitAssignment, files: list[FoundFile]) -> None:
-        """More to read, behind the rest."""
+        """Adds an assignment after the others."""
         self.shares.append(share)
         self.files.append(files)
         if len(self.shares) == 1:
             self.position = _Position(share.file, share.split, share.records)
 
     def left(self) -> Iterator[tuple[_SplitAssignment, list[FoundFile]]]:
-        """What is still to be read."""
+        """Yields the assignments with unread files."""
         at = self.position
         for index in range(at.share, len(self.shares)):
             share = self.shares[index]
@@ -110,7 +111,7 @@ class _SplitState:
             yield share, self.files[index]
 
     def messages(self) -> Iterator[bytes]:
-        """All of it, for `apply`."""
+        """Yields the whole state as messages for `apply`."""
         for share, files in zip(self.shares, self.files, strict=True):
             yield _SHARE + msgspec.msgpack.encode(share)
             for start in range(0, len(files), _LISTED_AT_ONCE):
@@ -120,7 +121,7 @@ class _SplitState:
 
 
 class FilesSource(Source):
-    """The splits of one subtask, in the order of the paths' names."""
+    """Reads the splits of one subtask in the order of their paths."""
 
     def __init__(self, config: OperatorConfig) -> None:
         parameters = msgspec.convert(json.loads(config.parameters), FileParameters)
@@ -136,7 +137,7 @@ class FilesSource(Source):
         self._said_position = self._state.position
         self._piece = FileChunk(rows=[])
         self._polled_from: _Position | None = None
-        self._taken = 0
+        self._position = 0
 
     def restore(self, message: bytes) -> None:
         if self._origin is None:
@@ -165,14 +166,14 @@ class FilesSource(Source):
         self._pieces = self._read()
 
     def poll(self, limit: int) -> PollResult:
-        if self._taken == len(self._piece):
+        if self._position == len(self._piece):
             piece = next(self._pieces, None)
             if piece is None:
                 return PollResult(has_ended=True)
-            self._piece, self._taken = piece, 0
-        start, stop = self._taken, min(len(self._piece), self._taken + limit)
+            self._piece, self._position = piece, 0
+        start, stop = self._position, min(len(self._piece), self._position + limit)
         batch = self._piece.batch(start, stop, self._setup.wall_clock(), self._record_type)
-        self._taken = stop
+        self._position = stop
         at = self._polled_from = self._state.position
         self._state.position = msgspec.structs.replace(at, records=at.records + stop - start)
         return PollResult(batch)
@@ -201,7 +202,7 @@ class FilesSource(Source):
         self._pieces = iter(())
 
     def _read(self) -> Iterator[FileChunk]:
-        """All that follows from the position; it is moved to each split before the split is read."""
+        """Yields everything after the position. The position moves to each split before the split is read."""
         state, begin = self._state, self._state.position
         for index in range(begin.share, len(state.shares)):
             share, files = state.shares[index], state.files[index]
@@ -235,7 +236,7 @@ class FilesSource(Source):
 
 
 def _behind(pieces: Iterator[FileChunk], records: int) -> Iterator[FileChunk]:
-    """The pieces without so many records at the beginning."""
+    """Skips the first `records` records."""
     for piece in pieces:
         if records >= len(piece):
             records -= len(piece)

@@ -1,12 +1,12 @@
-"""The generator: the records function(0), function(1), ..., as fast as asked for.
+"""The generator source: the records function(0), function(1), ..., as fast as the task requests them.
 
-Index i belongs to subtask i % parallelism. With a rate, record i is due i / rate seconds after the start, whichever
-subtask makes it: together they keep the rate, taking turns. A subtask that has fallen behind makes up for at most
-_BURST_MS; after a restart time begins anew at the first record that is left. The function should depend on nothing
-but the index: then what is made twice is the same twice.
+Index i belongs to subtask i % parallelism. With a rate, record i is due i / rate seconds after the start, in any
+subtask: together the subtasks keep the rate. A subtask that is late catches up on at most _BURST_MS. After a restart,
+time begins at the first remaining record. The function should depend on the index only: then a repeated record is the
+same.
 
-After a change of parallelism, indices are divided anew from where no subtask had been yet; what lies before and was not
-made is finished by the heir of the subtask that it belonged to.
+After a change of parallelism, the indices that no subtask had reached are divided again. Lower indices that were not
+emitted go to the heir of the subtask that owned them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BURST_MS: Final = 1_000
 
 
 class GeneratorParameters(msgspec.Struct, frozen=True):
-    """As OperatorConfig.parameters has them."""
+    """The parameters of the source in OperatorConfig.parameters."""
 
     count: int | None = None
     """Records of all subtasks together; None: no end."""
@@ -45,7 +45,7 @@ class _NumberRange(msgspec.Struct, frozen=True, array_like=True):
     end: int | None = None
 
     def before(self, count: int | None) -> int | None:
-        """Where it ends, if there are only so many indices."""
+        """Returns the end of the range if there are only `count` indices in all."""
         ends = [end for end in (self.end, count) if end is not None]
         return min(ends) if ends else None
 
@@ -55,14 +55,14 @@ _NUMBER_RANGES: Final = msgspec.msgpack.Decoder(_RemainingRanges)
 
 
 class GeneratorSource(Source):
-    """The indices of one subtask; the position is what is left of them, the last stretch without an end."""
+    """Emits the records of one subtask's indices. The position is the list of remaining ranges; the last has no end."""
 
     def __init__(self, config: OperatorConfig) -> None:
         self._config = config
         self._parameters = msgspec.convert(json.loads(config.parameters), GeneratorParameters)
         (self._function,) = load(config)
         self._left: _RemainingRanges = ()
-        self._said: _RemainingRanges = ()
+        self._written: _RemainingRanges = ()
         self._origin: Origin | None = None
         self._origins: dict[Origin, _RemainingRanges] = {}
         self._polled = range(0)
@@ -86,7 +86,7 @@ class GeneratorSource(Source):
                 if self._origins
                 else (_NumberRange(context.subtask_index, context.parallelism),)
             )
-        self._said = self._left
+        self._written = self._left
         # The time at which index 0 would have been due.
         first = self._left[0]
         self._began = setup.wall_clock() - self._due_after(first.next - first.next % first.step)
@@ -114,16 +114,16 @@ class GeneratorSource(Source):
         return None if index is None else f"index {self._polled[index]} of the generator"
 
     def take_changes(self) -> Iterable[bytes]:
-        if self._left != self._said:
-            self._said = self._left
+        if self._left != self._written:
+            self._written = self._left
             yield msgspec.msgpack.encode(self._left)
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
-        if self._said:
-            yield None, msgspec.msgpack.encode(self._said)
+        if self._written:
+            yield None, msgspec.msgpack.encode(self._written)
 
     def _current(self) -> _NumberRange | None:
-        """The first stretch with an index left; None where there is none."""
+        """Returns the first range with a remaining index, or None."""
         while True:
             first = self._left[0]
             end = first.before(self._parameters.count)
@@ -134,12 +134,12 @@ class GeneratorSource(Source):
             self._left = self._left[1:]
 
     def _due_after(self, index: int) -> float:
-        """Milliseconds from index 0 to this one."""
+        """Returns the milliseconds from index 0 to this one."""
         rate = self._parameters.rate
         return 0.0 if rate is None else index * 1000 / rate
 
     def _due(self, now: int, stretch: _NumberRange) -> tuple[int, float]:
-        """How many records may be made now; and where it is none, the seconds until the next."""
+        """Returns how many records may be emitted now, and, if none, the seconds until the next."""
         rate = self._parameters.rate
         if rate is None:
             return 1 << 62, 0.0
@@ -155,16 +155,16 @@ class GeneratorSource(Source):
 def _split_ranges(
     origins: Mapping[Origin, _RemainingRanges], subtask: int, parallelism: int
 ) -> _RemainingRanges:
-    """What a subtask takes of what is left of all old ones; those that said nothing had not begun."""
+    """Returns the ranges that a subtask takes over from all old ones. Old subtasks without a position had not begun."""
     before = next(iter(origins)).parallelism
     left: list[_RemainingRanges] = [(_NumberRange(index, before),) for index in range(before)]
     for origin, stretches in origins.items():
         left[origin.subtask_index] = stretches
     untouched = max(stretches[-1].next for stretches in left)
     taken = [
-        each
+        stretch
         for stretches in left[subtask::parallelism]
-        for each in (*stretches[:-1], _NumberRange(stretches[-1].next, stretches[-1].step, untouched))
-        if each.end is None or each.next < each.end
+        for stretch in (*stretches[:-1], _NumberRange(stretches[-1].next, stretches[-1].step, untouched))
+        if stretch.end is None or stretch.next < stretch.end
     ]
     return *taken, _NumberRange(untouched + (subtask - untouched) % parallelism, parallelism)

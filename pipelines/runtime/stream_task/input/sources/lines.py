@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class LineSplitter:
-    """Cuts a byte stream into records. UTF-8; what is none becomes U+FFFD, since a source must go on.
+    r"""Cuts a byte stream of UTF-8 into records. Invalid bytes become U+FFFD, because a source must continue.
 
-    With the delimiter "\\n", a carriage return before it is dropped, as Flink does.
+    With the delimiter "\n", a carriage return before it is dropped, as in Flink.
     """
 
     def __init__(self, delimiter: str) -> None:
@@ -15,12 +15,12 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The records that these bytes complete."""
+        """Returns the records that these bytes complete."""
         *complete, self._rest = (self._rest + data).split(self._delimiter)
         return [self._text(piece) for piece in complete]
 
     def end(self) -> list[str]:
-        """The last record, which no delimiter ended, if there is one."""
+        """Returns the last record if no delimiter ended it."""
         rest, self._rest = self._rest, b""
         return [self._text(rest)] if rest else []
 

@@ -1,10 +1,10 @@
-"""The socket text source: read in its StreamTask, without Spark (docs/notes/socket-source.md says why).
+"""The socket text source: its StreamTask reads it without Spark (docs/notes/socket-source.md gives the reasons).
 
-A thread of its own reads the socket and wakes the task, so that text goes on at once, also while a transaction is
-being committed. It stops reading while much waits to be polled, and the socket holds the sender back.
+A separate thread reads the socket and wakes the task, so text is processed at once, also during a commit. The thread
+stops reading while much text waits to be polled; then the socket blocks the sender.
 
-A socket cannot be rewound. What was read but not committed when the task dies is lost, and so is what the
-peer sent to the connection that broke; everything behind the task's first commit of it is not.
+A socket cannot be read again. When the task dies, the text that was read but not committed is lost, and so is what the
+peer sent to the broken connection. Committed text is safe.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ RETRY_DELAY_S: Final = 0.5
 _CONNECT_TIMEOUT_S: Final = 10.0
 _RECEIVE_BYTES: Final = 1 << 16
 _CAPACITY_BYTES: Final = 8 << 20
-"""Characters that may wait to be polled before the reading stops: enough for a commit's worth."""
+"""The number of characters that may wait to be polled before the thread stops reading: enough for one commit."""
 
 
 class SocketText(msgspec.Struct, frozen=True):
-    """Where the text comes from; `max_retries` is how often a refused connection is tried again, -1 for ever."""
+    """The address of the text server. `max_retries` is the number of retries of a refused connection; -1: no limit."""
 
     host: str
     port: int
@@ -44,9 +44,9 @@ class SocketText(msgspec.Struct, frozen=True):
     max_retries: int = 0
 
     def connect(self, pause: Callable[[float], None]) -> socket.socket:
-        """A connection to the text server; `pause` waits for so many seconds, and may raise to give up.
+        """Returns a connection to the text server. `pause` waits for a number of seconds, and may raise to give up.
 
-        Raises TaskError where the server cannot be reached.
+        Raises TaskError if the server cannot be reached.
         """
         tried = 0
         while True:
@@ -72,7 +72,7 @@ class SocketText(msgspec.Struct, frozen=True):
 
 
 class SocketTextSource(Source):
-    """Text records of one connection, until the peer closes it."""
+    """Emits the text records of one connection until the peer closes it."""
 
     def __init__(self, text: SocketText) -> None:
         self._text = text

@@ -1,12 +1,12 @@
-"""The contract of a source that its StreamTask reads: the task asks for records when it has room for them.
+"""The contract of a source that its StreamTask reads: the task requests records when it has room for them.
 
-All calls come from the task's thread: `restore` for what the changelog holds, `open`, then `poll` and `take_changes`
-in turns, then `close` (always, also after a failed `open`). The position that `take_changes` gives is committed in the
-same transaction as what became of the records polled before it; so a source that can be rewound gives each record to
+All calls come from the task thread: `restore` for the messages of the changelog, `open`, then `poll` and `take_changes`
+in turn, then `close` (always, also after a failed `open`). The position that `take_changes` returns is committed in the
+same transaction as the results of the records polled before it. So a source that can be rewound puts each record into
 exactly one committed transaction, whatever the limits of its polls were.
 
-Records carry the time at which they were polled. That time never falls within an attempt (`wall_clock` does not), so
-that processing time may be told up to the millisecond before the last poll.
+A record carries the time of its poll. That time never decreases within an attempt (`wall_clock` does not), so
+processing time may advance to the millisecond before the last poll.
 """
 
 from __future__ import annotations
@@ -22,62 +22,65 @@ from ....records.batch import Batch
 from ....state_backend.stateful import Origin
 
 UNTIL_WOKEN_S: Final = 3600.0
-"""`PollResult.wait_s` of a source that calls `wake` when it has something."""
+"""`PollResult.wait_s` of a source that calls `wake` when it has records."""
 
 
 class PollResult(msgspec.Struct, frozen=True):
-    """What a poll brought."""
+    """The result of a poll."""
 
     batch: Batch | None = None
-    """Records, never none of them; None: nothing at the moment."""
+    """One or more records; None: there are none now."""
     has_ended: bool = False
-    """Nothing follows this batch, ever."""
+    """Whether no batch follows this one."""
     wait_s: float = 0.0
-    """Polling again is in vain for so long (seconds), unless the source calls `wake` before."""
+    """The seconds until a poll may return records, unless the source calls `wake` before."""
 
 
 class SourceSetup(msgspec.Struct, frozen=True):
-    """What a source works with."""
+    """The environment that a source runs in."""
 
     config: OperatorConfig
     context: RuntimeContext
     wall_clock: Callable[[], int]
-    """Milliseconds since the epoch; never falls."""
+    """Milliseconds since the epoch; never decreases."""
     wake: Callable[[], None] = lambda: None
-    """Ends the task's waiting for `PollResult.wait_s`; may be called by any thread."""
+    """Ends the task's wait for `PollResult.wait_s`; any thread may call it."""
     pause: Callable[[float], None] = lambda _: None
-    """Waits for so many seconds in `open`; raises where the task is cancelled meanwhile."""
+    """Waits for a number of seconds in `open`; raises if the task is cancelled meanwhile."""
 
 
 class Source:
-    """One subtask of a source. Raises TaskError for what is not the user's code, else UserCodeError."""
+    """One subtask of a source. Raises UserCodeError for errors of the user's code, and TaskError for all others."""
 
     def restore(self, message: bytes) -> None:
-        """Applies what `take_changes` gave to an earlier attempt, in order. Raises ValueError for what is none."""
-        raise ValueError(f"{type(self).__name__} keeps no position")
+        """Applies the changes of an earlier attempt (`take_changes`), in order. Raises ValueError for an invalid
+        one."""
+        raise ValueError(f"{type(self).__name__} has no position")
 
     def open(self, setup: SourceSetup) -> None:
-        """Before the first poll; the position, if any, is restored."""
+        """Called before the first poll. The position, if there is one, is already restored."""
         raise NotImplementedError
 
     def poll(self, limit: int) -> PollResult:
-        """At most `limit` (at least 1) records, without waiting for any; not called any more once it has ended."""
+        """Returns at most `limit` (at least 1) records, without waiting. Not called after the source has ended."""
         raise NotImplementedError
 
     def place(self, index: int | None) -> str | None:
-        """Where a record of the last poll is in what is read, for people; None: not known. `index`: in its batch."""
+        """Returns the location of a record of the last poll in the source's input, for messages; None: unknown.
+        `index`: in its batch."""
         return None
 
     def take_changes(self) -> Iterable[bytes]:
-        """What has changed of the position since the last call, for the changelog."""
+        """Returns the changes of the position since the last call, for the changelog."""
         return ()
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
-        """The whole position as messages for `restore`, as of the last `take_changes` (state/stateful.py)."""
+        """Returns the whole position as messages for `restore`, as of the last `take_changes` (state/stateful.py)."""
         return iter(())
 
     def restore_from(self, origin: Origin | None) -> None:
-        """What is restored from here on was written by that subtask, before a change of parallelism; None: by this."""
+        """Sets the old subtask that wrote the messages that are restored next, before a change of parallelism; None:
+        this one."""
 
     def close(self) -> None:
-        """At the end, also after a failure."""
+        """Called at the end, also after a failure."""

@@ -1,4 +1,4 @@
-"""Any graph in any format is complete and safe to show."""
+"""Any graph is complete and safe to print in any format."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from tailrace.services.cli.commands.plan.diagram import (
     job_diagram,
     stream_diagram,
 )
-from tailrace.services.cli.commands.plan.dot import to_dot
-from tailrace.services.cli.commands.plan.mermaid import to_mermaid
-from tailrace.services.cli.commands.plan.text import to_text
+from tailrace.services.cli.commands.plan.formats import to_dot, to_mermaid, to_text
 from tailrace.services.cli.render.wrapping import wrap_text
 
 LABEL = r'"(?:[^"\\]|\\.)*"'
@@ -45,7 +43,7 @@ def in_terminal(diagrams: Sequence[Diagram], width: int) -> list[str]:
 
 @st.composite
 def named_graphs(draw: st.DrawFn) -> StreamGraph:
-    """Graphs with names that people should not use."""
+    """Draws graphs with unusual names."""
     graph = draw(stream_graphs())
     nodes = {
         n: dataclasses.replace(
@@ -57,14 +55,14 @@ def named_graphs(draw: st.DrawFn) -> StreamGraph:
 
 
 @given(named_graphs(), st.integers(40, 200))
-def test_no_line_is_wider_than_the_terminal_or_steers_it(graph: StreamGraph, width: int) -> None:
+def test_lines_fit_terminal_and_have_no_control_characters(graph: StreamGraph, width: int) -> None:
     for text in in_terminal(diagrams_of(graph), width):
         assert cell_len(text) <= width
         assert text.isprintable()
 
 
 @given(stream_graphs(), st.integers(40, 200))
-def test_every_box_row_and_arrow_is_in_the_text(graph: StreamGraph, width: int) -> None:
+def test_text_has_every_box_row_and_arrow(graph: StreamGraph, width: int) -> None:
     for diagram in diagrams_of(graph):
         text = " ".join(" ".join(in_terminal([diagram], width)).split())
         for box in diagram.boxes:
@@ -76,7 +74,7 @@ def test_every_box_row_and_arrow_is_in_the_text(graph: StreamGraph, width: int) 
 
 
 @given(named_graphs())
-def test_a_flowchart_has_a_line_for_each_box_and_arrow_and_no_character_that_ends_a_label(
+def test_flowchart_has_line_per_box_and_arrow_with_escaped_labels(
     graph: StreamGraph,
 ) -> None:
     diagrams = diagrams_of(graph)
@@ -93,7 +91,7 @@ def test_a_flowchart_has_a_line_for_each_box_and_arrow_and_no_character_that_end
 
 
 @given(named_graphs())
-def test_a_digraph_has_a_line_for_each_box_and_arrow_and_no_character_that_ends_a_label(
+def test_digraph_has_line_per_box_and_arrow_with_escaped_labels(
     graph: StreamGraph,
 ) -> None:
     diagrams = diagrams_of(graph)
@@ -112,7 +110,7 @@ def test_a_digraph_has_a_line_for_each_box_and_arrow_and_no_character_that_ends_
 
 
 @given(stream_graphs())
-def test_the_diagrams_have_all_there_is(graph: StreamGraph) -> None:
+def test_diagrams_are_complete(graph: StreamGraph) -> None:
     job = create_job_graph(graph)
     stream, vertices, execution = diagrams_of(graph)
     assert [len(stream.boxes), len(stream.arrows)] == [len(graph.nodes), len(graph.edges)]
@@ -123,18 +121,18 @@ def test_the_diagrams_have_all_there_is(graph: StreamGraph) -> None:
         assert all(arrow.source < arrow.target for arrow in diagram.arrows), "boxes are in topological order"
 
 
-def test_a_name_is_escaped() -> None:
+def test_names_are_escaped() -> None:
     diagrams = diagrams_of(line(node(1, OperatorKind.FILES, name='<script>alert("&")</script>')))
     assert "#lt;script#gt;alert(#quot;#amp;#quot;)#lt;/script#gt;" in to_mermaid(diagrams)
     assert '<script>alert(\\"&\\")</script>' in to_dot(diagrams, "job")
 
 
-def test_controls_are_shown_not_obeyed() -> None:
+def test_control_characters_are_escaped() -> None:
     graph = line(node(1, OperatorKind.FILES, name="a\x1b[31mb\nc"))
     assert any(r"a\x1b[31mb\nc" in text for text in in_terminal(diagrams_of(graph), 80))
 
 
-def test_the_terminal_says_how_records_are_partitioned_and_why_operators_are_not_chained() -> None:
+def test_terminal_output_has_partitioning_and_reasons_against_chaining() -> None:
     graph = line(
         node(1, OperatorKind.FILES, name="Source"),
         node(2, name="Map", parallelism=2, slot_sharing_group="other"),
@@ -158,13 +156,13 @@ Map                                                       x2
     slot sharing group other"""
 
 
-def test_a_chain_is_a_tree() -> None:
+def test_chain_is_printed_as_tree() -> None:
     graph = line(node(1, OperatorKind.FILES, name="Source"), node(2, name="Map"), node(3, name="Filter"))
     _, job, _ = diagrams_of(graph)
     assert list(job.boxes[0].rows) == ["Source", "└─ Map", "   └─ Filter"]
 
 
-def test_of_many_subtasks_the_first_and_the_last_are_listed() -> None:
+def test_first_and_last_of_many_subtasks_are_listed() -> None:
     graph = line(node(1, OperatorKind.GENERATOR, parallelism=100))
     *_, execution = diagrams_of(graph)
     assert list(execution.boxes[0].rows) == [
@@ -178,18 +176,18 @@ def test_of_many_subtasks_the_first_and_the_last_are_listed() -> None:
 
 
 @given(st.text(max_size=200), st.integers(8, 80))
-def test_wrapped_text_is_all_there_and_fits(text: str, width: int) -> None:
+def test_wrapped_text_is_complete_and_fits(text: str, width: int) -> None:
     lines = wrap_text(text, width)
     assert lines
-    assert all(cell_len(each) <= width for each in lines)
+    assert all(cell_len(line) <= width for line in lines)
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), max_size=30), st.integers(12, 80))
-def test_words_stay_whole_where_they_can(words: list[str], width: int) -> None:
+def test_words_are_not_split_if_possible(words: list[str], width: int) -> None:
     assert " ".join(wrap_text(" ".join(words), width)).split() == words
 
 
-def test_a_long_program_is_printed() -> None:
+def test_long_program_is_printed() -> None:
     nodes = [node(1, OperatorKind.GENERATOR), *(node(i, parallelism=1 + i % 3) for i in range(2, 500))]
     diagrams = diagrams_of(line(*nodes, partitioner=Partitioner.REBALANCE))
     assert to_dot(diagrams, "long").count(" -> ") > 500

@@ -1,4 +1,4 @@
-"""`tailrace plan`, as people call it."""
+"""`tailrace plan` from the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.services.cli import main
-from tailrace.services.cli.command_registry import LazyCommands
+from tailrace.services.cli.app import load_command
 from tailrace.services.cli.exit_codes import ExitCode
 
 PROGRAM = """
@@ -30,7 +30,7 @@ env.execute("words")
 
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without a cluster, and no TAILRACE_ variables."""
+    """Changes to a directory without a cluster, and unsets TAILRACE_ variables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     for name in [name for name in os.environ if name.startswith("TAILRACE_")]:
@@ -56,15 +56,15 @@ def test_all_three_graphs_are_printed(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("graph", "title"), [("stream", "StreamGraph"), ("job", "JobGraph"), ("execution", "ExecutionGraph")]
 )
-def test_one_of_them_by_itself(graph: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_graph_is_printed(graph: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--graph", graph, "words.py"]) == ExitCode.OK
     assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("Graph")] == [title]
 
 
-def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_plan_has_format_of_flink(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-o", "json", "words.py"]) == ExitCode.OK
     plan = json.loads(capsys.readouterr().out)
-    assert [(each["id"], each["pact"], each["parallelism"]) for each in plan["nodes"]] == [
+    assert [(item["id"], item["pact"], item["parallelism"]) for item in plan["nodes"]] == [
         (1, "Data Source", 1),
         (2, "Operator", 4),
         (3, "Operator", 4),
@@ -78,7 +78,7 @@ def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> No
         "contents": "Source: Files words.txt",
         "parallelism": 1,
     }
-    assert [each.get("predecessors") for each in plan["nodes"]] == [
+    assert [element.get("predecessors") for element in plan["nodes"]] == [
         None,
         [{"id": 1, "ship_strategy": "REBALANCE", "side": "first"}],
         [{"id": 2, "ship_strategy": "FORWARD", "side": "first"}],
@@ -88,7 +88,7 @@ def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(("output", "first"), [("mermaid", "flowchart TD"), ("dot", 'digraph "words" {')])
-def test_other_tools_draw_them(output: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mermaid_and_dot_are_printed(output: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-o", output, "words.py"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert err == ""
@@ -96,7 +96,7 @@ def test_other_tools_draw_them(output: str, first: str, capsys: pytest.CaptureFi
     assert all(title in out for title in ("StreamGraph", "JobGraph", "ExecutionGraph", "words.txt"))
 
 
-def test_parallelism_options_and_arguments_reach_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_parallelism_options_and_arguments_reach_program(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "plan",
         "-p",
@@ -132,20 +132,20 @@ TAILRACE_OPTIONS = [
 @given(st.lists(st.sampled_from(TAILRACE_OPTIONS), max_size=5))
 @settings(max_examples=10, deadline=None)
 @pytest.mark.parametrize("command", ["run", "plan"])
-def test_everything_behind_the_program_belongs_to_the_program(command: str, drawn: list[list[str]]) -> None:
-    arguments = [part for each in drawn for part in each]
-    parsed = LazyCommands()[command].make_context(command, ["-p", "2", "words.py", *arguments]).params
+def test_arguments_after_program_belong_to_program(command: str, drawn: list[list[str]]) -> None:
+    arguments = [part for group in drawn for part in group]
+    parsed = load_command(command).make_context(command, ["-p", "2", "words.py", *arguments]).params
     assert (parsed["program"], parsed["parallelism"], list(parsed["arguments"])) == ("words.py", 2, arguments)
 
 
-def test_an_option_behind_the_program_reaches_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_after_program_reaches_program(capsys: pytest.CaptureFixture[str]) -> None:
     checks = "import sys\nassert sys.argv[1:] == ['--output', 'x', '-p', '9']\ndel sys.argv[1:]\n"
     Path("args.py").write_text(checks + PROGRAM)
     assert main(["plan", "-p", "2", "args.py", "--output", "x", "-p", "9"]) == ExitCode.OK
     assert "x2" in capsys.readouterr().out
 
 
-def test_a_program_that_refuses_an_option_of_tailrace_says_where_that_belongs(
+def test_program_that_rejects_tailrace_option_says_where_it_belongs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("strict.py").write_text(f"import argparse\nargparse.ArgumentParser().parse_args()\n{PROGRAM}")
@@ -153,7 +153,7 @@ def test_a_program_that_refuses_an_option_of_tailrace_says_where_that_belongs(
     assert "-p stands after strict.py and goes to the program" in capsys.readouterr().err
 
 
-def test_a_program_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_may_be_given_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs.py").write_text("def words():\n" + "".join(f"    {line}\n" for line in PROGRAM.splitlines()))
     assert main(["plan", "--graph", "job", "jobs:words"]) == ExitCode.OK
     assert "3 vertices, 2 edges" in capsys.readouterr().out
@@ -181,7 +181,7 @@ def test_a_program_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (PROGRAM, ["-p", "0"], ExitCode.USAGE, "Invalid value for '--parallelism'"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_error_is_one_line(
     program: str | None, arguments: list[str], code: ExitCode, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "absent.py"

@@ -1,4 +1,4 @@
-"""How `tailrace sql` prints what Spark answers: for people, as JSON and as CSV."""
+"""The output of `tailrace sql`: text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER = pa.table(
 )
 
 
-def test_machines_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     print_answer(ANSWER, ResultFormat.JSON)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == {
@@ -40,7 +40,7 @@ def test_machines_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert second == dict.fromkeys(first) | {"text": ""}
 
 
-def test_a_spreadsheet_gets_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_fields(capsys: pytest.CaptureFixture[str]) -> None:
     print_answer(ANSWER, ResultFormat.CSV)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head == "n,time,wait,value,value_2,ratio,text"
@@ -51,17 +51,17 @@ def test_a_spreadsheet_gets_fields(capsys: pytest.CaptureFixture[str]) -> None:
     assert second == ",,,,,,"
 
 
-def test_people_get_the_first_rows_in_short(
+def test_text_has_first_rows_shortened(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     print_answer(ANSWER, ResultFormat.TEXT)
-    told = capsys.readouterr().out
-    assert "NULL" in told
-    assert "8 bytes 6e 6f 20 65 76 65 6e 74" in told
-    assert "-1.5 s" in told
+    report = capsys.readouterr().out
+    assert "NULL" in report
+    assert "8 bytes 6e 6f 20 65 76 65 6e 74" in report
+    assert "-1.5 s" in report
     print_answer(pa.table({"n": range(1_001)}), ResultFormat.TEXT)
-    told, hint = capsys.readouterr()
-    assert "1000" not in told.split()
-    assert "999" in told.split()
+    report, hint = capsys.readouterr()
+    assert "1000" not in report.split()
+    assert "999" in report.split()
     assert hint == "these are the first 1,000 rows: -o json or csv prints all, LIMIT fewer\n"

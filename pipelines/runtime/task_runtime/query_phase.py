@@ -1,0 +1,69 @@
+"""The phases of a deployment's queries, and their transitions.
+
+    phase      watches    starts    connects  asks for a  has nothing  meaning of the phase
+               the lag    a query             switch      to read
+    WAITING    MEASURING  STARTING  -         -           UNUSED       a subtask has not reported its positions
+    MEASURING  -          STARTING  -         -           -            the lag decides the mode of the first query
+    STARTING   -          -         RUNNING   -           -            a query before this one may still deliver
+    RUNNING    -          -         -         SWITCHING   -            the tasks of the query are connected
+    SWITCHING  -          STARTING  -         -           -            subtasks report where the next query begins
+    UNUSED     -          -         -         -           -            no query is needed
+
+Any phase becomes STOPPED when all attempts of the deployment have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class QueryPhase(StrEnum):
+    """The phase of the queries of a deployment."""
+
+    WAITING = "WAITING"
+    MEASURING = "MEASURING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    SWITCHING = "SWITCHING"
+    UNUSED = "UNUSED"
+    STOPPED = "STOPPED"
+
+
+class QueryEvent(StrEnum):
+    """The events of the queries of a deployment."""
+
+    WATCH = "WATCH"
+    START = "START"
+    CONNECT = "CONNECT"
+    SWITCH = "SWITCH"
+    NOTHING_TO_READ = "NOTHING_TO_READ"
+    STOP = "STOP"
+
+
+CONNECTED = frozenset({QueryPhase.RUNNING, QueryPhase.SWITCHING, QueryPhase.UNUSED})
+"""The phases in which all inputs of the subtasks are delivered."""
+
+NEXT: Mapping[QueryPhase, Mapping[QueryEvent, QueryPhase]] = {
+    QueryPhase.WAITING: {
+        QueryEvent.WATCH: QueryPhase.MEASURING,
+        QueryEvent.START: QueryPhase.STARTING,
+        QueryEvent.NOTHING_TO_READ: QueryPhase.UNUSED,
+    },
+    QueryPhase.MEASURING: {QueryEvent.START: QueryPhase.STARTING},
+    QueryPhase.STARTING: {QueryEvent.CONNECT: QueryPhase.RUNNING},
+    QueryPhase.RUNNING: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
+    QueryPhase.SWITCHING: {QueryEvent.START: QueryPhase.STARTING},
+    QueryPhase.UNUSED: {},
+    QueryPhase.STOPPED: {},
+}
+
+
+def transition(phase: QueryPhase, event: QueryEvent) -> QueryPhase:
+    """Returns the next phase. Raises ValueError if the event is illegal."""
+    if event is QueryEvent.STOP:
+        return QueryPhase.STOPPED
+    try:
+        return NEXT[phase][event]
+    except KeyError:
+        raise ValueError(f"the queries of a deployment that are {phase.value} can't {event.value}") from None

@@ -1,0 +1,51 @@
+"""Prints one job in full: its state, its subtasks with their metrics, and its last failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ....infra.sanitize import escape_control_characters
+from ...client.accumulators import JobAccumulators, read_accumulators
+from ...configuration import Configuration
+from ...core.role import JOB_MASTER, address
+from ...history import HistoryProjection
+from ...history.cluster_view import SubtaskStateView, describe_waiting, subtasks
+from ...job_master.state import StartedJob
+from ..args.common_options import Format
+from ..render.job import format_failures, format_job, job_to_data, rows_of
+from ..render.output import print_json, print_result, print_table
+from .job_control import read_job
+
+
+def print_job(configuration: Configuration, wanted: str, output: Format, *, failures: int) -> None:
+    """Prints a job, with its last `failures` failures. Raises CommandFailure, LogUnavailable."""
+    fold, job = read_job(configuration, wanted)
+    running = subtasks(fold.replica, job.job_id)
+    counted = _read_counts(configuration, fold, job.job_id, running)
+    if counted is not None:
+        job = replace(job, accumulators=counted.accumulators)
+    metrics = counted.metrics if counted is not None else {}
+    waits = describe_waiting(fold, job)
+    if output is Format.JSON:
+        print_json(job_to_data(job, running, metrics, waits))
+        return
+    for line in format_job(job, waits):
+        print_result(escape_control_characters(line))
+    if running:
+        print_result("")
+        print_table("Subtasks", *rows_of(running, metrics))
+    for line in format_failures(job.failures[len(job.failures) - failures :]):
+        print_result(escape_control_characters(line))
+
+
+def _read_counts(
+    configuration: Configuration, fold: HistoryProjection, job_id: str, running: Sequence[SubtaskStateView]
+) -> JobAccumulators | None:
+    """Returns the current accumulators and metrics of a job, or None if none of its tasks run."""
+    state = fold.replica.states.get(address(JOB_MASTER, job_id))
+    if not running or not isinstance(state, StartedJob):
+        return None
+    attempts = {attempt: state.executions[attempt].vertex for attempt in state.current_attempts.values()}
+    return read_accumulators(configuration, job_id, attempts, dict(state.accumulators))

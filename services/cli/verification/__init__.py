@@ -1,0 +1,1 @@
+"""`tailrace cluster verify`: checks what a cluster stores outside its processes, and says what would be lost."""

@@ -1,0 +1,53 @@
+"""Which processes of a cluster would stop at a feature level because their release does not know it.
+
+Masters publish the highest level that they know: a candidate in its node in ZooKeeper, where only live masters have
+one, and a leader in its claim. A TaskExecutor does so in its claim; those that are registered count.
+"""
+
+from __future__ import annotations
+
+from ..configuration import Configuration
+from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ..core.leadership import LeadershipState
+from ..core.role import TASK_EXECUTOR, address
+from ..election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
+from ..election.settings import ZooKeeperSettings
+from ..resource_manager.state import ResourceManagerState
+
+_MOST_NAMED = 3
+
+
+def check_level(
+    level: int, configuration: Configuration, leadership: LeadershipState, workers: ResourceManagerState
+) -> str | None:
+    """Returns why the cluster cannot be raised to the level; None if it can. Waits for ZooKeeper."""
+    if level < leadership.feature_level:
+        return f"the cluster is at feature level {leadership.feature_level}, and a level is never lowered"
+    try:
+        known = {**_levels_of_masters(configuration), **_levels_of_workers(leadership, workers)}
+    except ZooKeeperUnreachable as error:
+        return f"which levels the standby masters know cannot be read: {error}"
+    below = [f"{name} (up to level {highest})" for name, highest in sorted(known.items()) if highest < level]
+    if not below:
+        return None
+    more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
+    return (
+        f"these processes do not know feature level {level}: {', '.join(below[:_MOST_NAMED])}{more}; install the "
+        "release that knows it on all of them first"
+    )
+
+
+def _levels_of_masters(configuration: Configuration) -> dict[str, int]:
+    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
+        return {}
+    with CandidatesReader(ZooKeeperSettings.from_configuration(configuration)) as reader:
+        return {f"jobmanager {each.address}": each.feature_level for each in reader.read()}
+
+
+def _levels_of_workers(leadership: LeadershipState, workers: ResourceManagerState) -> dict[str, int]:
+    leaders = {worker: leadership.leader(address(TASK_EXECUTOR, worker)) for worker in workers.workers}
+    return {
+        f"taskexecutor {worker}": leader.feature_level
+        for worker, leader in leaders.items()
+        if leader is not None
+    }
