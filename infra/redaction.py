@@ -2,7 +2,7 @@
 
 A secret is the user information of a URL, the value of a key whose name marks it as secret, and the credentials of an
 HTTP Authorization header. The names are those of Flink's GlobalConfiguration, and a few more. A key that ends with
-`file` names a path, not a secret.
+`file` or `url` names a place, not a secret.
 
 This module is below the services, because pipelines create the texts of task failures and program errors.
 """
@@ -33,7 +33,7 @@ _AUTHORIZATION = re.compile(
 
 def is_secret(key: str) -> bool:
     """Returns whether a key names a secret. The key of a file with a secret does not."""
-    return _SECRET_NAME.search(key) is not None and not key.lower().endswith("file")
+    return _SECRET_NAME.search(key) is not None and not key.lower().endswith(("file", ".url"))
 
 
 def has_user_information(url: str) -> bool:
