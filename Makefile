@@ -50,6 +50,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/python -m tailrace.services.configuration.document --check
 	$(BIN)/python -m tailrace.services.reference.events --check
 	$(BIN)/python -m tailrace.services.reference.limits --check
+	$(BIN)/python -m tailrace.services.reference.acls_page --check
 	$(BIN)/yamllint --strict $(YAML)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
@@ -121,6 +122,10 @@ events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step 
 .PHONY: limits
 limits: .make/venv  ## docs/limits.md, from the constants in the code
 	$(BIN)/python -m tailrace.services.reference.limits
+
+.PHONY: acls
+acls: .make/venv  ## docs/acls.md, from the rules of services/reference/acls.py
+	$(BIN)/python -m tailrace.services.reference.acls_page
 
 ##@ To measure it
 

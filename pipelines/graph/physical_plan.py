@@ -19,38 +19,52 @@ from .operators import traits_of
 
 TOPIC_NAME_LIMIT = 249
 """Kafka's limit for the length of a topic name."""
+WARM_UP_TOPIC = "tailrace.warm-up"
+"""An empty topic that TaskExecutors of all clusters read once, before their first job."""
+READER_GROUP = "tailrace-reader"
+"""The group of consumers that assign their partitions and commit nothing: a consumer must name a group."""
+
+
+def job_topics_prefix(cluster: str) -> str:
+    """Returns the prefix of the topics of all jobs."""
+    return f"{cluster}.job."
+
+
+def task_ids_prefix(cluster: str) -> str:
+    """Returns the prefix of the consumer groups and transactional ids of all subtasks."""
+    return f"{cluster}."
 
 
 def channel_topic(cluster: str, job: str, data_set_id: str) -> str:
     """Returns the channel of a JobEdge: subtask i of its target vertex reads partition i."""
-    return f"{cluster}.job.{job}.{data_set_id}"
+    return f"{job_topics_prefix(cluster)}{job}.{data_set_id}"
 
 
 def changelog_topic(cluster: str, job: str, vertex_id: str) -> str:
     """Returns the changelog of a vertex: partition i holds the progress and the state of subtask i."""
-    return f"{cluster}.job.{job}.{vertex_id}.changelog"
+    return f"{job_topics_prefix(cluster)}{job}.{vertex_id}.changelog"
 
 
 def output_topic(cluster: str, job: str) -> str:
     """Returns the topic of the job's print sinks: one JSON message per record."""
-    return f"{cluster}.job.{job}.output"
+    return f"{job_topics_prefix(cluster)}{job}.output"
 
 
 def job_of_topic(cluster: str, topic: str) -> str | None:
     """Returns the job of a topic; None if it is not a job's topic. A job id has no dot."""
-    prefix = f"{cluster}.job."
+    prefix = job_topics_prefix(cluster)
     return topic.removeprefix(prefix).partition(".")[0] if topic.startswith(prefix) else None
 
 
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """Returns the consumer group to which a subtask copies its positions, for tools."""
-    return f"{cluster}.{job}.{vertex_id}.{subtask}"
+    return f"{task_ids_prefix(cluster)}{job}.{vertex_id}.{subtask}"
 
 
 def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """Returns the id of an ExecutionVertex, not of an attempt: init_transactions of a new attempt fences the old
     one."""
-    return f"{cluster}.{job}.{vertex_id}.{subtask}"
+    return f"{task_ids_prefix(cluster)}{job}.{vertex_id}.{subtask}"
 
 
 def keeps_state(vertex: JobVertex) -> bool:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...infra import retry
 from ...infra.logging_setup import logger
+from ...pipelines.graph.physical_plan import READER_GROUP
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
@@ -43,8 +44,7 @@ def consumer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any
     """Returns the configuration of a consumer that assigns its partitions and keeps its own position."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return client_configuration(bootstrap_servers) | {
-        # A consumer must name a group; nothing is ever committed to it.
-        "group.id": "tailrace-reader",
+        "group.id": READER_GROUP,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ...graph.physical_plan import READER_GROUP
 
 UNKNOWN_SIZE: Final = 1 << 30
 """Larger than any message."""
@@ -21,7 +22,7 @@ def largest_message_bytes(bootstrap_servers: str, begin: Mapping[str, Mapping[in
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": f"sample-{uuid.uuid4()}",
+            "group.id": READER_GROUP,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 5,

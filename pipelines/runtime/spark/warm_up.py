@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from ...graph.physical_plan import WARM_UP_TOPIC
 from ..common.kafka_clients import admin_client
 from .buffer_forwarder import BufferForwardingPlan
 from .partition_forwarder import PartitionForwarder
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOPIC: Final = "tailrace.warm-up"
 ROUNDS: Final = 2
 """Before the first deployment: more would delay it."""
 FURTHER_ROUNDS: Final = 4
@@ -64,7 +64,7 @@ def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: 
         lobby.settimeout(_TIMEOUT_S)
         nobody = PartitionForwarder(0, str(path), BufferForwardingPlan({}))
         query = start_query(
-            spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, QueryMode.REAL_TIME, checkpoint
+            spark, bootstrap_servers, {WARM_UP_TOPIC: {0: 0}}, nobody, QueryMode.REAL_TIME, checkpoint
         )
         try:
             lobby.accept()[0].close()
@@ -74,7 +74,7 @@ def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: 
 
 def _ensure_topic(bootstrap_servers: str) -> None:
     admin = admin_client(bootstrap_servers)
-    for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+    for future in admin.create_topics([NewTopic(WARM_UP_TOPIC, 1)]).values():
         try:
             future.result(_TIMEOUT_S)
         except KafkaException as error:

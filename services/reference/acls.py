@@ -1,0 +1,242 @@
+"""The Kafka ACLs of each kind of principal: all that its processes use, and nothing more.
+
+The rules are data: a kind of resource, its name, the operations, the reason. `tailrace cluster acls` prints them for
+the principals of a cluster, `tailrace cluster doctor` compares them with what the broker allows, docs/acls.md is
+generated from them, and tests/integration/test_acls.py runs a cluster with exactly these.
+
+A StreamTask runs the code of users with the identity of its process. So `task` has no right to the topics by which the
+services communicate. Read, Write, Delete and Alter contain Describe, and AlterConfigs contains DescribeConfigs (KIP-11,
+KIP-133), so the rules do not repeat these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ...pipelines.graph.physical_plan import (
+    READER_GROUP,
+    WARM_UP_TOPIC,
+    job_topics_prefix,
+    task_ids_prefix,
+)
+from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
+
+
+class PrincipalRole(StrEnum):
+    """What a principal is used for."""
+
+    JOBMANAGER = "jobmanager"
+    TASKEXECUTOR = "taskexecutor"
+    TASK = "task"
+    SUBMITTER = "submitter"
+    AUDITOR = "auditor"
+
+
+class ResourceType(StrEnum):
+    """A kind of resource, as kafka-acls names it."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+class PatternType(StrEnum):
+    """Whether an ACL is for one name, or for all names with a prefix (KIP-290)."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
+
+
+class Operation(StrEnum):
+    """An operation, as kafka-acls names it."""
+
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+
+
+IMPLIED: Final = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+}
+"""An operation -> the operations that contain it."""
+
+
+class Acl(msgspec.Struct, frozen=True):
+    """The operations that a principal needs on a resource, and why."""
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType
+    operations: tuple[Operation, ...]
+    reason: str
+
+    def covers(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether this is an ACL of the resource."""
+        if resource_type is not self.resource_type:
+            return False
+        is_prefix = self.pattern_type is PatternType.PREFIXED
+        return name.startswith(self.name) if is_prefix else name == self.name
+
+
+class AclScope(msgspec.Struct, frozen=True):
+    """What the ACLs depend on besides the role."""
+
+    cluster: str
+    reads: tuple[str, ...] = ()
+    """The topics of Kafka sources; a name that ends with `*` is a prefix."""
+    writes: tuple[str, ...] = ()
+    """The topics of Kafka sinks, likewise."""
+    groups: tuple[str, ...] = ()
+    """The `group_id`s of Kafka sources, likewise."""
+    creates_topics: bool = True
+    """Whether the processes create the cluster's own topics. Otherwise somebody creates them before the first start."""
+    deletes_events: bool = False
+    """Whether the leader deletes old records (`log.retention.time`, `log.retention.bytes`)."""
+
+
+def acls_of(role: PrincipalRole, scope: AclScope) -> list[Acl]:
+    """Returns the ACLs of a principal of this role."""
+    return list(_RULES[role](scope))
+
+
+def allows(acls: Iterable[Acl], operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    """Whether these ACLs allow the operation, as Kafka's StandardAuthorizer decides."""
+    sufficient = {operation, *IMPLIED.get(operation, ())}
+    return any(acl.covers(resource_type, name) and sufficient.intersection(acl.operations) for acl in acls)
+
+
+def _topic(name: str, reason: str, *operations: Operation) -> Acl:
+    return Acl(ResourceType.TOPIC, name, PatternType.LITERAL, operations, reason)
+
+
+def _prefixed(resource_type: ResourceType, prefix: str, reason: str, *operations: Operation) -> Acl:
+    return Acl(resource_type, prefix, PatternType.PREFIXED, operations, reason)
+
+
+def _named(resource_type: ResourceType, name: str, reason: str, *operations: Operation) -> Acl:
+    """Returns the ACL of a name that may end with `*`."""
+    is_prefix = name.endswith("*")
+    pattern = PatternType.PREFIXED if is_prefix else PatternType.LITERAL
+    return Acl(resource_type, name.removesuffix("*"), pattern, operations, reason)
+
+
+_READER: Final = Acl(
+    ResourceType.GROUP,
+    READER_GROUP,
+    PatternType.LITERAL,
+    (Operation.DESCRIBE,),
+    "readers of topics name this group; nothing is committed to it",
+)
+
+
+def _jobmanager(scope: AclScope) -> Iterator[Acl]:
+    cluster = scope.cluster
+    create = (Operation.CREATE,) if scope.creates_topics else ()
+    delete = (Operation.DELETE,) if scope.deletes_events else ()
+    configs = Operation.DESCRIBE_CONFIGS
+    yield _topic(
+        log_topic(cluster),
+        "reads all events, appends decisions, checks the settings",
+        *(Operation.READ, Operation.WRITE, configs, *create, *delete),
+    )
+    yield _topic(
+        submissions_topic(cluster),
+        "admits requests; `cluster stop` writes one",
+        *(Operation.READ, Operation.WRITE, configs, *create, *delete),
+    )
+    yield _topic(
+        heartbeats_topic(cluster),
+        "exchanges heartbeats with TaskExecutors",
+        *(Operation.READ, Operation.WRITE, configs, *create),
+    )
+    yield _topic(
+        dead_letters_topic(cluster),
+        "writes rejected records, and reads the last ones",
+        *(Operation.READ, Operation.WRITE, *create, *delete),
+    )
+    yield _prefixed(
+        ResourceType.TOPIC,
+        job_topics_prefix(cluster),
+        "creates, extends and deletes the topics of jobs",
+        *(Operation.CREATE, Operation.ALTER, Operation.DELETE),
+    )
+    yield _READER
+
+
+def _taskexecutor(scope: AclScope) -> Iterator[Acl]:
+    cluster = scope.cluster
+    yield _topic(log_topic(cluster), "reads its events, appends its answers", Operation.READ, Operation.WRITE)
+    yield _topic(
+        heartbeats_topic(cluster), "exchanges heartbeats with masters", Operation.READ, Operation.WRITE
+    )
+    for name in (submissions_topic(cluster), dead_letters_topic(cluster)):
+        yield _topic(name, "notices that the topic was deleted", Operation.DESCRIBE)
+    yield _READER
+
+
+def _task(scope: AclScope) -> Iterator[Acl]:
+    cluster = scope.cluster
+    yield _prefixed(
+        ResourceType.TOPIC,
+        job_topics_prefix(cluster),
+        "reads and writes channels, changelogs and output; deletes what is committed",
+        *(Operation.READ, Operation.WRITE, Operation.DELETE),
+    )
+    yield _prefixed(
+        ResourceType.TRANSACTIONAL_ID,
+        task_ids_prefix(cluster),
+        "output, state and progress in one transaction",
+        Operation.WRITE,
+    )
+    yield _prefixed(
+        ResourceType.GROUP, task_ids_prefix(cluster), "copies of a subtask's positions", Operation.READ
+    )
+    yield _topic(
+        WARM_UP_TOPIC, "warms Spark with queries of an empty topic", Operation.CREATE, Operation.READ
+    )
+    for name in scope.reads:
+        yield _named(ResourceType.TOPIC, name, "a Kafka source", Operation.READ)
+    for name in scope.groups:
+        yield _named(ResourceType.GROUP, name, "the `group_id` of a Kafka source", Operation.READ)
+    for name in scope.writes:
+        yield _named(ResourceType.TOPIC, name, "a Kafka sink", Operation.WRITE)
+
+
+def _submitter(scope: AclScope) -> Iterator[Acl]:
+    yield _topic(submissions_topic(scope.cluster), "writes requests, from any language", Operation.WRITE)
+
+
+def _auditor(scope: AclScope) -> Iterator[Acl]:
+    yield _prefixed(
+        ResourceType.TOPIC,
+        f"{scope.cluster}.",
+        "reads events, requests, heartbeats, dead letters and the output of jobs",
+        *(Operation.READ, Operation.DESCRIBE_CONFIGS),
+    )
+    yield _READER
+
+
+_RULES: Final = {
+    PrincipalRole.JOBMANAGER: _jobmanager,
+    PrincipalRole.TASKEXECUTOR: _taskexecutor,
+    PrincipalRole.TASK: _task,
+    PrincipalRole.SUBMITTER: _submitter,
+    PrincipalRole.AUDITOR: _auditor,
+}
+
+PURPOSES: Final = {
+    PrincipalRole.JOBMANAGER: "the jobmanagers, and who runs `cluster start` and `cluster stop`",
+    PrincipalRole.TASKEXECUTOR: "the TaskExecutors",
+    PrincipalRole.TASK: "the tasks: Spark and the StreamTasks, which run the code of users",
+    PrincipalRole.SUBMITTER: "programs that submit, cancel or stop jobs",
+    PrincipalRole.AUDITOR: "who reads: `list`, `log`, `story`, `output`, `cluster verify`",
+}
+"""Role -> who has it."""

@@ -1,0 +1,93 @@
+"""`cluster acls` prints commands that a shell reads as they are meant."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.services.cli import main
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.cli.render.acls import AclTool, grant_command
+from tailrace.services.reference.acls import AclScope, PatternType, PrincipalRole, acls_of
+
+texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20)
+
+
+@given(
+    role=st.sampled_from(PrincipalRole),
+    principal=texts.map(lambda name: f"User:{name}"),
+    topic=texts,
+    servers=texts,
+    config=st.none() | texts,
+)
+def test_command_survives_shell(
+    role: PrincipalRole, principal: str, topic: str, servers: str, config: str | None
+) -> None:
+    tool = AclTool(bootstrap_servers=servers, command_config=config)
+    for acl in acls_of(role, AclScope("c", reads=(topic,))):
+        words = shlex.split(grant_command(acl, principal, tool))
+        assert words[0] == "kafka-acls.sh"
+        given_options = dict(pairwise(words))
+        assert given_options["--allow-principal"] == principal
+        assert given_options["--bootstrap-server"] == servers
+        assert given_options.get("--command-config") == config
+        assert given_options[f"--{acl.resource_type}"] == acl.name
+        is_prefix = given_options.get("--resource-pattern-type") == "prefixed"
+        assert is_prefix == (acl.pattern_type is PatternType.PREFIXED)
+        operations = [after for word, after in pairwise(words) if word == "--operation"]
+        assert operations == list(acl.operations)
+
+
+def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--home", str(tmp_path), "--cluster-id", "c", "--read", "orders"]
+    options += ["--principal", "task=User:t", "--principal", "submitter=User:CN=shop, O=x"]
+    assert main(["cluster", "acls", *options, "--tool", "tailrace kafka-tools kafka-acls"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert "# task: User:t" in lines
+    assert all(
+        line.startswith(("# ", "tailrace kafka-tools kafka-acls --bootstrap-server ")) for line in lines
+    )
+    assert shlex.split(lines[-1], comments=True)[-7:] == [
+        *("--add", "--allow-principal", "User:CN=shop, O=x"),
+        *("--operation", "Write", "--topic", "c.submissions"),
+    ]
+    assert main(["cluster", "acls", *options, "-o", "json"]) == ExitCode.OK
+    data = json.loads(capsys.readouterr().out)
+    assert data["cluster_id"] == "c"
+    assert [(each["role"], each["principal"]) for each in data["principals"]] == [
+        ("task", "User:t"),
+        ("submitter", "User:CN=shop, O=x"),
+    ]
+    assert data["principals"][1]["acls"] == [
+        {
+            "resource_type": "topic",
+            "name": "c.submissions",
+            "pattern_type": "literal",
+            "operations": ["Write"],
+            "reason": "writes requests, from any language",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("principal", "message"),
+    [
+        ("master=User:m", "there is no role 'master'"),
+        ("task=m", "'m' is no principal of Kafka"),
+        ("task", "''"),
+    ],
+)
+def test_wrong_principal_is_refused_in_one_line(
+    principal: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", "acls", "--home", str(tmp_path), "--principal", principal]) == ExitCode.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

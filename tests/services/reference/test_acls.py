@@ -1,0 +1,122 @@
+"""The ACLs keep the roles of a cluster apart, and the clusters of one Kafka, and cover the names in the code."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.physical_plan import (
+    changelog_topic,
+    channel_topic,
+    consumer_group,
+    output_topic,
+    transactional_id,
+)
+from tailrace.services.log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
+from tailrace.services.reference import acls_page
+from tailrace.services.reference.acls import (
+    Acl,
+    AclScope,
+    Operation,
+    PrincipalRole,
+    ResourceType,
+    acls_of,
+    allows,
+)
+
+CLUSTER_TOPICS = (log_topic, submissions_topic, heartbeats_topic, dead_letters_topic)
+ids = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
+roles = st.sampled_from(PrincipalRole)
+WRITERS = {
+    log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKEXECUTOR},
+    submissions_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.SUBMITTER},
+    heartbeats_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKEXECUTOR},
+    dead_letters_topic: {PrincipalRole.JOBMANAGER},
+}
+"""Topic of the cluster -> the roles that write it."""
+
+
+def names_of(cluster: str, job: str, part: str) -> list[tuple[ResourceType, str]]:
+    """Returns names of all kinds that a cluster uses."""
+    topics = [topic(cluster) for topic in CLUSTER_TOPICS]
+    topics += [of(cluster, job, part) for of in (channel_topic, changelog_topic)]
+    return [
+        *((ResourceType.TOPIC, name) for name in (*topics, output_topic(cluster, job))),
+        (ResourceType.GROUP, consumer_group(cluster, job, part, 3)),
+        (ResourceType.TRANSACTIONAL_ID, transactional_id(cluster, job, part, 3)),
+    ]
+
+
+def test_page_is_up_to_date() -> None:
+    assert acls_page.PATH.read_text("utf-8") == acls_page.text()
+
+
+@given(role=roles, cluster=ids, other=ids, job=ids, part=ids)
+def test_acl_of_one_cluster_covers_no_name_of_another(
+    role: PrincipalRole, cluster: str, other: str, job: str, part: str
+) -> None:
+    needed = acls_of(role, AclScope(cluster))
+    for kind, name in names_of(other, job, part):
+        covered = any(acl.covers(kind, name) for acl in needed)
+        assert not covered or cluster == other
+
+
+@pytest.mark.parametrize("topic", CLUSTER_TOPICS, ids=lambda topic: topic.__name__)
+def test_topic_of_cluster_is_written_by_its_writers_only(topic: object) -> None:
+    name = topic("c")  # type: ignore[operator]
+    writers = {
+        role
+        for role in PrincipalRole
+        if allows(acls_of(role, AclScope("c")), Operation.WRITE, ResourceType.TOPIC, name)
+    }
+    assert writers == WRITERS[topic]  # type: ignore[index]
+
+
+@given(cluster=ids, job=ids, part=ids)
+def test_task_may_use_names_of_job_and_nothing_of_cluster(cluster: str, job: str, part: str) -> None:
+    needed = acls_of(PrincipalRole.TASK, AclScope(cluster))
+    own = {topic(cluster) for topic in CLUSTER_TOPICS}
+    for kind, name in names_of(cluster, job, part):
+        operation = Operation.READ if kind is ResourceType.GROUP else Operation.WRITE
+        assert allows(needed, operation, kind, name) == (name not in own)
+        assert allows(needed, Operation.DESCRIBE, kind, name) == (name not in own)
+
+
+@pytest.mark.parametrize("role", PrincipalRole)
+def test_rights_to_create_and_delete_topics_of_cluster_are_given_where_asked(role: PrincipalRole) -> None:
+    def creators(scope: AclScope) -> set[tuple[str, Operation]]:
+        wanted = (Operation.CREATE, Operation.DELETE)
+        found = acls_of(role, scope)
+        return {
+            (topic("c"), operation)
+            for topic in CLUSTER_TOPICS
+            for operation in wanted
+            if allows(found, operation, ResourceType.TOPIC, topic("c"))
+        }
+
+    assert not creators(AclScope("c", creates_topics=False))
+    is_master = role is PrincipalRole.JOBMANAGER
+    made = {(topic("c"), Operation.CREATE) for topic in CLUSTER_TOPICS}
+    assert creators(AclScope("c")) == (made if is_master else set())
+    deleted = {(topic("c"), Operation.DELETE) for topic in CLUSTER_TOPICS if topic is not heartbeats_topic}
+    assert creators(AclScope("c", deletes_events=True)) == (made | deleted if is_master else set())
+
+
+def test_topics_of_user_are_named_or_prefixes() -> None:
+    scope = AclScope("c", reads=("orders",), writes=("totals.*",), groups=("shop",))
+    needed = acls_of(PrincipalRole.TASK, scope)
+    topic = ResourceType.TOPIC
+    assert allows(needed, Operation.READ, topic, "orders")
+    assert not allows(needed, Operation.READ, topic, "orders.eu")
+    assert not allows(needed, Operation.WRITE, topic, "orders")
+    assert allows(needed, Operation.WRITE, topic, "totals.eu")
+    assert not allows(needed, Operation.WRITE, topic, "totals")
+    assert allows(needed, Operation.READ, ResourceType.GROUP, "shop")
+
+
+@pytest.mark.parametrize("role", PrincipalRole)
+def test_acls_of_role_are_distinct_and_say_why(role: PrincipalRole) -> None:
+    needed: list[Acl] = acls_of(role, AclScope("c", ("a", "b*"), ("d",), ("g",)))
+    assert len({(acl.resource_type, acl.name, acl.pattern_type) for acl in needed}) == len(needed)
+    assert all(acl.reason and acl.operations for acl in needed)
