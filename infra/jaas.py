@@ -47,10 +47,11 @@ def login_configuration(mechanism: str, properties: Mapping[str, str]) -> str:
     if mechanism == "GSSAPI":
         own = {"useKeyTab": "true", "storeKey": "true"} if "keyTab" in options else {"useTicketCache": "true"}
         options = {**own, **options}
-    given = "".join(f" {name}={_quoted(value)}" for name, value in options.items())
+    given = "".join(f" {name}={quoted(value)}" for name, value in options.items())
     return f"{_MODULES[mechanism]} required{given};"
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """Returns a value in the syntax of JAAS."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -29,6 +29,8 @@ import psutil
 from .cds_archives import kafka_archive, read_archive_options
 from .disk_space import describe_shortage
 from .jars import jar_folder, kafka_classpath
+from .kafka_connection import KafkaConnection
+from .kafka_security import BrokerSecurity
 from .prerequisites import find_java
 from .processes import OwnedProcess, ProcessIdentity, end_process
 from .versions import KAFKA_JARS
@@ -121,16 +123,20 @@ class EmbeddedKafka:
         heap: str = "512m",
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
+        security: BrokerSecurity | None = None,
     ) -> None:
         """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
-        `heap` is the JVM's -Xmx; `settings` and `jvm_options` override the broker's own.
+        `heap` is the JVM's -Xmx; `settings` and `jvm_options` override the broker's own. `security`: with TLS, SASL
+        and ACLs; None: whoever reaches its port may do everything.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
         self._heap = heap
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
+        self._security = security
+        self._more_ports: dict[str, int] = {}
         self._owned: OwnedProcess | None = None
         self._record: KafkaRecord | None = None
 
@@ -151,6 +157,17 @@ class EmbeddedKafka:
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. Raises KafkaUnavailable before the first start."""
         return self._started_record().bootstrap_servers
+
+    @property
+    def connection(self) -> KafkaConnection:
+        """How its administrator connects. Raises KafkaUnavailable before the first start."""
+        if self._security is None:
+            return KafkaConnection(self.bootstrap_servers)
+        return self._security.connection(self.bootstrap_servers)
+
+    def address_of(self, listener: str) -> str:
+        """`host:port` of a further listener of `security`. Raises KeyError before the first start."""
+        return f"{HOST}:{self._more_ports[listener]}"
 
     @property
     def pid(self) -> int:
@@ -185,7 +202,9 @@ class EmbeddedKafka:
         java, classpath = find_java(), os.pathsep.join(map(str, kafka_classpath()))
         wanted = 0 if earlier is None else int(earlier.bootstrap_servers.rpartition(":")[2])
         for attempt in range(_ATTEMPTS):
-            port, controller_port = _free_ports(wanted)
+            listeners = () if self._security is None else tuple(self._security.listeners)
+            port, controller_port, *more = _free_ports(wanted, 2 + len(listeners))
+            self._more_ports = dict(zip(listeners, more, strict=True))
             self._write_properties(port, controller_port)
             self._format(java, classpath)
             log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -270,9 +289,13 @@ class EmbeddedKafka:
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
             "log.dirs": str(data),
-            **self._settings,
         }
+        if self._security is not None:
+            properties |= self._security.settings(HOST, port, controller_port, self._more_ports)
+        properties |= self._settings
         escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
+        # It has the passwords of a secured broker.
+        self._properties_path.touch(mode=0o600)
         self._properties_path.write_text("\n".join(escaped) + "\n")
 
     def _format(self, java: str, classpath: str) -> None:
@@ -332,10 +355,7 @@ class EmbeddedKafka:
             self._require_running(deadline)
             time.sleep(0.02)
         # Client errors while the broker starts are expected.
-        client: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "log_level": 0,
-        }
+        client = {**self.connection.to_librdkafka(), "log_level": 0}
         # A broker has no producer ids until the first producer asks, which has to retry a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
         ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._require_running(deadline))
@@ -379,16 +399,19 @@ def _draw_id() -> str:
     return base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
 
 
-def _free_ports(wanted: int) -> tuple[int, int]:
-    """Returns two free ports, the first of them `wanted` if that is free."""
-    with socket.socket() as first, socket.socket() as second:
+def _free_ports(wanted: int, count: int) -> list[int]:
+    """Returns free ports, the first of them `wanted` if that is free."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        first, *others = sockets
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             first.bind((HOST, wanted))
         except OSError:
             first.bind((HOST, 0))
-        second.bind((HOST, 0))
-        return first.getsockname()[1], second.getsockname()[1]
+        for other in others:
+            other.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def _accepts(host: str, port: int) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from runtime_jobs import ENDS, Job, Reports
+from secured_kafka import SecuredKafka, secured_kafka
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
@@ -29,6 +30,13 @@ def kafka() -> Iterator[EmbeddedKafka]:
     """Yields a running Kafka; its address is `kafka.bootstrap_servers`. Tests that stop or kill a Kafka start their
     own."""
     with EmbeddedKafka() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[SecuredKafka]:
+    """Yields a running secured Kafka: SASL_SSL, users of SCRAM and PLAIN, ACLs. Each test adds its own users."""
+    with secured_kafka() as running:
         yield running
 
 

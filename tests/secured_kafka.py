@@ -1,0 +1,123 @@
+"""A secured Kafka for tests: SASL_SSL, users of SCRAM and PLAIN, and nothing is allowed without an ACL."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from certificates import CertificateAuthority
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.infra.kafka_security import BROKER, BrokerSecurity
+
+SCRAM: Final = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+PLAIN_USER: Final = "plain"
+_TIMEOUT_S: Final = 20.0
+
+
+class SecuredKafka:
+    """A running secured broker, its certificate authority, and its users."""
+
+    def __init__(self, kafka: EmbeddedKafka, authority: CertificateAuthority, directory: Path) -> None:
+        self.kafka = kafka
+        self.authority = authority
+        self._directory = directory
+        self.admin = AdminClient({**kafka.connection.to_librdkafka(), "log_level": 0})
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.kafka.bootstrap_servers
+
+    def password_file(self, user: str) -> Path:
+        """The file with a user's password."""
+        return self._directory / f"{user}.password"
+
+    def add_user(self, user: str, mechanism: str = "SCRAM-SHA-512") -> KafkaConnection:
+        """Creates a user of SCRAM, who is allowed nothing yet, with a new password; returns how it connects."""
+        password = _new_password(self.password_file(user))
+        credential = UserScramCredentialUpsertion(
+            user, ScramCredentialInfo(SCRAM[mechanism], 4096), password.encode()
+        )
+        for future in self.admin.alter_user_scram_credentials([credential]).values():
+            future.result(_TIMEOUT_S)
+        return self.connection(user, mechanism)
+
+    def connection(
+        self, user: str, mechanism: str = "SCRAM-SHA-512", address: str | None = None
+    ) -> KafkaConnection:
+        """Returns how a user connects, with the password of its file."""
+        return KafkaConnection(
+            address or self.bootstrap_servers,
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": mechanism,
+                "sasl.username": user,
+                "sasl.password-file": str(self.password_file(user)),
+                "ssl.ca.location": str(self.authority.ca),
+            },
+        )
+
+    def allow(
+        self, user: str, operations: Iterable[AclOperation], kind: ResourceType, prefix: str = ""
+    ) -> None:
+        """Lets a user perform operations on resources whose names begin with a prefix; an empty one: on all."""
+        self._change([_acl(user, operation, kind, prefix) for operation in operations])
+
+    def allow_all(self, user: str) -> None:
+        """Lets a user do everything."""
+        kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.BROKER)
+        self._change([_acl(user, AclOperation.ALL, kind, "") for kind in kinds])
+
+    def _change(self, bindings: list[AclBinding]) -> None:
+        for future in self.admin.create_acls(bindings).values():
+            future.result(_TIMEOUT_S)
+
+
+def _acl(user: str, operation: AclOperation, kind: ResourceType, prefix: str) -> AclBinding:
+    pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
+    name = "kafka-cluster" if kind is ResourceType.BROKER else prefix or "*"
+    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+def _new_password(path: Path) -> str:
+    password = f"hidden-{secrets.token_hex(12)}"
+    path.touch(mode=0o600)
+    path.write_text(f"{password}\n")
+    return password
+
+
+@contextmanager
+def secured_kafka() -> Iterator[SecuredKafka]:
+    """Runs a secured broker over a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-secured-") as name:
+        directory = Path(name)
+        authority = CertificateAuthority(directory)
+        admin, plain = directory / "admin.password", directory / f"{PLAIN_USER}.password"
+        _new_password(admin)
+        security = BrokerSecurity(
+            ca=authority.ca,
+            certificate=authority.issue(BROKER),
+            admin_password_file=admin,
+            plain_users={PLAIN_USER: _new_password(plain)},
+        )
+        with EmbeddedKafka(security=security) as kafka:
+            yield SecuredKafka(kafka, authority, directory)
