@@ -535,14 +535,27 @@ def _from_hint(hint: object, within: frozenset[type]) -> RecordType:
         return TupleOf(tuple(_from_hint(argument, within) for argument in arguments))
     if origin is list and arguments:
         return ListOf(_from_hint(arguments[0], within))
+    if isinstance(origin, type) and dataclasses.is_dataclass(origin) and origin not in within:
+        given = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
+        return _of_class(origin, within | {origin}, given)
     if isinstance(hint, type) and origin is None and hint not in within:
         if hint in _SCALARS:
             return Scalar(_SCALARS[hint])
-        return _of_class(hint, within | {hint})
+        return _of_class(hint, within | {hint}, {})
     return PICKLED
 
 
-def _of_class(cls: type, within: frozenset[type]) -> RecordType:
+def with_type_arguments(hint: Any, given: Mapping[object, object]) -> object:
+    """Returns a hint with type variables replaced by their arguments."""
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    inside = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not inside:
+        return hint
+    return hint[tuple(given.get(variable, variable) for variable in inside)]
+
+
+def _of_class(cls: type, within: frozenset[type], given: Mapping[object, object]) -> RecordType:
     if issubclass(cls, tuple) and (names := cls.__dict__.get("_fields")) and "__new__" in cls.__dict__:
         form: Literal["dataclass", "named_tuple"] = "named_tuple"
     elif _rebuilt_by_its_fields(cls) and (names := tuple(f.name for f in dataclasses.fields(cls))):
@@ -550,7 +563,7 @@ def _of_class(cls: type, within: frozenset[type]) -> RecordType:
     else:
         return PICKLED
     hints = class_hints(cls)
-    fields = tuple((name, _from_hint(hints.get(name), within)) for name in names)
+    fields = tuple((name, _from_hint(with_type_arguments(hints.get(name), given), within)) for name in names)
     return ClassOf(cls.__name__, form, fields, cls)
 
 

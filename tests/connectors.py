@@ -174,5 +174,5 @@ def build_one(
     return operator, output
 
 
-def _no_send(topic: str, value: bytes, **_: Any) -> None:
+def _no_send(topic: str, value: bytes | None, **_: Any) -> None:
     raise AssertionError(f"sent to {topic}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from polling import TIMEOUT_S
@@ -38,6 +38,13 @@ class Topics:
                     producer.poll(0.1)
         assert producer.flush(30) == 0
 
+    def write_message(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]]
+    ) -> None:
+        producer = Producer({"bootstrap.servers": self._servers})
+        producer.produce(topic, value, key, 0, headers=headers)  # type: ignore[arg-type]
+        assert producer.flush(30) == 0
+
     def write_transaction(self, topic: str, values: list[bytes], *, commit: bool) -> None:
         producer = Producer({"bootstrap.servers": self._servers, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(30)
@@ -68,6 +75,10 @@ class Topics:
     def read(self, topic: str, count: int, *, beyond_s: float = 0.0) -> list[bytes]:
         """Returns the committed values of a topic: at least `count`, and what arrives within `beyond_s` seconds
         after those."""
+        return [message.value() or b"" for message in self.read_messages(topic, count, beyond_s=beyond_s)]
+
+    def read_messages(self, topic: str, count: int, *, beyond_s: float = 0.0) -> list[Message]:
+        """Returns whole messages; see `read`."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -78,14 +89,14 @@ class Topics:
         )
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        values: list[bytes] = []
+        messages: list[Message] = []
         deadline = time.monotonic() + TIMEOUT_S
         enough = None
         while time.monotonic() < deadline and (enough is None or time.monotonic() < enough):
             message = consumer.poll(0.05)
             if message is not None and message.error() is None:
-                values.append(message.value() or b"")
-            if len(values) >= count and enough is None:
+                messages.append(message)
+            if len(messages) >= count and enough is None:
                 enough = time.monotonic() + beyond_s
         consumer.close()
-        return values
+        return messages

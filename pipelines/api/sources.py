@@ -10,7 +10,7 @@ from ..types import PICKLED, RecordType, RecordTypeError
 from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
-from .connectors.format_compatibility import check_source
+from .connectors.format_compatibility import check_source, source_record_type
 from .connectors.source_names import paths_name, topics_name
 from .literal_types import common_type
 from .program import Program
@@ -147,8 +147,7 @@ class Sources:
         return stream.assign_timestamps_and_watermarks(watermark_strategy)
 
     def _kafka(self, step: str, source: KafkaSource) -> SingleOutputStreamOperator[Any]:
-        declared = source.output_type
-        of = source.value_format.natural_type() if declared is None else RecordType.of(declared)
+        of = source_record_type(source)
         check_source(source, of, step)
         return self._source(ReadKafka, step, topics_name("Source: Kafka", source.topics), of, source=source)
 

@@ -6,10 +6,10 @@ import collections.abc
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..types import PICKLED, RecordType
+from ..types import PICKLED, RecordType, with_type_arguments
 from .signatures import Signature, called, is_of
 
 
@@ -51,18 +51,8 @@ def type_argument(cls: type, base: type, index: int) -> object:
         if origin is base:
             return arguments[index] if index < len(arguments) else None
         given = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
-        return _filled_in(type_argument(origin, base, index), given)
+        return with_type_arguments(type_argument(origin, base, index), given)
     return None
-
-
-def _filled_in(hint: Any, given: Mapping[object, object]) -> object:
-    """Returns a hint with type variables replaced by their arguments."""
-    if isinstance(hint, TypeVar):
-        return given.get(hint, hint)
-    inside = getattr(hint, "__parameters__", ())
-    if isinstance(hint, type) or not inside:
-        return hint
-    return hint[tuple(given.get(variable, variable) for variable in inside)]
 
 
 def _is_open(hint: object) -> bool:

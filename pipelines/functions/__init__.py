@@ -14,6 +14,7 @@ from .broadcast import (
     ReadOnlyBroadcastContext,
 )
 from .context import Counter, MetricGroup, RuntimeContext
+from .kafka_record import KafkaRecord
 from .process import (
     Context,
     CoProcessFunction,
@@ -62,6 +63,7 @@ __all__ = [
     "Counter",
     "FilterFunction",
     "FlatMapFunction",
+    "KafkaRecord",
     "KeyedBroadcastContext",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",

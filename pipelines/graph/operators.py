@@ -106,7 +106,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         ),
         OperatorKind.PRINT: OperatorTraits(sink=True, prints=True),
         OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
-        OperatorKind.KAFKA_SINK: OperatorTraits(functions=1, sink=True),
+        OperatorKind.KAFKA_SINK: OperatorTraits(functions=5, sink=True),
         OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True),
     }
 )

@@ -239,11 +239,12 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.KAFKA_SOURCE: {
             "topics": _texts("a list of topics, one or more"),
             "format": _FORMAT,
+            "key_format": _optional(_FORMAT),
             "starting": _STARTING,
             "group_id": _optional(_name),
             "bounded": _flag,
             "on_bad_record": _one_of("fail", "skip"),
-            "on_tombstone": _optional(_one_of("fail", "skip")),
+            "on_tombstone": _optional(_one_of("fail", "skip", "read")),
             "on_data_loss": _optional(_one_of("fail", "earliest", "latest")),
         },
         OperatorKind.MAP: {},
@@ -285,7 +286,13 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
             "roll_ms": _optional(_size),
         },
-        OperatorKind.KAFKA_SINK: {"topic": _name, "format": _FORMAT},
+        OperatorKind.KAFKA_SINK: {
+            "topic": _optional(_name),  # null: a function returns it
+            "format": _FORMAT,
+            "key_format": _optional(_FORMAT),
+            "key_type": _optional(_record_type),
+            "takes_kafka_records": _flag,
+        },
         OperatorKind.FOREACH: {},
     }
 )

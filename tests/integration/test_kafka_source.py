@@ -24,6 +24,7 @@ from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import (
     Formats,
+    KafkaRecord,
     KafkaSink,
     KafkaSource,
     KeyedContext,
@@ -99,6 +100,40 @@ def test_avro_records_are_copied_with_derived_schemas(start: Start, on_kafka: To
     read = [fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None) for value in results]
     expected = [{"sensor": item["sensor"], "degrees": item["degrees"] + 1} for item in sent]
     assert sorted(read, key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize("bounded", [True, False], ids=["bulk", "real time"])
+def test_whole_messages_are_copied(start: Start, on_kafka: Topics, bounded: bool) -> None:
+    source, sink = on_kafka.new(), on_kafka.new(3)
+    sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+        (b"a", b"1", [("n", b"x"), ("n", None)]),
+        (None, b"2", []),
+        (b"b", None, [("t", b"")]),
+        (b"", b"", []),
+    ]
+    for key, value, headers in sent:
+        on_kafka.write_message(source, value, key, headers)
+    of = KafkaRecord[str | None, str | None]
+
+    def mark(record: KafkaRecord[str | None, str | None]) -> KafkaRecord[str | None, str | None]:
+        place = f"{record.topic}/{record.partition}/{record.offset}".encode()
+        return KafkaRecord(record.key, record.value, [*record.headers, ("from", place)])
+
+    env = StreamExecutionEnvironment()
+    records = env.from_source(KafkaSource(source, bounded=bounded, output_type=of))
+    marked = records.map(mark, output_type=of)
+    marked.sink_to(KafkaSink(sink, Formats.text(), partitioner=lambda r, n: int(r.headers[-1][1][-1:]) % n))
+    job = start(env.get_job_graph("records"))
+    job.deploy_all()
+    copies = sorted(on_kafka.read_messages(sink, len(sent)), key=lambda message: message.timestamp()[1])
+    found = sorted(
+        ((m.headers() or [])[-1][1], m.key(), m.value(), (m.headers() or [])[:-1], m.partition())
+        for m in copies
+    )
+    assert found == [
+        (f"{source}/0/{offset}".encode(), key, value, headers, offset % 3)
+        for offset, (key, value, headers) in enumerate(sent)
+    ]
 
 
 def test_bounded_source_ends_at_end_of_topic_at_its_start(start: Start, on_kafka: Topics) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
@@ -19,8 +18,7 @@ from tailrace.pipelines.runtime.common.deployment import (
     VertexDeployment,
 )
 from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
-from tailrace.pipelines.runtime.formats import ValueFormat, create_reader
-from tailrace.pipelines.runtime.formats.format import read_valid
+from tailrace.pipelines.runtime.formats import ValueFormat, create_message_reader
 from tailrace.pipelines.runtime.operators.chain import StatelessPipeline
 from tailrace.pipelines.runtime.operators.factory import build_prefix
 from tailrace.pipelines.runtime.records.buffers import (
@@ -42,6 +40,7 @@ from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.schemas.types import RestoredCheckpoint
 
+from .kafka_rows import kafka_rows
 from .memory_checkpoints import PartReporter
 from .memory_kafka import MemoryTransaction, Message, Place
 
@@ -297,7 +296,12 @@ class MemoryAttempt:
         if source is not None:
             parameters = json.loads(source.parameters)
             record_type = output_type(source)
-            self._reader = create_reader(ValueFormat.from_parameters(parameters["format"]), record_type)
+            keys = parameters.get("key_format")
+            self._reader = create_message_reader(
+                ValueFormat.from_parameters(parameters["format"]),
+                None if keys is None else ValueFormat.from_parameters(keys),
+                record_type,
+            )
             self._skips = parameters.get("on_bad_record") == "skip"
             types = [record_type]
         else:
@@ -388,9 +392,8 @@ class MemoryAttempt:
         self.task.take_buffer(*place, offset, data)
 
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:
-        timestamps = pa.array([message.timestamp_ms for message in messages], pa.int64())
-        values = pa.array([message.value for message in messages], pa.binary())
-        batch, bad = read_valid(self._reader, timestamps, values)
+        topic, partition = self._topics[place[0]], place[1]
+        batch, bad = self._reader.read(kafka_rows(messages, first), topic, partition)
         if bad and not self._skips:
             raise TaskError(bad[0].why)
         assert self._writes is not None

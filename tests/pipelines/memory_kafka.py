@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.operators.operator import MessageHeaders
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
 from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import KEY, decode_progress
@@ -28,6 +30,7 @@ class Message:
     value: bytes
     key: bytes | None = None
     timestamp_ms: int = BEGIN_MS
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass
@@ -111,23 +114,27 @@ class MemoryTransaction:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        headers: MessageHeaders | None = None,
         delivered: Callable[[int], None] | None = None,
     ) -> None:
         if partition is None:
             partition = 0
         if timestamp_ms > self._now() + AFTER_MAX_MS:
             raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
-        self._open.append((topic, partition, Message(value, key, timestamp_ms)))
+        self._open.append(
+            (topic, partition, Message(cast(bytes, value), key, timestamp_ms, tuple(headers or ())))
+        )
         if delivered is not None:
             self._in_flight.append((len(self._open) - 1, delivered))
 
-    def require_topic(self, topic: str) -> None:
-        """Does nothing: topics are created when they are written to."""
+    def require_topic(self, topic: str) -> int:
+        """Returns the partitions that are there; a topic that is not is created when it is written to."""
+        return len(self._kafka.logs.get(topic, ())) or 1
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         fate = 1.0 if self._rng is None else self._rng.random()

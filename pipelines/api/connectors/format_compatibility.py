@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
 import msgspec.inspect
 
+from ...functions.kafka_record import kafka_record_type, key_and_value_types, without_none
 from ...graph.errors import ProgramError
-from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf
+from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf, Types
 from ..source_location import caller_location
 from .files import FileSink, FileSource
 from .formats import Format
@@ -19,42 +21,104 @@ from .kafka import KafkaSink, KafkaSource
 _UNDECLARED: Final[tuple[object, ...]] = (None, Any, object, dict)
 
 
+def source_record_type(source: KafkaSource) -> RecordType:
+    """Returns the type of a Kafka source's records: the declared type; where it says nothing, that of the format."""
+    if source.output_type is None:
+        return source.value_format.natural_type()
+    of = RecordType.of(source.output_type)
+    parts = key_and_value_types(of)
+    if parts is None or source.key_format is None:
+        return of
+    key, value = parts
+    if key == PICKLED:
+        key = Types.OPTIONAL(source.key_format.natural_type())
+    if value == PICKLED:
+        value = source.value_format.natural_type()
+        if source.on_tombstone == "read":
+            value = Types.OPTIONAL(value)
+    return kafka_record_type(key, value)
+
+
 def check_source(source: KafkaSource | FileSource, records: RecordType, step: str) -> None:
     """Raises ProgramError if the source cannot read such records."""
-    _check_readable(source, records, step)
-    match source:
-        case FileSource(format="text"):
+    if isinstance(source, FileSource):
+        _check_readable(source.format, source.output_type, records, step)
+        if source.format == "text":
             _check_plain("text", "str", records, step)
-        case KafkaSource(value_format=Format(kind="text")):
-            _check_plain("text", "str", records, step)
-        case KafkaSource(value_format=Format(kind="raw")):
-            _check_plain("raw", "bytes", records, step)
-        case KafkaSource(value_format=Format(kind="avro", schema=None, framing="single-object" | "none")):
-            _check_declared(records, step)
-        case _:
-            pass
+        return
+    parts = key_and_value_types(records)
+    if parts is None or source.key_format is None:
+        _check_reads(source.value_format, source.output_type, records, step)
+        return
+    hints = get_args(source.output_type) or (None, None)
+    for part, form, hint, of in zip(
+        ("key", "value"), (source.key_format, source.value_format), hints, parts, strict=True
+    ):
+        with _part_named(part):
+            _check_reads(form, hint, without_none(of), step)
 
 
 def check_sink(sink: KafkaSink | FileSink, records: RecordType, step: str) -> None:
     """Raises ProgramError if the sink cannot write such records."""
-    match sink:
-        case FileSink(format="avro"):
+    if isinstance(sink, FileSink):
+        if sink.format == "avro":
             _check_declared(records, step)
-        case KafkaSink(value_format=Format(kind="avro", schema=None)):
+        return
+    parts = key_and_value_types(records)
+    if parts is None:
+        check_writes(sink.value_format, records, step)
+    else:
+        with _part_named("value"):
+            check_writes(sink.value_format, without_none(parts[1]), step)
+
+
+def check_key(form: Format, keys: RecordType, step: str) -> None:
+    """Raises ProgramError if a sink cannot write such keys."""
+    with _part_named("key"):
+        check_writes(form, without_none(keys), step)
+
+
+def check_writes(form: Format, records: RecordType, step: str) -> None:
+    """Raises ProgramError if the format cannot hold such records."""
+    match form:
+        case Format(kind="avro", schema=None):
             _check_declared(records, step)
-        case KafkaSink(value_format=Format(kind="raw")) if records != PICKLED:
+        case Format(kind="raw") if records != PICKLED:
             _check_plain("raw", "bytes", records, step)
         case _:
             pass
 
 
-def _check_readable(source: KafkaSource | FileSource, records: RecordType, step: str) -> None:
+def _check_reads(form: Format, hint: object, records: RecordType, step: str) -> None:
+    _check_readable(form.kind, hint, records, step)
+    match form:
+        case Format(kind="text"):
+            _check_plain("text", "str", records, step)
+        case Format(kind="raw"):
+            _check_plain("raw", "bytes", records, step)
+        case Format(kind="avro", schema=None, framing="single-object" | "none"):
+            _check_declared(records, step)
+        case _:
+            pass
+
+
+@contextmanager
+def _part_named(part: str) -> Iterator[None]:
+    """Adds the part of the message to an error."""
+    try:
+        yield
+    except ProgramError as error:
+        raise ProgramError(
+            f"the {part} of a message: {error.reason}", operator=error.operator, location=error.location
+        ) from None
+
+
+def _check_readable(kind: str, declared: object, records: RecordType, step: str) -> None:
     """Raises ProgramError if the reader cannot make records of the declared type: it would return dictionaries
     instead."""
-    kind = source.format if isinstance(source, FileSource) else source.value_format.kind
     if kind not in ("json", "avro", "parquet"):
         return
-    for hint in _hints_without_layout(source.output_type):
+    for hint in _hints_without_layout(declared):
         raise _refusal(
             step,
             f"it cannot read {kind} into {_shown(hint)}: declare a dataclass or NamedTuple that its fields alone create"
@@ -88,6 +152,9 @@ def _classes(of: RecordType) -> Iterator[type]:
                 yield from _classes(item)
         case ClassOf():
             yield of.cls  # and the types of all its fields
+            if getattr(of.cls, "__parameters__", ()):
+                for _, item in of.fields:
+                    yield from _classes(item)
         case _:
             pass
 

@@ -1,4 +1,4 @@
-"""Topics of the cluster's own Kafka, as sources and sinks."""
+"""Kafka topics as sources and sinks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...functions.kafka_record import key_and_value_types, takes_none, without_none
 from ...graph.errors import ProgramError
+from ...types import PICKLED, RecordType, Scalar
 from ..checks import is_whole
 from ..source_location import caller_location
 from .formats import Format, Formats
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+"""The headers of a message; in a list, a name may occur more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +63,23 @@ class StartingOffsets:
 class KafkaSource:
     """Reads topics. The timestamp of a record is that of its message.
 
+    A record is the value of a message, or with `output_type=KafkaRecord[K, V]` the whole message: key, value, headers,
+    topic, partition, offset and timestamp. `key_format` is for its keys: by default text if K is `str`, and raw for
+    `bytes`. A message without a key needs `K | None`.
+
     `bounded`: the job reads up to the end offsets that the topics have when it starts, and finishes. `group_id`:
     progress is also committed to this group, where Kafka's tools show it; `committed` starts from it. `output_type`:
     the type of the records, if the format does not define it (see `Formats`). `on_bad_record`: a message that cannot be
-    read fails the job, or is skipped. `on_tombstone` overrides that for messages without a value. `on_data_loss`: after
-    records were deleted that the job has not read, it fails, or continues at the first existing record (`earliest`), or
-    after the last one (`latest`).
+    read fails the job, or is skipped. `on_tombstone` overrides that for messages without a value; `read` makes them
+    records whose value is None, and is the default with `KafkaRecord[K, V | None]`. `on_data_loss`: after records were
+    deleted that the job has not read, it fails, or continues at the first existing record (`earliest`), or after the
+    last one (`latest`).
     """
 
     __slots__ = (
         "bounded",
         "group_id",
+        "key_format",
         "on_bad_record",
         "on_data_loss",
         "on_tombstone",
@@ -87,8 +98,9 @@ class KafkaSource:
         group_id: str | None = None,
         output_type: object = None,
         on_bad_record: Literal["fail", "skip"] = "fail",
-        on_tombstone: Literal["fail", "skip"] | None = None,
+        on_tombstone: Literal["fail", "skip", "read"] | None = None,
         on_data_loss: Literal["fail", "earliest", "latest"] = "fail",
+        key_format: Format | None = None,
     ) -> None:
         """By default reads text from the earliest offsets. Raises ProgramError."""
         self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
@@ -98,7 +110,14 @@ class KafkaSource:
         self.group_id = group_id
         self.output_type = output_type
         self.on_bad_record = on_bad_record
-        self.on_tombstone = on_tombstone
+        parts = key_and_value_types(RecordType.of(output_type))
+        self.key_format = None if parts is None else choose_key_format("KafkaSource", key_format, parts[0])
+        if parts is None and key_format is not None:
+            raise _refusal(
+                "KafkaSource",
+                "it has a key_format, and its records have no keys: declare output_type=KafkaRecord[K, V]",
+            )
+        self.on_tombstone = on_tombstone or _tombstones(on_bad_record, parts)
         self.on_data_loss = on_data_loss
         if not self.topics:
             raise _refusal("KafkaSource", "it has no topic")
@@ -110,8 +129,14 @@ class KafkaSource:
             raise _refusal("KafkaSource", "it starts from committed offsets, but has no group_id")
         if on_bad_record not in ("fail", "skip"):
             raise _refusal("KafkaSource", f"on_bad_record is {on_bad_record!r}, neither fail nor skip")
-        if on_tombstone not in ("fail", "skip", None):
-            raise _refusal("KafkaSource", f"on_tombstone is {on_tombstone!r}, neither fail nor skip")
+        if on_tombstone not in ("fail", "skip", "read", None):
+            raise _refusal("KafkaSource", f"on_tombstone is {on_tombstone!r}, neither fail nor skip nor read")
+        if on_tombstone == "read" and (parts is None or not takes_none(parts[1])):
+            raise _refusal(
+                "KafkaSource",
+                "on_tombstone is 'read', and no record has None as its value: declare"
+                " output_type=KafkaRecord[K, V | None]",
+            )
         if on_data_loss not in ("fail", "earliest", "latest"):
             raise _refusal(
                 "KafkaSource", f"on_data_loss is {on_data_loss!r}, neither fail nor earliest nor latest"
@@ -126,30 +151,71 @@ class KafkaSource:
 class KafkaSink:
     """Writes each record to a topic once, in the transaction that also commits the progress of the job.
 
-    `key`: a function of the record (which returns bytes, str or None) or the name of a field; it gives the message's
-    key. Without it messages have no key. Readers see only committed messages if they read with
+    Of a stream of `KafkaRecord`s it writes key, value, headers and timestamp; a record whose value is None becomes a
+    tombstone. Of any other stream, the record is the value. Readers see only committed messages if they read with
     `isolation.level=read_committed`.
+
+    The other arguments are functions of the record or, where a text is allowed, names of its fields. `topic`: a
+    topic's name, or a function that returns one. `key`: the message's key: bytes, str or None, or with `key_format`
+    any value of that format. Without it a message has no key, or the KafkaRecord's. `headers`: a mapping, or a list of
+    (name, value), with values of bytes, str or None. `partitioner(record, partitions)`: the partition, from 0; without
+    it the key decides as in Java's clients (murmur2), and a message without a key goes to any partition.
+    `timestamp_ms`: milliseconds since the epoch; without it the time of the record.
     """
 
-    __slots__ = ("key", "topic", "value_format")
+    __slots__ = ("headers", "key", "key_format", "partitioner", "timestamp_ms", "topic", "value_format")
 
     def __init__(
         self,
-        topic: str,
+        topic: str | Callable[[Any], str],
         value_format: Format | None = None,
-        key: Callable[[Any], bytes | str | None] | str | None = None,
+        key: Callable[[Any], Any] | str | None = None,
+        *,
+        key_format: Format | None = None,
+        headers: Callable[[Any], Headers] | str | None = None,
+        partitioner: Callable[[Any, int], int] | None = None,
+        timestamp_ms: Callable[[Any], int] | str | None = None,
     ) -> None:
         """By default writes JSON. Raises ProgramError."""
         self.topic = topic
         self.value_format = _format_of("KafkaSink", value_format or Formats.json())
         self.key = key
-        _check_topic("KafkaSink", topic)
+        self.key_format = None if key_format is None else _format_of("KafkaSink", key_format)
+        self.headers = headers
+        self.partitioner = partitioner
+        self.timestamp_ms = timestamp_ms
+        if not callable(topic):
+            _check_topic("KafkaSink", topic)
 
 
-def _format_of(who: str, value_format: object) -> Format:
-    if not isinstance(value_format, Format):
-        raise _refusal(who, f"value_format is {value_format!r}: write Formats.json()")
-    return value_format
+def choose_key_format(who: str, given: Format | None, keys: RecordType) -> Format:
+    """Returns the format of keys of this type if none is given. Raises ProgramError if the type has no natural
+    format."""
+    if given is not None:
+        return _format_of(who, given, "key_format")
+    match without_none(keys):
+        case Scalar(kind="str"):
+            return Formats.text()
+        case Scalar(kind="bytes"):
+            return Formats.raw()
+        case of if of == PICKLED:
+            return Formats.raw()
+        case of:
+            raise _refusal(who, f"its keys are of type {of}: give it a key_format, such as Formats.json()")
+
+
+def _tombstones(
+    on_bad_record: Literal["fail", "skip"], parts: tuple[RecordType, RecordType] | None
+) -> Literal["fail", "skip", "read"]:
+    if parts is not None and parts[1] != PICKLED and takes_none(parts[1]):
+        return "read"
+    return on_bad_record
+
+
+def _format_of(who: str, given: object, parameter: str = "value_format") -> Format:
+    if not isinstance(given, Format):
+        raise _refusal(who, f"{parameter} is {given!r}: write Formats.json()")
+    return given
 
 
 def _check_topic(who: str, topic: object) -> None:

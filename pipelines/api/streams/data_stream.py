@@ -52,6 +52,7 @@ from ..connectors import FileSink, KafkaSink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
 from ..durations import to_milliseconds
+from ..kafka_sinks import kafka_sink_fields
 from ..keys import NO_KEY, Key, column_of, field_selector, key_of
 from ..program import Program
 from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
@@ -158,23 +159,16 @@ class Sinks(Stream[T]):
         return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
 
     def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
-        """Writes each record to files or a Kafka topic, exactly once."""
+        """Writes each record to files or to Kafka, exactly once."""
         if isinstance(sink, (FileSink, KafkaSink)):
             check_sink(sink, self.record_type, "sink_to")
         match sink:
             case FileSink():
                 return self._into(WriteFiles, "sink_to", paths_name("Sink: Files", [sink.path]), sink=sink)
-            case KafkaSink(key=str() as field):
-                key: Any = field_selector(self.record_type, field, "sink_to")
+            case KafkaSink():
+                name = "Sink: Kafka" if callable(sink.topic) else topics_name("Sink: Kafka", [sink.topic])
                 return self._into(
-                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
-                )
-            case KafkaSink(key=key):
-                if key is not None:
-                    location = caller_location()
-                    check_function(key, signatures.SELECTOR, operator="sink_to", location=location)
-                return self._into(
-                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
+                    WriteKafka, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
                 )
             case _:
                 raise refusal("sink_to", f"expected a FileSink or a KafkaSink, not {sink!r}")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...graph.operators import OperatorKind
-from ..connectors import FileSink, KafkaSink
+from ...types import RecordType
+from ..connectors import FileSink, Format, KafkaSink
 from .base import OneFunction, Physical, Surroundings
 
 
@@ -58,11 +59,26 @@ class WriteKafka(Physical):
     KIND = OperatorKind.KAFKA_SINK
 
     sink: KafkaSink
+    topic: Any
+    """A function, or None: the topic is always the same."""
     key: Any
+    key_format: Format | None
+    """None: the key is bytes, str or None."""
+    key_type: RecordType
+    headers: Any
+    partitioner: Any
+    timestamp_ms: Any
+    takes_kafka_records: bool
 
     def functions(self) -> tuple[Any, ...]:
-        return (self.key,)
+        return (self.topic, self.key, self.headers, self.partitioner, self.timestamp_ms)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
-        return {"topic": self.sink.topic, "format": self.sink.value_format.parameters()}
+        return {
+            "topic": None if callable(self.sink.topic) else self.sink.topic,
+            "format": self.sink.value_format.parameters(),
+            "key_format": None if self.key_format is None else self.key_format.parameters(),
+            "key_type": self.key_type.to_json(),
+            "takes_kafka_records": self.takes_kafka_records,
+        }

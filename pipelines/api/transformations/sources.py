@@ -87,10 +87,11 @@ class ReadKafka(Physical):
         return {
             "topics": list(source.topics),
             "format": source.value_format.parameters(),
+            "key_format": None if source.key_format is None else source.key_format.parameters(),
             "starting": source.starting.parameters(),
             "group_id": source.group_id,
             "bounded": source.bounded,
             "on_bad_record": source.on_bad_record,
-            "on_tombstone": source.on_tombstone or source.on_bad_record,
+            "on_tombstone": source.on_tombstone,
             "on_data_loss": source.on_data_loss,
         }

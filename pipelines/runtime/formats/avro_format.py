@@ -23,7 +23,7 @@ from ..common.failures import TaskError
 from ..records.batch import Batch
 from ..records.record_validation import create_validator
 from .avro_schema import Schema, derive_schema, given
-from .format import Framing, ValueFormat
+from .format import Framing, MessagePart, ValueFormat
 from .record_conversion import create_conversion
 from .schema_registry import SchemaRegistry
 
@@ -89,9 +89,12 @@ class AvroReader:
 
 
 class AvroWriter:
-    """See `factory.create_writer`. With a registry, the constructor registers the schema as `<topic>-value`."""
+    """See `factory.create_writer`. With a registry, the constructor registers the schema as `<topic>-value`, or as
+    `<topic>-key`."""
 
-    def __init__(self, of: ValueFormat, record_type: RecordType, topic: str) -> None:
+    def __init__(
+        self, of: ValueFormat, record_type: RecordType, topic: str, part: MessagePart = MessagePart.VALUE
+    ) -> None:
         schema = given(of.schema) if of.schema is not None else derive_schema(record_type)
         self._schema = schema.parsed
         self._to_datum = _of_records(record_type)
@@ -99,7 +102,7 @@ class AvroWriter:
             case Framing.SINGLE_OBJECT:
                 self._head = SINGLE_OBJECT + schema.fingerprint()
             case Framing.REGISTRY:
-                schema_id = SchemaRegistry(_registry_of(of)).register(f"{topic}-value", schema)
+                schema_id = SchemaRegistry(_registry_of(of)).register(f"{topic}-{part}", schema)
                 self._head = CONFLUENT + _ID.pack(schema_id)
             case Framing.NONE:
                 self._head = b""

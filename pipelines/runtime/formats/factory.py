@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...types import RecordType
 from .avro_format import AvroReader, AvroWriter
-from .format import FormatKind, ValueFormat, ValueReader, ValueWriter
+from .format import FormatKind, MessagePart, ValueFormat, ValueReader, ValueWriter
 from .json_format import JsonReader, JsonWriter
 from .text import RawReader, RawWriter, TextReader, TextWriter
 
@@ -27,8 +27,11 @@ def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None =
             return AvroReader(of, record_type, cache)
 
 
-def create_writer(of: ValueFormat, record_type: RecordType, topic: str) -> ValueWriter:
-    """Creates a writer of records of the type as values for the topic. Raises TaskError like `create_reader`."""
+def create_writer(
+    of: ValueFormat, record_type: RecordType, topic: str, part: MessagePart = MessagePart.VALUE
+) -> ValueWriter:
+    """Creates a writer of records of the type as values or keys for the topic. Raises TaskError like
+    `create_reader`."""
     match of.kind:
         case FormatKind.TEXT:
             return TextWriter(record_type)
@@ -37,4 +40,4 @@ def create_writer(of: ValueFormat, record_type: RecordType, topic: str) -> Value
         case FormatKind.JSON:
             return JsonWriter(record_type)
         case FormatKind.AVRO:
-            return AvroWriter(of, record_type, topic)
+            return AvroWriter(of, record_type, topic, part)

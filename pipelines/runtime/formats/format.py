@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -56,6 +56,13 @@ class ValueFormat(msgspec.Struct, frozen=True):
         return Framing.SINGLE_OBJECT if self.registry is None else Framing.REGISTRY
 
 
+class MessagePart(StrEnum):
+    """The part of a message that a format is for; it is in the name of a schema's subject."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
 class ValueReader(Protocol):
     """Decodes values into records."""
 
@@ -83,23 +90,30 @@ class UnreadableValue(msgspec.Struct, frozen=True):
 def read_valid(
     reader: ValueReader, timestamps: pa.Int64Array, values: pa.BinaryArray
 ) -> tuple[Batch, list[UnreadableValue]]:
-    """Returns the records of the readable values, and the unreadable values. Raises TaskError.
+    """Returns the records of the readable values, and the unreadable values. Raises TaskError."""
+    return find_unreadable(
+        lambda start, stop: reader.read(timestamps[start:stop], values[start:stop]), 0, len(values)
+    )
 
-    It decodes a batch as a whole, and bisects a batch that fails until each unreadable value is alone.
+
+def find_unreadable(
+    read: Callable[[int, int], Batch], start: int, stop: int
+) -> tuple[Batch, list[UnreadableValue]]:
+    """Returns the records of the readable messages with indexes from `start` to before `stop`, and the unreadable ones.
+
+    It decodes a batch as a whole, and bisects a batch that fails until each unreadable message is alone. Raises
+    TaskError.
     """
-    if not len(values):
+    if start == stop:
         return EMPTY, []
     try:
-        return reader.read(timestamps, values), []
+        return read(start, stop), []
     except TaskError:
         raise
     except Exception as error:
-        if len(values) == 1:
-            return EMPTY, [UnreadableValue(0, one_line(error))]
-    middle = len(values) // 2
-    first, bad = read_valid(reader, timestamps[:middle], values[:middle])
-    second, worse = read_valid(reader, timestamps[middle:], values[middle:])
-    return concatenate([first, second]), [
-        *bad,
-        *(UnreadableValue(middle + unreadable.index, unreadable.why) for unreadable in worse),
-    ]
+        if stop - start == 1:
+            return EMPTY, [UnreadableValue(start, one_line(error))]
+    middle = (start + stop) // 2
+    first, bad = find_unreadable(read, start, middle)
+    second, worse = find_unreadable(read, middle, stop)
+    return concatenate([first, second]), [*bad, *worse]

@@ -23,8 +23,8 @@ class JsonReader:
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         texts: list[bytes] = values.to_pylist()
-        joined = b"\n".join(texts)
-        if joined.count(b"\n") == len(texts) - 1 and all(texts):
+        joined = b"" if len(texts) == 1 else b"\n".join(texts)  # one alone has a path without an index
+        if len(texts) > 1 and joined.count(b"\n") == len(texts) - 1 and all(texts):
             records = self._decoder.decode_lines(joined)
             if len(records) != len(texts):
                 raise ValueError("a value is not JSON")

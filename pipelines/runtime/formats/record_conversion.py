@@ -81,9 +81,10 @@ def _tuple(items: list[RecordConversion]) -> RecordConversion:
 def _class(record_type: ClassOf) -> RecordConversion:
     cls = record_type.cls
     shapes = [create_conversion(of) for _, of in record_type.fields]
-    if record_type.form == "dataclass" and not any(shape.to_record for shape in shapes):
+    is_generic = bool(getattr(cls, "__parameters__", ()))  # its own hints do not have the types of the fields
+    if record_type.form == "dataclass" and not is_generic and not any(shape.to_record for shape in shapes):
         return RecordConversion(cls)
-    hints = class_hints(cls)
+    hints = {} if is_generic else class_hints(cls)
     defaults = _defaults(cls)
     names = [name for name, _ in record_type.fields]
     fields = []

@@ -37,6 +37,15 @@ class OnBadRecord(StrEnum):
     SKIP = "skip"
 
 
+class OnTombstone(StrEnum):
+    """The reaction to a message without a value."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    READ = "read"
+    """It becomes a KafkaRecord whose value is None."""
+
+
 class OnDataLoss(StrEnum):
     """The reaction if a partition no longer holds the position that a source continues from."""
 
@@ -57,10 +66,10 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     group_id: str | None = None
     bounded: bool = False
     on_bad_record: OnBadRecord = OnBadRecord.FAIL
-    on_tombstone: OnBadRecord = OnBadRecord.SKIP
-    """The reaction to a message without a value. Graphs of earlier releases do not have this parameter."""
+    on_tombstone: OnTombstone = OnTombstone.SKIP
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
-    """Likewise, graphs of earlier releases do not have it."""
+    key_format: ValueFormat | None = None
+    """For keys, if records are KafkaRecords; None: a record is a value."""
 
     @classmethod
     def from_config(cls, config: OperatorConfig) -> KafkaSourceParameters:

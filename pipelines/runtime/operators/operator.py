@@ -26,19 +26,23 @@ from ..records.buffers import MAX_WATERMARK
 from ..state_backend.stateful import Origin
 from .task_context import TaskContext
 
+MessageHeaders = list[tuple[str, bytes | None]]
+"""Names and values, in order."""
+
 
 class SendMessage(Protocol):
-    """Adds a message to the task's transaction. `partition` None: by key, or any. `delivered` is called with its
-    offset."""
+    """Adds a message to the task's transaction. `value` None: a tombstone. `partition` None: by key, or any.
+    `delivered` is called with its offset."""
 
     def __call__(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        headers: MessageHeaders | None = None,
         delivered: Callable[[int], None] | None = None,
     ) -> None: ...
 
@@ -69,8 +73,8 @@ class OperatorSetup(msgspec.Struct, frozen=True):
     send: SendMessage
     input_types: tuple[RecordType, ...] = (PICKLED,)
     """The record type of each input."""
-    require_topic: Callable[[str], None] = lambda topic: None
-    """Raises TaskError if there is no topic of that name."""
+    require_topic: Callable[[str], int] = lambda topic: 1
+    """Returns the number of partitions of a topic. Raises TaskError if there is no topic of that name."""
     wall_clock: Callable[[], int] = lambda: 0
     """Milliseconds since the epoch; never decreases."""
     generation: int = 0

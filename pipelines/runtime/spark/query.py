@@ -95,7 +95,7 @@ def start_query(
     _prepare(checkpoint)
     rows = (
         spark.readStream.format("kafka")
-        .options(**_source_options(bootstrap_servers, begin, pace))
+        .options(**_source_options(bootstrap_servers, begin, hand_over.plan, pace))
         .load()
         .selectExpr(*_columns(hand_over.plan, pace))
         .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
@@ -117,12 +117,14 @@ def _columns(plan: Any, pace: QueryMode) -> list[str]:
     if not isinstance(plan, RecordForwardingPlan):
         return [*buffer_forwarder.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
     # A column costs a tenth of a message's processing time.
-    topic = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
+    more = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
+    if plan.key_format is not None:
+        more.extend(record_forwarder.RECORD_COLUMNS)
     if pace is not QueryMode.REAL_TIME:
-        return [*topic, *record_forwarder.COLUMNS]
+        return [*more, *record_forwarder.COLUMNS]
     # The offset marks the extra row: a message may have an empty value, or none, but no offset is negative.
     pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
-    return [*topic, "partition", "timestamp", f"{pair} AS (offset, value)"]
+    return [*more, "partition", "timestamp", f"{pair} AS (offset, value)"]
 
 
 def _prepare(checkpoint: Path) -> None:
@@ -132,8 +134,10 @@ def _prepare(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
-def _source_options(bootstrap_servers: str, begin: Begin, pace: QueryMode) -> dict[str, str]:
+def _source_options(bootstrap_servers: str, begin: Begin, plan: Any, pace: QueryMode) -> dict[str, str]:
+    has_headers = isinstance(plan, RecordForwardingPlan) and plan.key_format is not None
     return {
+        "includeHeaders": str(has_headers).lower(),
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
         # A query may outlive its channels by a moment, and must not create them again.

@@ -25,10 +25,10 @@ from ...types import RecordType
 from ..common import task_logging
 from ..common.failures import RecordError, TaskError, describe_failure, format_offsets
 from ..common.protocol import RECORDS, SKIPPED, SKIPPED_COUNTS, SkippedRecords
-from ..formats import UnreadableValue, ValueFormat, ValueReader, create_reader, read_valid
+from ..formats import MessageReader, UnreadableValue, ValueFormat, create_message_reader
 from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
-from ..operators.kafka_source_parameters import OnBadRecord
+from ..operators.kafka_source_parameters import OnBadRecord, OnTombstone
 from ..records.batch import Batch, concatenate
 from ..records.buffers import BufferCodec
 from .partition_forwarder import (
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
 """The columns of the input rows, and the topic, if there are several. A negative offset is not a message."""
+RECORD_COLUMNS: Final = ("key", "headers")
+"""Further columns, if records are KafkaRecords."""
 TOPIC: Final = "topic"
 MAX_PENDING_MESSAGES: Final = 500_000
 MAX_PENDING_S: Final = 0.5
@@ -58,12 +60,14 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
     record_type: Any
     """The record type of the source, as JSON."""
     on_bad_record: OnBadRecord
-    on_tombstone: OnBadRecord
+    on_tombstone: OnTombstone
     prefix: StatelessPrefix | None = None
     cache: str | None = None
     """A directory that workers share."""
     gathers: bool = False
     """Whether results that are aggregated here may be held, to be aggregated with later ones."""
+    key_format: ValueFormat | None = None
+    """For keys, if records are KafkaRecords."""
 
     def worker(self, connections: SubtaskConnections) -> RecordForwardingWorker:
         """Creates the worker of one run."""
@@ -79,7 +83,7 @@ class RecordForwardingWorker:
         self._prefix = StatelessPipeline(())
         self._combine: StatelessPipeline | None = None
         self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
-        self._reader: ValueReader | None = None
+        self._reader: MessageReader | None = None
         self._codec: BufferCodec | None = None
         self._pending: PendingRecords | None = None
 
@@ -87,8 +91,8 @@ class RecordForwardingWorker:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
         plan, prefix = self._plan, self._plan.prefix
         record_type = RecordType.from_json(plan.record_type)
-        self._reader = create_reader(
-            plan.format, record_type, None if plan.cache is None else Path(plan.cache)
+        self._reader = create_message_reader(
+            plan.format, plan.key_format, record_type, None if plan.cache is None else Path(plan.cache)
         )
         if prefix is None:
             self._codec = BufferCodec(record_type)
@@ -170,13 +174,14 @@ class RecordForwardingWorker:
     def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, SkippedRecords]:
         """Returns the results of the messages, and how many messages were skipped."""
         assert self._reader is not None
-        tombstones = rows.column("value").null_count
+        reads_tombstones = self._plan.on_tombstone is OnTombstone.READ
+        tombstones = 0 if reads_tombstones else rows.column("value").null_count
         if tombstones:
             valid = rows.column("value").is_valid()
-            if self._plan.on_tombstone is OnBadRecord.FAIL:
+            if self._plan.on_tombstone is OnTombstone.FAIL:
                 raise _tombstone(topic, partition, rows.column("offset")[valid.index(False).as_py()].as_py())
             rows = rows.filter(valid)
-        batch, bad = read_valid(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
+        batch, bad = self._reader.read(rows, topic, partition)
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
         if len(batch):
@@ -258,15 +263,6 @@ def _within(
         rows = rows.filter(pc.less(offsets, target.end))
         first, following = min(first, target.end), target.end
     return rows, PartitionPosition(target.input_index, partition, first, following)
-
-
-def _milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if len(timestamps) == 1:  # takes a fourth of the time; called for each message in real-time mode
-        return pa.array([timestamps[0].value // 1000], pa.int64())
-    return pc.divide(timestamps.cast(pa.int64()), 1000)
 
 
 def _tombstone(topic: str, partition: int, offset: int) -> TaskError:

@@ -115,6 +115,7 @@ class TopicQueryInput:
             self._prefix,
             self._cache,
             gathers=pace is QueryMode.BULK,
+            key_format=self.source.key_format,
         )
 
 

@@ -43,6 +43,7 @@ from tailrace.pipelines.api import (
     FileSink,
     FileSource,
     Formats,
+    KafkaRecord,
     KafkaSink,
     KafkaSource,
     MapFunction,
@@ -393,6 +394,28 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "KafkaSource at {}: on_tombstone is 'log', neither fail nor skip",
     ),
     (
+        lambda env, s: KafkaSource("a", on_tombstone="read"),
+        "KafkaSource at {}: on_tombstone is 'read', and no record has None as its value",
+    ),
+    (
+        lambda env, s: KafkaSource("a", key_format=Formats.text()),
+        "KafkaSource at {}: it has a key_format, and its records have no keys",
+    ),
+    (
+        lambda env, s: KafkaSource("a", output_type=KafkaRecord[int, str]),
+        "KafkaSource at {}: its keys are of type int: give it a key_format",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("a", output_type=KafkaRecord[str, Trade])),
+        "from_source at {}: the value of a message: the text format takes str, not records of type Trade",
+    ),
+    (
+        lambda env, s: env.from_source(
+            KafkaSource("a", output_type=KafkaRecord[OfPlain, str], key_format=Formats.json())
+        ),
+        "from_source at {}: the key of a message: it cannot read json into",
+    ),
+    (
         lambda env, s: KafkaSource("a", on_data_loss="skip"),
         "KafkaSource at {}: on_data_loss is 'skip', neither fail nor earliest nor latest",
     ),
@@ -456,6 +479,24 @@ MISTAKES: list[tuple[Mistake, str]] = [
     # sinks
     (lambda env, s: s.sink_to("file"), "sink_to at {}: expected a FileSink or a KafkaSink, not 'file'"),
     (lambda env, s: s.sink_to(KafkaSink("t", key="k")), "sink_to at {}: str has no field 'k'"),
+    (
+        lambda env, s: s.map(size_of).sink_to(KafkaSink("t", key=size_of)),
+        "sink_to at {}: the keys of the Kafka sink are of type int: give it a key_format",
+    ),
+    (
+        lambda env, s: s.sink_to(KafkaSink("t", key_format=Formats.text())),
+        "sink_to at {}: the Kafka sink has a key_format, and no key",
+    ),
+    (
+        lambda env, s: s.sink_to(KafkaSink("t", key=size_of, key_format=Formats.raw())),
+        "sink_to at {}: the key of a message: the raw format takes bytes, not records of type int",
+    ),
+    (lambda env, s: s.sink_to(KafkaSink("t", partitioner=size_of)), "sink_to at {}: its function size_of("),
+    (lambda env, s: s.sink_to(KafkaSink("t", headers="k")), "sink_to at {}: str has no field 'k'"),
+    (
+        lambda env, s: s.map(lambda x: x, KafkaRecord[str, Any]).sink_to(KafkaSink("t", Formats.avro())),
+        "sink_to at {}: the value of a message: no Avro schema follows from",
+    ),
     (lambda env, s: s.sink_to(KafkaSink("t", key=takes_two)), "sink_to at {}: its function takes_two("),
     (lambda env, s: FileSink("", "text"), "FileSink at {}: the path is ''"),
     (lambda env, s: FileSink("a", "csv"), "FileSink at {}: the format 'csv' is not"),

@@ -200,6 +200,27 @@ CASES: Mapping[str, Case] = {
         decode=from_single_object,
         bounded=False,
     ),
+    "route": Case(
+        "--input {t}transfers --prefix {t}transfers-",
+        topics={
+            "transfers": [
+                _json(account="1234", country="FI", amount=60),
+                _json(account="5678", country="PT", amount=5),
+                _json(account="1234", country="FI", amount=7),
+            ],
+            "transfers-FI": [],
+            "transfers-PT": [],
+        },
+        written={
+            "transfers-FI": counted(
+                {"account": "1234", "country": "FI", "amount": 60},
+                {"account": "1234", "country": "FI", "amount": 7},
+            ),
+            "transfers-PT": counted({"account": "5678", "country": "PT", "amount": 5}),
+        },
+        last={"transfers-PT": {"5678": shown({"account": "5678", "country": "PT", "amount": 5})}},
+        bounded=False,
+    ),
     "deduplicate": Case(
         "--input {data}/events.jsonl --forget-after 60",
         printed=Counter(

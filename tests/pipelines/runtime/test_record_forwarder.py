@@ -30,7 +30,11 @@ from tailrace.pipelines.runtime.common.protocol import (
 )
 from tailrace.pipelines.runtime.formats import ValueFormat
 from tailrace.pipelines.runtime.formats.format import FormatKind
-from tailrace.pipelines.runtime.operators.kafka_source_parameters import KafkaSourceParameters, OnBadRecord
+from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
+    KafkaSourceParameters,
+    OnBadRecord,
+    OnTombstone,
+)
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
@@ -134,7 +138,7 @@ def hand_over(
             ValueFormat(form),
             record_type.to_json(),
             OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
-            OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
+            OnTombstone.SKIP if skips else OnTombstone.FAIL,
             prefix,
             gathers=gathers,
         )
@@ -274,7 +278,7 @@ def test_rows_of_several_partitions_are_separated() -> None:
             "other": {0: SubtaskTarget(path, 1)},
         }
         plan = RecordForwardingPlan(
-            targets, ValueFormat(FormatKind.JSON), "int", OnBadRecord.FAIL, OnBadRecord.FAIL
+            targets, ValueFormat(FormatKind.JSON), "int", OnBadRecord.FAIL, OnTombstone.FAIL
         )
         run(plan, [batch])
     assert sorted((frame.partition, frame.first) for frame in frames) == [(PARTITION, 1), (4, 2)]

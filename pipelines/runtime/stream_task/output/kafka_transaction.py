@@ -23,6 +23,7 @@ from .....infra.retry import ABSENT
 from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, connected, plain_producer, transactional_producer
 from ...common.offset_bounds import topic_gone
+from ...operators.operator import MessageHeaders
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
@@ -90,11 +91,12 @@ class KafkaTransaction:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        headers: MessageHeaders | None = None,
         delivered: Callable[[int], None] | None = None,
     ) -> None:
         """Adds a message to the transaction, and begins one if there is none; `partition` None: by key, or any.
@@ -113,6 +115,7 @@ class KafkaTransaction:
                     -1 if partition is None else partition,
                     on_delivery=report,
                     timestamp=timestamp_ms,
+                    headers=headers,  # type: ignore[arg-type]  # it does not change the list
                 )
             except BufferError:
                 self._producer.poll(0.05)
@@ -121,8 +124,11 @@ class KafkaTransaction:
             else:
                 return
 
-    def require_topic(self, topic: str) -> None:
-        """Raises TaskError if there is no topic of that name. A broker with auto-creation creates the topic now."""
+    def require_topic(self, topic: str) -> int:
+        """Returns the number of partitions of a topic. Raises TaskError if there is no topic of that name.
+
+        A broker with auto-creation creates the topic now.
+        """
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while True:
             try:
@@ -130,7 +136,7 @@ class KafkaTransaction:
             except KafkaException as error:
                 raise self._explain_error(f"looking for the topic {topic}", error) from error
             if found.error is None and found.partitions:
-                return
+                return len(found.partitions)
             if time.monotonic() > deadline:
                 raise TaskError(
                     f"the topic {topic!r} of a Kafka sink does not exist at"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ...operators.operator import MessageHeaders
 from .transaction import Transaction
 
 OVERHEAD_BYTES: Final = 200
@@ -18,10 +19,11 @@ OVERHEAD_BYTES: Final = 200
 
 class _Message(NamedTuple):
     topic: str
-    value: bytes
+    value: bytes | None
     key: bytes | None
     partition: int | None
     timestamp_ms: int
+    headers: MessageHeaders | None
     delivered: Callable[[int], None] | None
 
 
@@ -39,22 +41,31 @@ class OutgoingMessageQueue:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        headers: MessageHeaders | None = None,
         delivered: Callable[[int], None] | None = None,
     ) -> None:
         """Sends the message with the next commit; parameters as in Transaction.send."""
-        self._messages.append(_Message(topic, value, key, partition, timestamp_ms, delivered))
-        self.size_bytes += len(value) + (len(key) if key else 0) + OVERHEAD_BYTES
+        self._messages.append(_Message(topic, value, key, partition, timestamp_ms, headers, delivered))
+        self.size_bytes += (len(value) if value else 0) + (len(key) if key else 0) + OVERHEAD_BYTES
+        if headers:
+            self.size_bytes += sum(len(name) + len(content or b"") for name, content in headers)
 
     def send_all(self, transaction: Transaction) -> None:
         """Sends everything in a transaction. Raises its TaskError; the attempt must end then."""
-        for topic, value, key, partition, timestamp_ms, delivered in self._messages:
+        for topic, value, key, partition, timestamp_ms, headers, delivered in self._messages:
             transaction.send(
-                topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, delivered=delivered
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                delivered=delivered,
             )
         self._messages.clear()
         self.size_bytes = 0

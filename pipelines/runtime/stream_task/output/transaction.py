@@ -22,8 +22,11 @@ class Transaction(Protocol):
     def send(self) -> SendMessage:
         """Adds a message; `delivered` is called with its offset before `commit` returns."""
 
-    def require_topic(self, topic: str) -> None:
-        """Raises TaskError if there is no topic of that name, and the broker creates none."""
+    def require_topic(self, topic: str) -> int:
+        """Returns the number of partitions of a topic.
+
+        Raises TaskError if there is no topic of that name, and the broker creates none.
+        """
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         """Sends a message outside of transactions. It may get lost, or arrive after messages of later commits."""
