@@ -17,16 +17,38 @@ import msgspec
 import psutil
 
 _SAME_START_S = 0.5
+_START_TIME_AFTER_NAME = 19
 
-# SIGTERM first, for a clean exit; SIGKILL after ten seconds.
+# SIGTERM first, for a clean exit; SIGKILL after ten seconds. A pid, which may also be that of a thread, is used again
+# soon: a process is the child only if it has the start time of the child (field 22 of /proc/PID/stat).
 _GUARD = """
+pid=$1 start_time=$2
+is_running() {
+  read -r stat 2>/dev/null <"/proc/$pid/stat" || return 1
+  set -- ${stat##*) }
+  [ "$1" != Z ] && [ "${20}" = "$start_time" ]
+}
 if read -r _; then exit 0; fi
-kill -TERM "$1" 2>/dev/null || exit 0
+is_running && kill -TERM "$pid" 2>/dev/null || exit 0
 i=0
-while [ $i -lt 100 ] && kill -0 "$1" 2>/dev/null; do sleep 0.1; i=$((i + 1)); done
-kill -KILL "$1" 2>/dev/null
+while [ $i -lt 100 ] && is_running; do sleep 0.1; i=$((i + 1)); done
+is_running && kill -KILL "$pid" 2>/dev/null
 exit 0
 """
+
+
+def guard_command(pid: int, start_time: int) -> list[str]:
+    """Returns the command of a guard: it ends the process when its own stdin closes, unless it has read a line.
+
+    `start_time` in clock ticks since boot, as in /proc/PID/stat: another process that has the pid by then lives on.
+    """
+    return ["/bin/sh", "-c", _GUARD, "tailrace-guard", str(pid), str(start_time)]
+
+
+def read_start_time(pid: int) -> int:
+    """Returns when a process started, in clock ticks since boot. Raises FileNotFoundError if there is none."""
+    _, _, fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")
+    return int(fields.split()[_START_TIME_AFTER_NAME])
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
@@ -95,7 +117,8 @@ class OwnedProcess:
         self._guard: subprocess.Popen[bytes] | None = None
         if not detached:
             self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "tailrace-guard", str(self._process.pid)],
+                # A child that has ended keeps its entry until it is waited for.
+                guard_command(self._process.pid, read_start_time(self._process.pid)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from polling import wait_until
 
-from tailrace.infra.processes import OwnedProcess
+from tailrace.infra.processes import OwnedProcess, guard_command, read_start_time
 
 OWNER = """
 import sys, time
@@ -85,3 +85,27 @@ def test_exit_of_child_is_detected(tmp_path: Path) -> None:
     child = OwnedProcess(["sh", "-c", "exit 7"], log=tmp_path / "log")
     wait_until(lambda: child.poll() == 7)
     child.stop(1)
+
+
+def test_guard_ends_its_process() -> None:
+    with subprocess.Popen(["sleep", "300"]) as process:
+        guard = guard_command(process.pid, read_start_time(process.pid))
+        subprocess.run(guard, stdin=subprocess.DEVNULL, check=True)
+        assert process.wait(10) == -signal.SIGTERM
+
+
+def test_guard_spares_later_process_and_thread_with_same_id() -> None:
+    script = """
+import threading, time
+thread = threading.Thread(target=time.sleep, args=(300,))
+thread.start()
+print(thread.native_id, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        thread_id = int(process.stdout.readline())
+        earlier = read_start_time(process.pid) - 1
+        for reused in (process.pid, thread_id):
+            subprocess.run(guard_command(reused, earlier), stdin=subprocess.DEVNULL, check=True)
+        assert process.poll() is None
+        process.kill()
