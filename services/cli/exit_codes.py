@@ -34,7 +34,8 @@ class ExitCode(IntEnum):
     DIFFERS = 11
     """`replay --check`: this release decides differently from the log."""
     UNSOUND = 12
-    """`cluster verify`: something that the cluster stores is missing or damaged."""
+    """`cluster verify`: something that the cluster stores is missing or damaged. `cluster doctor`: something that the
+    role needs is missing."""
     INTERNAL = 70
     """A bug in tailrace."""
     INTERRUPTED = 130

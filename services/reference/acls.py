@@ -4,9 +4,8 @@ The rules are data: a kind of resource, its name, the operations, the reason. `t
 the principals of a cluster, `tailrace cluster doctor` compares them with what the broker allows, docs/acls.md is
 generated from them, and tests/integration/test_acls.py runs a cluster with exactly these.
 
-A StreamTask runs the code of users with the identity of its process. So `task` has no right to the topics by which the
-services communicate. Read, Write, Delete and Alter contain Describe, and AlterConfigs contains DescribeConfigs (KIP-11,
-KIP-133), so the rules do not repeat these.
+A StreamTask runs the code of users with the identity of its process. So the role `tasks` has no right to the topics by
+which the services communicate. Read, Write, Delete and Alter contain Describe (KIP-11), so the rules do not repeat it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submis
 
 
 class PrincipalRole(StrEnum):
-    """What a principal is used for."""
+    """What a principal is used for; the first three as in `kafka.<role>.<property>`."""
 
     JOBMANAGER = "jobmanager"
-    TASKEXECUTOR = "taskexecutor"
-    TASK = "task"
+    TASKMANAGER = "taskmanager"
+    TASKS = "tasks"
     SUBMITTER = "submitter"
     AUDITOR = "auditor"
 
@@ -171,7 +170,7 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
     yield _READER
 
 
-def _taskexecutor(scope: AclScope) -> Iterator[Acl]:
+def _taskmanager(scope: AclScope) -> Iterator[Acl]:
     cluster = scope.cluster
     yield _topic(log_topic(cluster), "reads its events, appends its answers", Operation.READ, Operation.WRITE)
     yield _topic(
@@ -182,7 +181,7 @@ def _taskexecutor(scope: AclScope) -> Iterator[Acl]:
     yield _READER
 
 
-def _task(scope: AclScope) -> Iterator[Acl]:
+def _tasks(scope: AclScope) -> Iterator[Acl]:
     cluster = scope.cluster
     yield _prefixed(
         ResourceType.TOPIC,
@@ -226,16 +225,16 @@ def _auditor(scope: AclScope) -> Iterator[Acl]:
 
 _RULES: Final = {
     PrincipalRole.JOBMANAGER: _jobmanager,
-    PrincipalRole.TASKEXECUTOR: _taskexecutor,
-    PrincipalRole.TASK: _task,
+    PrincipalRole.TASKMANAGER: _taskmanager,
+    PrincipalRole.TASKS: _tasks,
     PrincipalRole.SUBMITTER: _submitter,
     PrincipalRole.AUDITOR: _auditor,
 }
 
 PURPOSES: Final = {
     PrincipalRole.JOBMANAGER: "the jobmanagers, and who runs `cluster start` and `cluster stop`",
-    PrincipalRole.TASKEXECUTOR: "the TaskExecutors",
-    PrincipalRole.TASK: "the tasks: Spark and the StreamTasks, which run the code of users",
+    PrincipalRole.TASKMANAGER: "the TaskExecutors",
+    PrincipalRole.TASKS: "the tasks: Spark and the StreamTasks, which run the code of users",
     PrincipalRole.SUBMITTER: "programs that submit, cancel or stop jobs",
     PrincipalRole.AUDITOR: "who reads: `list`, `log`, `story`, `output`, `cluster verify`",
 }

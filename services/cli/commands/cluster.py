@@ -21,9 +21,11 @@ from ..exit_codes import CommandFailure, ExitCode
 from ..render.formatting import format_count
 from ..render.output import print_json, print_progress, print_result, print_table
 from .cluster_acls import acls
+from .cluster_doctor import doctor
 
 app = CommandGroup(help="Start, stop and inspect a cluster on this machine.", no_args_is_help=True)
 app.command()(acls)
+app.command()(doctor)
 
 
 @app.command()

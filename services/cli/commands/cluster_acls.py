@@ -57,7 +57,7 @@ def acls(
         typer.Option(
             "--principal",
             metavar="ROLE=PRINCIPAL",
-            help="The principal of a role, such as jobmanager=User:masters. Roles: jobmanager, taskexecutor, task, "
+            help="The principal of a role, such as jobmanager=User:masters. Roles: jobmanager, taskmanager, tasks, "
             "submitter, auditor. May be given several times; a principal may have several roles.",
         ),
     ],
@@ -106,20 +106,24 @@ def acls(
 
 def parse_principal(text: str) -> tuple[PrincipalRole, str]:
     """Returns the role and the principal of ROLE=TYPE:NAME. Raises CommandFailure."""
-    from ...reference.acls import PrincipalRole
-
     name, _, principal = text.partition("=")
-    if name not in tuple(PrincipalRole):
-        roles = ", ".join(PrincipalRole)
-        raise CommandFailure(
-            ExitCode.USAGE, f"--principal {text}: there is no role {name!r}: use one of {roles}"
-        )
+    role = parse_role(name)
     if not _PRINCIPAL.fullmatch(principal):
         raise CommandFailure(
             ExitCode.USAGE,
             f"--principal {text}: {principal!r} is no principal of Kafka: write TYPE:NAME, such as {name}=User:x",
         )
-    return PrincipalRole(name), principal
+    return role, principal
+
+
+def parse_role(name: str) -> PrincipalRole:
+    """Returns the role of that name. Raises CommandFailure."""
+    from ...reference.acls import PrincipalRole
+
+    if name not in tuple(PrincipalRole):
+        roles = ", ".join(PrincipalRole)
+        raise CommandFailure(ExitCode.USAGE, f"there is no role {name!r}: use one of {roles}")
+    return PrincipalRole(name)
 
 
 def scope_of(

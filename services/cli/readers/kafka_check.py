@@ -15,13 +15,8 @@ _CONNECT_S = 3.0
 
 def check_kafka_reachable(configuration: Configuration) -> None:
     """Raises CommandFailure where Kafka does not answer: what creates topics would be patient."""
-    silent = []
-    for server in configuration.bootstrap_servers.split(","):
-        why = _explain_no_answer(server)
-        if why is None:
-            break
-        silent.append(why)
-    else:
+    silent = silent_addresses(configuration.bootstrap_servers)
+    if len(silent) == len(configuration.bootstrap_servers.split(",")):
         raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"there is no Kafka at {configuration.bootstrap_servers}: {'; '.join(silent)}",
@@ -37,6 +32,12 @@ def check_kafka_reachable(configuration: Configuration) -> None:
             ExitCode.UNREACHABLE,
             f"Kafka at {configuration.bootstrap_servers} does not answer ({error.args[0].str()}): is it up?",
         ) from None
+
+
+def silent_addresses(bootstrap_servers: str) -> list[str]:
+    """Returns a line for each address (host:port,...) that accepts no connection."""
+    answers = map(_explain_no_answer, bootstrap_servers.split(","))
+    return [why for why in answers if why is not None]
 
 
 def _explain_no_answer(server: str) -> str | None:

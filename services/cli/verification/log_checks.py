@@ -35,6 +35,8 @@ from ...snapshots.store import SnapshotStore
 from .report import LOST_WITHOUT, Findings, ResourceKind
 
 _TIMEOUT_S = 10.0
+MISSING = "it does not exist"
+"""The problem of a missing topic."""
 OnProgress = Callable[[], None]
 
 
@@ -52,7 +54,7 @@ def check_cluster_topics(configuration: Configuration, found: Findings) -> bool:
     for topic in lost:
         found.check(ResourceKind.TOPIC)
         if described[topic] is None:
-            found.add(ResourceKind.TOPIC, topic, "it does not exist", lost[topic])
+            found.add(ResourceKind.TOPIC, topic, MISSING, lost[topic])
     if described[log] is None:
         return False
     for fault in find_faults(admin, cluster):

@@ -48,10 +48,10 @@ def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--home", str(tmp_path), "--cluster-id", "c", "--read", "orders"]
-    options += ["--principal", "task=User:t", "--principal", "submitter=User:CN=shop, O=x"]
+    options += ["--principal", "tasks=User:t", "--principal", "submitter=User:CN=shop, O=x"]
     assert main(["cluster", "acls", *options, "--tool", "tailrace kafka-tools kafka-acls"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
-    assert "# task: User:t" in lines
+    assert "# tasks: User:t" in lines
     assert all(
         line.startswith(("# ", "tailrace kafka-tools kafka-acls --bootstrap-server ")) for line in lines
     )
@@ -63,7 +63,7 @@ def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
     data = json.loads(capsys.readouterr().out)
     assert data["cluster_id"] == "c"
     assert [(each["role"], each["principal"]) for each in data["principals"]] == [
-        ("task", "User:t"),
+        ("tasks", "User:t"),
         ("submitter", "User:CN=shop, O=x"),
     ]
     assert data["principals"][1]["acls"] == [
@@ -81,8 +81,8 @@ def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
     ("principal", "message"),
     [
         ("master=User:m", "there is no role 'master'"),
-        ("task=m", "'m' is no principal of Kafka"),
-        ("task", "''"),
+        ("tasks=m", "'m' is no principal of Kafka"),
+        ("tasks", "''"),
     ],
 )
 def test_wrong_principal_is_refused_in_one_line(

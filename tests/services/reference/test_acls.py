@@ -29,9 +29,9 @@ CLUSTER_TOPICS = (log_topic, submissions_topic, heartbeats_topic, dead_letters_t
 ids = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
 roles = st.sampled_from(PrincipalRole)
 WRITERS = {
-    log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKEXECUTOR},
+    log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
     submissions_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.SUBMITTER},
-    heartbeats_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKEXECUTOR},
+    heartbeats_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
     dead_letters_topic: {PrincipalRole.JOBMANAGER},
 }
 """Topic of the cluster -> the roles that write it."""
@@ -75,7 +75,7 @@ def test_topic_of_cluster_is_written_by_its_writers_only(topic: object) -> None:
 
 @given(cluster=ids, job=ids, part=ids)
 def test_task_may_use_names_of_job_and_nothing_of_cluster(cluster: str, job: str, part: str) -> None:
-    needed = acls_of(PrincipalRole.TASK, AclScope(cluster))
+    needed = acls_of(PrincipalRole.TASKS, AclScope(cluster))
     own = {topic(cluster) for topic in CLUSTER_TOPICS}
     for kind, name in names_of(cluster, job, part):
         operation = Operation.READ if kind is ResourceType.GROUP else Operation.WRITE
@@ -105,7 +105,7 @@ def test_rights_to_create_and_delete_topics_of_cluster_are_given_where_asked(rol
 
 def test_topics_of_user_are_named_or_prefixes() -> None:
     scope = AclScope("c", reads=("orders",), writes=("totals.*",), groups=("shop",))
-    needed = acls_of(PrincipalRole.TASK, scope)
+    needed = acls_of(PrincipalRole.TASKS, scope)
     topic = ResourceType.TOPIC
     assert allows(needed, Operation.READ, topic, "orders")
     assert not allows(needed, Operation.READ, topic, "orders.eu")
