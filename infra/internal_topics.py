@@ -27,16 +27,19 @@ _COMPACTED: Final = {
     "min.cleanable.dirty.ratio": "0.2",
 }
 
-# Otherwise as Kafka itself creates them: name, the setting with the number of partitions, topic configuration.
+# Otherwise as Kafka itself creates them: name, the settings with the numbers of partitions and replicas, topic
+# configuration.
 _INTERNAL: Final = (
     (
         "__consumer_offsets",
         "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
         {**_COMPACTED, "compression.type": "producer"},
     ),
     (
         "__transaction_state",
         "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
         {
             **_COMPACTED,
             "compression.type": "uncompressed",
@@ -49,8 +52,11 @@ _INTERNAL: Final = (
 def ensure_internal_topics(
     producer: Producer, admin: AdminClient, settings: Mapping[str, str], look: Callable[[], None]
 ) -> None:
-    """Creates the missing topics, with the numbers of partitions from the broker's settings; see `ensure`."""
-    topics = [NewTopic(name, int(settings[count]), 1, config=own) for name, count, own in _INTERNAL]
+    """Creates the missing topics, with partitions and replicas from the broker's settings; see `ensure`."""
+    topics = [
+        NewTopic(name, int(settings[count]), int(settings[replicas]), config=own)
+        for name, count, replicas, own in _INTERNAL
+    ]
     ensure(producer, admin, topics, look)
 
 

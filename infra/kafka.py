@@ -113,6 +113,16 @@ class KafkaRecord(msgspec.Struct, frozen=True):
         return ProcessIdentity(self.pid, self.created).process()
 
 
+class Membership(msgspec.Struct, frozen=True):
+    """The place of a node in a cluster of several nodes (kafka_cluster.py)."""
+
+    node_id: int
+    cluster_id: str
+    port: int
+    controllers: Mapping[int, int]
+    """Node id -> port of its controller, for every node."""
+
+
 class EmbeddedKafka:
     """One Kafka node. As a context manager it starts on entry and stops on exit."""
 
@@ -124,11 +134,13 @@ class EmbeddedKafka:
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
         security: BrokerSecurity | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
         `heap` is the JVM's -Xmx; `settings` and `jvm_options` override the broker's own. `security`: with TLS, SASL
-        and ACLs; None: whoever reaches its port may do everything.
+        and ACLs; None: whoever reaches its port may do everything. With a `membership` it is a node of that cluster,
+        on the ports given there, without `security`.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
@@ -137,6 +149,7 @@ class EmbeddedKafka:
         self._jvm_options = tuple(jvm_options)
         self._security = security
         self._more_ports: dict[str, int] = {}
+        self._membership = membership
         self._owned: OwnedProcess | None = None
         self._record: KafkaRecord | None = None
 
@@ -202,9 +215,7 @@ class EmbeddedKafka:
         java, classpath = find_java(), os.pathsep.join(map(str, kafka_classpath()))
         wanted = 0 if earlier is None else int(earlier.bootstrap_servers.rpartition(":")[2])
         for attempt in range(_ATTEMPTS):
-            listeners = () if self._security is None else tuple(self._security.listeners)
-            port, controller_port, *more = _free_ports(wanted, 2 + len(listeners))
-            self._more_ports = dict(zip(listeners, more, strict=True))
+            port, controller_port = self._draw_ports(wanted)
             self._write_properties(port, controller_port)
             self._format(java, classpath)
             log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -215,7 +226,7 @@ class EmbeddedKafka:
             except KafkaUnavailable as error:
                 self.kill()
                 text = self._log_since(log_start)
-                if "BindException" in text and attempt + 1 < _ATTEMPTS:
+                if "BindException" in text and attempt + 1 < _ATTEMPTS and self._membership is None:
                     wanted = 0
                     continue
                 raise KafkaUnavailable(
@@ -279,6 +290,15 @@ class EmbeddedKafka:
             raise KafkaUnavailable(f"the Kafka over {self.data_dir} has not been started")
         return self._record
 
+    def _draw_ports(self, wanted: int) -> tuple[int, int]:
+        """Returns the ports of the broker and of its controller."""
+        if self._membership is not None:
+            return self._membership.port, self._membership.controllers[self._membership.node_id]
+        listeners = () if self._security is None else tuple(self._security.listeners)
+        port, controller_port, *more = _free_ports(wanted, 2 + len(listeners))
+        self._more_ports = dict(zip(listeners, more, strict=True))
+        return port, controller_port
+
     def _write_properties(self, port: int, controller_port: int) -> None:
         data = self.data_dir / "data"
         crashed = (data / "meta.properties").exists() and not (data / _ENDED_IN_ORDER).exists()
@@ -289,6 +309,7 @@ class EmbeddedKafka:
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
             "log.dirs": str(data),
+            **self._placement(),
         }
         if self._security is not None:
             properties |= self._security.settings(HOST, port, controller_port, self._more_ports)
@@ -297,6 +318,12 @@ class EmbeddedKafka:
         # It has the passwords of a secured broker.
         self._properties_path.touch(mode=0o600)
         self._properties_path.write_text("\n".join(escaped) + "\n")
+
+    def _placement(self) -> dict[str, str]:
+        if self._membership is None:
+            return {}
+        voters = (f"{node}@{HOST}:{port}" for node, port in self._membership.controllers.items())
+        return {"node.id": str(self._membership.node_id), "controller.quorum.voters": ",".join(voters)}
 
     def _format(self, java: str, classpath: str) -> None:
         """Does what Kafka's StorageTool does, with its own file of feature levels: a JVM of half a second less."""
@@ -310,16 +337,21 @@ class EmbeddedKafka:
             return
         data.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(levels, data / _FEATURE_LEVELS)
-        node_id = {**_SETTINGS, **self._settings}["node.id"]
+        node_id = {**_SETTINGS, **self._placement(), **self._settings}["node.id"]
         fresh = data / "meta.properties.new"
         fresh.write_text(
-            f"version=1\ncluster.id={_draw_id()}\nnode.id={node_id}\ndirectory.id={_draw_id()}\n", "utf-8"
+            f"version=1\ncluster.id={self._cluster_id()}\nnode.id={node_id}\ndirectory.id={draw_id()}\n",
+            "utf-8",
         )
         fresh.replace(data / "meta.properties")
 
+    def _cluster_id(self) -> str:
+        return draw_id() if self._membership is None else self._membership.cluster_id
+
     def _run_storage_tool(self, java: str, classpath: str) -> None:
         command = self._java(java, classpath, "64m")
-        command += ["kafka.tools.StorageTool", "format", "-t", _draw_id(), "-c", str(self._properties_path)]
+        command += ["kafka.tools.StorageTool", "format"]
+        command += ["-t", self._cluster_id(), "-c", str(self._properties_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             output = _tail(done.stdout + done.stderr)
@@ -358,7 +390,8 @@ class EmbeddedKafka:
         client = {**self.connection.to_librdkafka(), "log_level": 0}
         # A broker has no producer ids until the first producer asks, which has to retry a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
-        ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._require_running(deadline))
+        settings = {**_SETTINGS, **self._settings}
+        ensure_internal_topics(producer, admin, settings, lambda: self._require_running(deadline))
 
     def _require_running(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
@@ -393,7 +426,8 @@ def _keep(file: Path, kept: Path) -> None:
         fresh.replace(kept)
 
 
-def _draw_id() -> str:
+def draw_id() -> str:
+    """Returns a new random id of a cluster or a directory."""
     # Like Kafka's own ids: URL-safe base64, but without a leading "-", which a tool would parse as an option.
     drawn = uuid.uuid4().bytes
     return base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")

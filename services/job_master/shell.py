@@ -2,8 +2,9 @@
 instructions.
 
 A failed creation is reported and fails the job. If Kafka is unreachable the shell retries as long as the job needs its
-channels. A deletion is retried until it succeeds or the shell is closed, because a cluster cannot end before it. The
-next leader's shell continues the work of a closed shell.
+channels. A deletion is retried until it succeeds or the shell is closed, because a cluster cannot end before it. A
+deletion that Kafka does not allow is left to JobTopicCleaner. The next leader's shell continues the work of a closed
+shell.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from ...infra import threads
 from ...infra.logging_setup import logger
@@ -22,9 +23,12 @@ from ..blobs.errors import BlobUnavailable
 from ..blobs.tiered_store import TieredBlobStore
 from ..core.instruction_tracker import InstructionTracker
 from ..core.role import Emit, Instruction, OutgoingEvent, Time
+from ..log.topic_options import DEFAULT_OPTIONS, TopicOptions
 from ..log.topics import (
+    DELETE,
     KEEP_FOR_EVER,
     KafkaUnreachable,
+    TopicRefused,
     add_partitions,
     create_topics,
     delete_topics,
@@ -41,8 +45,10 @@ from .instructions import (
 from .state import JobMasterState, TerminatedJob
 
 _log = logger(__name__)
-_CONFIG = KEEP_FOR_EVER | {"segment.bytes": str(64 << 20)}
+_PREFERRED = {"segment.bytes": str(64 << 20)}
 """Tasks delete records that nobody reads again (commit_followup.py), but Kafka frees only whole segments."""
+_REQUIRED = DELETE | KEEP_FOR_EVER | {"max.message.bytes": str((1 << 20) + 12)}
+"""Kafka's default size, whatever the broker's: buffers are made for it (buffers.py)."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 
@@ -53,6 +59,7 @@ class JobMasterShell:
     `follow` receives each state of a job on the host's thread: heartbeats read from it. `on_retire` receives jobs that
     are no longer led here. `is_current`: see CheckpointShell. `output_retention`: for how long Kafka keeps the output
     of a job, in microseconds, also while the job runs. `blobs`: where graphs are stored; None: nowhere.
+    `topic_options`: the operator's settings of new topics.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class JobMasterShell:
         on_retire: Callable[[str], None] = lambda _address: None,
         is_current: Callable[[], bool] = lambda: True,
         blobs: TieredBlobStore | None = None,
+        topic_options: TopicOptions = DEFAULT_OPTIONS,
     ) -> None:
         self._say = say
         self._follow = follow
@@ -76,7 +84,8 @@ class JobMasterShell:
         """Address -> the key of its instruction to create channels."""
         self._admin = admin
         self._cluster = cluster
-        self._output_config = _CONFIG | {"retention.ms": str(output_retention // 1000)}
+        self._topic_options = topic_options
+        self._output_required = _REQUIRED | {"retention.ms": str(output_retention // 1000)}
         self._begun = InstructionTracker()
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
@@ -145,7 +154,9 @@ class JobMasterShell:
                 created = create_topics(
                     self._admin,
                     [
-                        NewTopic(name, count, -1, config=self._output_config if name == printed else _CONFIG)
+                        self._topic_options.new_topic(
+                            name, count, self._output_required if name == printed else _REQUIRED, _PREFERRED
+                        )
                         for name, count in wanted.items()
                     ],
                 )
@@ -170,6 +181,9 @@ class JobMasterShell:
             try:
                 wanted = temporary_topics(self._cluster, instruction.job_id, instruction.job_graph)
                 delete_topics(self._admin, list(wanted))
+            except TopicRefused as error:
+                # The job has ended all the same. JobTopicCleaner deletes them once that is allowed.
+                _log.warning("may not delete channels; they stay", job=instruction.job_id, error=str(error))
             except Exception as error:
                 _log.warning(
                     "can't delete channels; tries again",

@@ -20,17 +20,22 @@ from .clients import consumer_configuration, watermarks
 from .codec import Codec
 from .event_log import LogUnavailable
 from .kafka import KafkaEventLog
+from .topic_options import DEFAULT_OPTIONS, TopicOptions
 from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topic
 
 _log = logger(__name__)
 
 
 def create_cluster_topics(
-    admin: AdminClient, bootstrap_servers: str, cluster: str, timeout_s: float = 30.0
+    admin: AdminClient,
+    bootstrap_servers: str,
+    cluster: str,
+    timeout_s: float = 30.0,
+    options: TopicOptions = DEFAULT_OPTIONS,
 ) -> frozenset[str]:
     """Creates the missing topics of a cluster, and the first event of a new log; returns the names of created topics.
 
-    Raises LogUnavailable.
+    Raises like `ensure_cluster_topics`.
     """
     log, submissions = log_topic(cluster), submissions_topic(cluster)
     present = describe_topics(admin, [log, submissions], timeout_s)
@@ -38,7 +43,7 @@ def create_cluster_topics(
     ends: list[int] = []
     if present[log] is None and earlier is not None:
         ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout_s)
-    created = ensure_cluster_topics(admin, cluster, timeout_s)
+    created = ensure_cluster_topics(admin, cluster, timeout_s, options)
     if log not in created:
         return created
     described = describe_topics(admin, [submissions], timeout_s)[submissions]

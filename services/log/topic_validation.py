@@ -17,11 +17,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ...infra.logging_setup import logger
-from .clients import retry_until
+from .clients import LARGEST_MESSAGE, retry_until
 from .event_log import LogUnavailable
 from .topics import (
+    DELETE,
     HEARTBEAT_PARTITIONS,
     KEEP_FOR_EVER,
+    LARGEST_SUBMISSION,
     heartbeats_topic,
     log_topic,
     submissions_topic,
@@ -33,7 +35,9 @@ _SAFE_REPLICAS = 3
 _SAFE_IN_SYNC = 2
 PARTITIONS = "partitions"
 REPLICAS = "replication.factor"
-COMPACTION = "cleanup.policy"
+IN_SYNC = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+_LARGEST = "max.message.bytes"
 
 
 class UnfitTopic(Exception):
@@ -64,6 +68,8 @@ class TopicFault(msgspec.Struct, frozen=True):
                 return f"it has {self.found} partitions instead of {self.wanted}"
             case "replication.factor":
                 return f"it has {self.found} replica instead of {self.wanted}"
+            case "min.insync.replicas":
+                return f"{self.setting} is {self.found}, more than its {self.wanted} replicas: Kafka refuses to append"
             case _:
                 return f"{self.setting} is {self.found} instead of {self.wanted}"
 
@@ -72,14 +78,16 @@ def find_log_faults(topic: str, found: TopicSettings) -> Iterator[TopicFault]:
     """Yields the faults by which a log is lost, or its order."""
     if found.partitions != 1:
         yield TopicFault(topic, PARTITIONS, str(found.partitions), "1")
-    yield from _find_other_settings(topic, found, {COMPACTION: "delete", **KEEP_FOR_EVER})
+    yield from _find_other_settings(topic, found, {**DELETE, **KEEP_FOR_EVER, UNCLEAN_ELECTION: "false"})
+    if int(found.configuration.get(IN_SYNC, 1)) > found.replicas:
+        yield TopicFault(topic, IN_SYNC, found.configuration[IN_SYNC], str(found.replicas))
     if found.replicas == 1 and found.brokers > 1:
         yield TopicFault(topic, REPLICAS, "1", str(min(_SAFE_REPLICAS, found.brokers)))
 
 
 def find_submissions_faults(topic: str, found: TopicSettings) -> Iterator[TopicFault]:
     """Yields the faults by which requests are lost that are not admitted yet."""
-    yield from _find_other_settings(topic, found, {COMPACTION: "delete"})
+    yield from _find_other_settings(topic, found, DELETE)
 
 
 def find_heartbeats_faults(topic: str, found: TopicSettings) -> Iterator[TopicFault]:
@@ -100,6 +108,13 @@ def find_faults(admin: AdminClient, cluster: str) -> list[TopicFault]:
     log, submissions, heartbeats = log_topic(cluster), submissions_topic(cluster), heartbeats_topic(cluster)
     found = _describe(admin, (log, submissions, heartbeats))
     _warn_of_log(log, found[log])
+    for topic, largest in (
+        (log, LARGEST_MESSAGE),
+        (submissions, LARGEST_SUBMISSION),
+        (heartbeats, LARGEST_MESSAGE),
+    ):
+        if topic in found:
+            _warn_of_size(topic, found[topic], largest)
     faults = list(find_log_faults(log, found[log]))
     if submissions in found:
         _warn_of_submissions(submissions, found[submissions])
@@ -136,11 +151,23 @@ def _warn_of_submissions(topic: str, found: TopicSettings) -> None:
         )
 
 
+def _warn_of_size(topic: str, found: TopicSettings, largest: int) -> None:
+    limit = int(found.configuration.get(_LARGEST, largest))
+    if limit < largest:
+        _log.warning(
+            "Kafka refuses large records of a topic: alter its max.message.bytes",
+            topic=topic,
+            max_message_bytes=limit,
+            wanted=largest,
+        )
+
+
 def _warn_of_log(topic: str, found: TopicSettings) -> None:
-    in_sync = int(found.configuration.get("min.insync.replicas", _SAFE_IN_SYNC))
+    in_sync = int(found.configuration.get(IN_SYNC, _SAFE_IN_SYNC))
     if found.brokers > 1 and (found.replicas < _SAFE_REPLICAS or in_sync < _SAFE_IN_SYNC):
         _log.warning(
-            "the log may be lost with one broker: give it 3 replicas and min.insync.replicas=2",
+            "the log may be lost with one broker: give it 3 replicas and min.insync.replicas=2 "
+            "(new topics: topics.replication-factor, topics.min-insync-replicas)",
             topic=topic,
             replicas=found.replicas,
             min_insync_replicas=in_sync,

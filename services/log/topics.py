@@ -1,4 +1,4 @@
-"""The names, partitions and retention of the cluster's topics, and functions to create and delete them."""
+"""The names, partitions and settings of the cluster's topics, and functions to create and delete them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from .clients import LARGEST_MESSAGE
 from .event_log import LARGEST_EVENT, LogUnavailable
+from .topic_options import DEFAULT_OPTIONS, TopicOptions
 
 
 class KafkaUnreachable(LogUnavailable):
     """The request may or may not have been executed; repeating it is safe."""
+
+
+class TopicRefused(LogUnavailable):
+    """This process may not create, extend or delete a topic. The message has the command that allows it."""
 
 
 _PASSING = frozenset(
@@ -33,10 +38,20 @@ _PASSING = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
     }
 )
+_REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
 _NO_ID = "A" * 22
 """The id of a topic on a broker older than Kafka 2.8: 16 zero bytes."""
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
+DELETE = {"cleanup.policy": "delete"}
+"""Written out for every topic: a broker's default may be compaction."""
+HEARTBEAT_RETENTION = {"retention.ms": "600000"}
+_HEARTBEAT_SEGMENTS = {"segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
 """One partition for each direction; see services/heartbeats/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
@@ -64,24 +79,34 @@ def dead_letters_topic(cluster: str) -> str:
     return f"{cluster}.dead-letters"
 
 
-def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout_s: float = 30.0) -> frozenset[str]:
-    """Creates the missing topics of a cluster; returns their names once clients can see all topics.
-
-    Raises LogUnavailable.
-    """
-    topics = [
-        NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
-        NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
-        NewTopic(
+def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
+    """Returns the topics of a cluster with their settings."""
+    forever = DELETE | KEEP_FOR_EVER
+    return [
+        options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
+        options.new_topic(submissions_topic(cluster), 1, forever | _at_most(LARGEST_SUBMISSION)),
+        options.new_topic(
             heartbeats_topic(cluster),
             HEARTBEAT_PARTITIONS,
-            -1,
-            config=HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
+            DELETE | HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
+            _HEARTBEAT_SEGMENTS,
         ),
-        NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
+        options.new_topic(dead_letters_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
     ]
-    created = create_topics(admin, topics, timeout_s)
-    _wait_until_known(admin, {topic.topic for topic in topics}, timeout_s)
+
+
+def ensure_cluster_topics(
+    admin: AdminClient, cluster: str, timeout_s: float = 30.0, options: TopicOptions = DEFAULT_OPTIONS
+) -> frozenset[str]:
+    """Creates the missing topics of a cluster; returns their names once clients can see all topics.
+
+    Topics that exist need no right to create them. Raises LogUnavailable; its subclass TopicRefused if a topic is
+    missing and may not be created.
+    """
+    topics = new_cluster_topics(cluster, options)
+    present = describe_topics(admin, [topic.topic for topic in topics], timeout_s)
+    created = create_topics(admin, [topic for topic in topics if present[topic.topic] is None], timeout_s)
+    _wait_until_known(admin, set(present), timeout_s)
     return created
 
 
@@ -122,6 +147,8 @@ def describe_topics(
         try:
             topic = answer.result(timeout_s)
         except KafkaException as error:
+            if error.args[0].code() in _REFUSED:
+                raise TopicRefused(_describe_refusal("describe", name, error.args[0])) from error
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise LogUnavailable(f"Kafka does not describe {name}: {error.args[0].str()}") from error
             described[name] = None
@@ -138,16 +165,46 @@ def _at_most(size: int) -> dict[str, str]:
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic], timeout_s: float = 30.0) -> frozenset[str]:
-    """Creates topics with the broker's default replication; existing topics are skipped. Returns the created names.
+    """Creates topics; existing topics are skipped. Returns the created names.
 
-    Raises LogUnavailable; its subclass KafkaUnreachable is worth a retry.
+    Raises LogUnavailable; its subclass KafkaUnreachable is worth a retry, its subclass TopicRefused is not.
     """
     if not topics:
         return frozenset()
     futures: Mapping[str, object] = admin.create_topics(
         topics, operation_timeout=timeout_s, request_timeout=timeout_s
     )
-    return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout_s)
+    try:
+        return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout_s)
+    except TopicRefused as refused:
+        # Kafka refuses before it looks whether the topic exists.
+        present = describe_topics(admin, [topic.topic for topic in topics], timeout_s)
+        missing = [topic for topic in topics if present[topic.topic] is None]
+        if not missing:
+            return frozenset()
+        raise TopicRefused(f"{refused}. Or create it: {_creation_command(missing[0])}") from refused
+
+
+def _creation_command(topic: NewTopic) -> str:
+    replicas = f" --replication-factor {topic.replication_factor}" if topic.replication_factor > 0 else ""
+    settings = "".join(f" --config {name}={value}" for name, value in (topic.config or {}).items())
+    return (
+        f"kafka-topics --create --topic {topic.topic} --partitions {topic.num_partitions}{replicas}{settings}"
+    )
+
+
+def _describe_refusal(verb: str, topic: str, error: KafkaError) -> str:
+    """Returns one line: what is refused, and the command that grants the right."""
+    refusal = f"Kafka does not {verb} the topic {topic}: {error.str()}"
+    if error.code() == KafkaError.POLICY_VIOLATION:
+        return refusal
+    cluster, is_of_job, _ = topic.partition(".job.")
+    pattern = f"{cluster}.job. --resource-pattern-type prefixed" if is_of_job else topic
+    operation = {"add partitions to": "Alter"}.get(verb, verb.capitalize())
+    return (
+        f"{refusal}. Grant the right to the principal of this process: "
+        f"kafka-acls --add --allow-principal User:NAME --operation {operation} --topic {pattern}"
+    )
 
 
 def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: float = 30.0) -> None:
@@ -155,6 +212,8 @@ def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: flo
     `create_topics`."""
     if not wanted:
         return
+    # A topic that was created a moment ago may not be known to the broker that is asked.
+    _wait_until_known(admin, set(wanted), timeout_s)
     described = describe_topics(admin, wanted, timeout_s)
     few = [
         NewPartitions(name, wanted[name])
@@ -187,6 +246,8 @@ def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout_s: fl
             done.add(name)
         except KafkaException as error:
             code = error.args[0].code()
+            if code in _REFUSED:
+                raise TopicRefused(_describe_refusal(verb, name, error.args[0])) from error
             if code != harmless:
                 unavailable = KafkaUnreachable if code in _PASSING else LogUnavailable
                 raise unavailable(f"Kafka does not {verb} the topic {name}: {error.args[0].str()}") from error

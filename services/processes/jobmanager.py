@@ -21,7 +21,7 @@ from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
-from ..configuration.options.retention import ACCEPTED_SETTINGS
+from ..configuration.options.topics import ACCEPTED_SETTINGS
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
 from ..dispatcher import Dispatcher
@@ -44,6 +44,7 @@ from ..job_master.state import JobMasterState
 from ..log.dead_letters import DeadLetters
 from ..log.factory import create_admin_client, open_event_log
 from ..log.factory import create_codec as codec_of
+from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
 from ..resource_manager import ResourceManager
@@ -108,6 +109,7 @@ def create_job_master_shell(
         retire,
         lambda: host.is_current,
         blobs,
+        TopicOptions.from_configuration(configuration),
     )
 
 

@@ -21,8 +21,15 @@ from ..host.host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.cluster_topics import create_cluster_topics
 from ..log.factory import create_admin_client
+from ..log.topic_options import TopicOptions
 from ..log.topic_watch import TopicWatch
-from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
+from ..log.topics import (
+    TopicRefused,
+    dead_letters_topic,
+    heartbeats_topic,
+    log_topic,
+    submissions_topic,
+)
 
 _log = logger(__name__)
 _PAUSE_S = 1.0
@@ -129,13 +136,21 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
 
 
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
-    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set."""
+    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set.
+
+    Raises TopicRefused if one is missing and this process may not create it.
+    """
     while not stop.is_set():
         try:
             create_cluster_topics(
-                create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
+                create_admin_client(configuration),
+                configuration.bootstrap_servers,
+                configuration.cluster_id,
+                options=TopicOptions.from_configuration(configuration),
             )
             return
+        except TopicRefused:
+            raise
         except LogUnavailable as error:
             _log.warning("Kafka or the topics are not available yet; retries", error=str(error))
             stop.wait(_PAUSE_S)

@@ -55,7 +55,12 @@ def test_started_broker_has_internal_topics(client: dict[str, Any]) -> None:
     admin = AdminClient(client)
     result = partitions(admin)
     assert (result["__consumer_offsets"], result["__transaction_state"]) == (4, 4)
-    other = {"offsets.topic.num.partitions": "9", "transaction.state.log.num.partitions": "9"}
+    other = {
+        "offsets.topic.num.partitions": "9",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "9",
+        "transaction.state.log.replication.factor": "1",
+    }
     ensure_internal_topics(Producer(client), admin, other, alive)
     assert partitions(admin) == result
 

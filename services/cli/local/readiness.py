@@ -15,6 +15,7 @@ from ...core.role import DISPATCHER
 from ...history.cluster_view import workers
 from ...log.cluster_topics import create_cluster_topics
 from ...log.factory import create_admin_client, open_event_log
+from ...log.topic_options import TopicOptions
 from ...simulation.fork import read_members
 from ...snapshots.builder import all_roles
 from ...snapshots.recovery import restore_newest
@@ -57,7 +58,10 @@ class Readiness:
         """
         configuration = self._configuration
         create_cluster_topics(
-            create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
+            create_admin_client(configuration),
+            configuration.bootstrap_servers,
+            configuration.cluster_id,
+            options=TopicOptions.from_configuration(configuration),
         )
         log = open_event_log(configuration)
         restore_newest(self._replica, log, SnapshotStore.from_configuration(configuration))

@@ -6,6 +6,7 @@ from ...configuration import Configuration
 from ...log import LogUnavailable
 from ...log.cluster_topics import create_cluster_topics
 from ...log.factory import create_admin_client
+from ...log.topic_options import TopicOptions
 from ...log.topics import describe_topics, log_topic
 from ..exit_codes import CommandFailure, ExitCode
 from .local_process import Progress
@@ -20,7 +21,12 @@ def restore_topics(configuration: Configuration, progress: Progress) -> None:
             f"{log} was deleted: the processes of the cluster are ending, and what they knew is lost with it. Start "
             "the cluster again in some seconds",
         )
-    created = create_cluster_topics(client, configuration.bootstrap_servers, configuration.cluster_id)
+    created = create_cluster_topics(
+        client,
+        configuration.bootstrap_servers,
+        configuration.cluster_id,
+        options=TopicOptions.from_configuration(configuration),
+    )
     if created:
         progress(f"created again, since they were gone: {', '.join(sorted(created))}")
 

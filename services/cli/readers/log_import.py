@@ -8,6 +8,7 @@ from ...configuration import Configuration
 from ...history.archive.file_log import FileLog
 from ...history.archive.importer import ImportResult, check, import_file
 from ...log.factory import create_admin_client, open_event_log
+from ...log.topic_options import TopicOptions
 from ...log.topics import ensure_cluster_topics, log_topic
 from ..render.output import print_progress
 from ..render.progress import ProgressLine
@@ -26,7 +27,11 @@ def import_log(path: Path, target: Configuration) -> tuple[str, ImportResult]:
         with ProgressLine(f"checks {path}", entries) as progress:
             expected_hash = check(file, progress)
         check_kafka_reachable(target)
-        ensure_cluster_topics(create_admin_client(target), target.cluster_id)
+        ensure_cluster_topics(
+            create_admin_client(target),
+            target.cluster_id,
+            options=TopicOptions.from_configuration(target),
+        )
         log = open_event_log(target)
         try:
             with ProgressLine(f"imports into {topic}", entries) as progress:

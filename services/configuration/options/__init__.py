@@ -25,6 +25,7 @@ from . import (
     slots,
     snapshots,
     task_executor,
+    topics,
     zookeeper,
 )
 from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
@@ -34,6 +35,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": cluster.OPTIONS,
     "High availability": (*high_availability.OPTIONS, *zookeeper.OPTIONS),
     "Snapshots": snapshots.OPTIONS,
+    "Topics": topics.OPTIONS,
     "Retention": retention.OPTIONS,
     "Blobs": blob.OPTIONS,
     "TaskExecutors": task_executor.OPTIONS,
@@ -77,3 +79,4 @@ def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
             yield fault
     yield from zookeeper.find_contradictions(configuration)
     yield from external_resources.find_contradictions(configuration)
+    yield from topics.find_contradictions(configuration)

@@ -8,15 +8,16 @@ from typing import Any
 from ....infra.config.option_types import DAY, DURATION, SECOND, pattern
 from ....infra.config.options import ConfigOption
 from ....infra.redaction import has_user_information
-from .kinds import BOTH, EVERYONE, FILE, ID, MASTER, PATH, SERVER_LIST
+from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, SERVER_LIST, TOPIC_PREFIX
 
 _URL = re.compile(r"(https?|mock)://\S+")
 
 CLUSTER_ID = ConfigOption(
     key="cluster.id",
-    type=ID,
+    type=TOPIC_PREFIX,
     default="tailrace",
-    doc="The cluster's name and the prefix of all its topics. Clusters with different names can share a Kafka.",
+    doc="The cluster's name and the prefix of all its topics, such as `payments.prod`. Clusters with different names "
+    "can share a Kafka.",
     scopes=EVERYONE,
     ours=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, MEMORY, MINUTE, pattern, switchable
+from ....infra.config.option_types import DURATION, MEMORY, MINUTE, switchable
 from ....infra.config.options import ConfigOption
 from .kinds import MASTER
 
@@ -32,19 +32,4 @@ LOG_RETENTION_BYTES = ConfigOption[int | None](
     ours=True,
 )
 
-_SETTINGS = ("partitions", "replication.factor", "cleanup.policy", "retention.ms", "retention.bytes")
-
-ACCEPTED_SETTINGS = ConfigOption(
-    key="topics.accepted-settings",
-    type=pattern(
-        f"some of {', '.join(_SETTINGS)}, separated by commas, or nothing",
-        lambda text: not text or all(name in _SETTINGS for name in text.split(",")),
-    ),
-    default="",
-    doc="Settings of the cluster's topics with which a jobmanager starts although they lose data: several partitions, "
-    "a single replica, compaction, or a limit of time or size. The error of a refused start names them.",
-    scopes=MASTER,
-    ours=True,
-)
-
-OPTIONS: tuple[ConfigOption[Any], ...] = (LOG_RETENTION_TIME, LOG_RETENTION_BYTES, ACCEPTED_SETTINGS)
+OPTIONS: tuple[ConfigOption[Any], ...] = (LOG_RETENTION_TIME, LOG_RETENTION_BYTES)

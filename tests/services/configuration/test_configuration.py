@@ -51,6 +51,7 @@ _CANDIDATES = (
         "kafka:1",
         "http://registry:1",
         "retention.ms,partitions",
+        "segment.ms=5;compression.type=zstd",
         "RETAIN_ON_CANCELLATION",
         "s3://bucket/dir",
         "off",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.services.configuration.options.retention import ACCEPTED_SETTINGS
+from tailrace.services.configuration.options.topics import ACCEPTED_SETTINGS
 from tailrace.services.log.topic_validation import (
     TopicSettings,
     find_heartbeats_faults,
@@ -30,6 +30,11 @@ KEEPS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-
             TopicSettings(1, 3, 3, {**KEEPS, "cleanup.policy": "compact,delete"}),
             {"cleanup.policy": "compact,delete"},
         ),
+        (
+            TopicSettings(1, 3, 3, {**KEEPS, "unclean.leader.election.enable": "true"}),
+            {"unclean.leader.election.enable": "true"},
+        ),
+        (TopicSettings(1, 2, 3, {**KEEPS, "min.insync.replicas": "2"}), {}),
     ],
 )
 def test_log_must_keep_all_events_in_order(found: TopicSettings, faults: dict[str, str]) -> None:
@@ -38,6 +43,14 @@ def test_log_must_keep_all_events_in_order(found: TopicSettings, faults: dict[st
     # Each fault can be accepted by its name.
     for fault in result:
         assert ACCEPTED_SETTINGS.type.read(fault.setting) == fault.setting
+
+
+def test_log_with_too_few_replicas_for_append_is_refused() -> None:
+    (fault,) = find_log_faults("c.log", TopicSettings(1, 2, 3, {**KEEPS, "min.insync.replicas": "3"}))
+    assert str(fault) == "min.insync.replicas is 3, more than its 2 replicas: Kafka refuses to append"
+    # It cannot be accepted: nothing can be appended.
+    with pytest.raises(ValueError, match="accepted-settings"):
+        ACCEPTED_SETTINGS.read(fault.setting)
 
 
 def test_submissions_must_not_be_compacted() -> None:

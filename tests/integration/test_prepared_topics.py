@@ -1,0 +1,161 @@
+"""Topics that somebody else has created serve a cluster that may not create topics.
+
+The broker has an authorizer. It denies every creation, change and deletion of topics, and every request about the
+Kafka cluster, to the only principal. So the commands that docs/kafka.md prints have created the topics.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import shlex
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from graphs import edge, job_graph, source, vertex
+from polling import TIMEOUT_S, wait_until
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.graph.physical_plan import topics
+from tailrace.schemas import client, dispatcher, job_master
+from tailrace.services.core.role import OutgoingEvent
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
+from tailrace.services.job_master.shell import JobMasterShell
+from tailrace.services.log.cluster_topics import create_cluster_topics
+from tailrace.services.log.topic_validation import find_faults
+from tailrace.services.log.topics import TopicRefused, create_topics, describe_topics
+
+from .test_submissions import Cluster
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
+GRAPH = job_graph(source(parallelism=2), vertex("map", parallelism=1), edge("source", "map"))
+PREPARED = "team.prepared"
+
+
+def acl(kind: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, permission)
+
+
+RIGHTS = [
+    *(
+        acl(ResourceType.TOPIC, "*", operation, AclPermissionType.ALLOW)
+        for operation in (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+        )
+    ),
+    # What the broker itself needs, and this test to see what is there.
+    acl(ResourceType.BROKER, "kafka-cluster", AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """Yields a broker with the topics of cluster `team.prepared` and its job `j`, on which nobody may create any."""
+    with EmbeddedKafka(settings=AUTHORIZER) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+        create_topics(admin, documented_topics(PREPARED))
+        create_topics(admin, [NewTopic(name, n, 1) for name, n in topics(PREPARED, "j", GRAPH).items()])
+        for made in admin.create_acls(RIGHTS).values():
+            made.result(TIMEOUT_S)
+        wait_until(lambda: is_refused(admin))
+        yield running
+
+
+def is_refused(admin: AdminClient) -> bool:
+    try:
+        create_topics(admin, [NewTopic(f"probe-{uuid.uuid4().hex}", 1, 1)])
+    except TopicRefused:
+        return True
+    return False
+
+
+def documented_topics(cluster: str) -> list[NewTopic]:
+    """Returns the topics that the commands of docs/kafka.md create, with one replica."""
+    page = PAGE.read_text("utf-8").replace("\\\n", " ")
+    found = []
+    for line in re.findall(r"^    (kafka-topics --create --topic CLUSTER\..*)$", page, re.MULTILINE):
+        words = shlex.split(line.replace("CLUSTER", cluster))
+        pairs = list(zip(words[2::2], words[3::2], strict=True))
+        given = dict(pairs)
+        settings = dict(value.split("=") for name, value in pairs if name == "--config")
+        settings["min.insync.replicas"] = "1"
+        found.append(NewTopic(given["--topic"], int(given["--partitions"]), 1, config=settings))
+    return found
+
+
+def test_jobmanager_serves_with_topics_of_somebody_else(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert create_cluster_topics(admin, kafka.bootstrap_servers, PREPARED) == frozenset()
+    assert find_faults(admin, PREPARED) == []
+    cluster = Cluster(kafka, PREPARED, tmp_path)
+    try:
+        cluster.start()
+        # Requests from before the first leader are not run: the log may be newer than they are.
+        cluster._wait(lambda: list(cluster.events_of(dispatcher.SubmissionsTopicChanged)), "its first event")
+        cluster.ask(dispatcher.CancelJob(job_id="nothing"))
+        cluster.answer(client.CancelJobRejected, "nothing")
+        log = (tmp_path / "jobmanager.log").read_text()
+        assert "cannot check the settings" not in log
+        assert "uthoriz" not in log
+    finally:
+        cluster.kill()
+        cluster.log.close()
+
+
+def test_missing_topic_is_named_with_command(kafka: EmbeddedKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    with pytest.raises(TopicRefused) as refused:
+        create_cluster_topics(admin, kafka.bootstrap_servers, "nobody-made")
+    message = str(refused.value)
+    assert "\n" not in message
+    assert "kafka-acls --add --allow-principal User:NAME --operation Create --topic nobody-made." in message
+    assert "kafka-topics --create --topic nobody-made." in message
+
+
+def test_job_without_its_topics_fails_with_command(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    events: queue.Queue[OutgoingEvent] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: events.put(owed), admin, cluster_id, 60_000_000)
+    try:
+        shell.perform("job_master/j", [CreateChannels("j", GRAPH, 1, 3)], None)
+        failed = events.get(timeout=TIMEOUT_S).body
+    finally:
+        shell.close()
+    assert isinstance(failed, job_master.ChannelsFailed)
+    assert (
+        f"kafka-acls --add --allow-principal User:NAME --operation Create --topic {cluster_id}.job. "
+        "--resource-pattern-type prefixed" in failed.reason
+    )
+    assert f"kafka-topics --create --topic {cluster_id}.job.j." in failed.reason
+
+
+def test_job_with_its_topics_runs_and_leaves_them(kafka: EmbeddedKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    events: queue.Queue[OutgoingEvent] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: events.put(owed), admin, PREPARED, 60_000_000)
+    try:
+        shell.perform("job_master/j", [CreateChannels("j", GRAPH, 1, 3)], None)
+        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
+        shell.perform("job_master/j", [DeleteChannels("j", GRAPH, 2)], None)
+        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
+    finally:
+        shell.close()
+    assert None not in describe_topics(admin, topics(PREPARED, "j", GRAPH)).values()
