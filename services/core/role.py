@@ -63,17 +63,22 @@ def instance_of(role_address: str) -> str:
 class IllegalEvent(Exception):
     """The event is not a legal step from the current state of the role. The state is unchanged."""
 
-    def __init__(self, record: Record, state: str, why: str) -> None:
+    def __init__(self, record: Record, state: str | None, why: str) -> None:
         self.record = record
-        self.reason = f"illegal for {record.header.recipient} in state {state}: {why}"
+        in_state = f" in state {state}" if state is not None else ""
+        self.reason = f"illegal for {record.header.recipient}{in_state}: {why}"
         """The message without the event."""
         super().__init__(
             f"{record.body.AVRO_NAME} from {record.header.sender} at offset {record.offset} is {self.reason}"
         )
 
 
+class IllegalTransition(Exception):
+    """A state machine has no such transition; the message says which. `Steps` turns it into an IllegalEvent."""
+
+
 Step = Callable[[S, Record, Any], S]
-"""(state, record, body of the record) -> the next state. Raises IllegalEvent."""
+"""(state, record, body of the record) -> the next state. Raises IllegalEvent or IllegalTransition."""
 
 
 class Steps(Generic[S]):
@@ -86,8 +91,11 @@ class Steps(Generic[S]):
         """Returns the next state. Raises IllegalEvent, also for an event that is not in the table."""
         step = self._table.get(type(record.body))
         if step is None:
-            raise IllegalEvent(record, "any", "the role does not handle this event")
-        return step(state, record, record.body)
+            raise IllegalEvent(record, None, "the role does not handle this event")
+        try:
+            return step(state, record, record.body)
+        except IllegalTransition as error:
+            raise IllegalEvent(record, None, str(error)) from error
 
     @property
     def handlers(self) -> Mapping[type[Body], Step[S]]:

@@ -137,7 +137,7 @@ def on_savepoint_disposal_accepted(
 ) -> DispatcherState:
     request = state.requests.get(body.request)
     if not isinstance(request, DisposalRequest):
-        raise IllegalEvent(record, "any", f"no request at offset {body.request} waits for a verdict")
+        raise IllegalEvent(record, None, f"no request at offset {body.request} waits for a verdict")
     disposal = Disposal(request.requester, body.path)
     state = state.without_request(body.request)
     return replace(state, disposals=state.disposals.set(body.request, disposal))
@@ -149,7 +149,7 @@ def on_dispatcher_savepoint_disposed(
     disposal = state.disposals.get(body.request)
     if disposal is None or disposal.done:
         raise IllegalEvent(
-            record, "any", f"nobody waits for an answer to the request at offset {body.request}"
+            record, None, f"nobody waits for an answer to the request at offset {body.request}"
         )
     done = replace(disposal, failure=body.failure, left=body.left, done=True)
     return replace(state, disposals=state.disposals.set(body.request, done))

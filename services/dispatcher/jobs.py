@@ -113,7 +113,7 @@ def _put_accepted(state: DispatcherState, record: Record, job_id: str, phase: Ph
         or job_id in state.jobs
     ):
         why = f"no submission of job {job_id} waits for a verdict at offset {cause}"
-        raise IllegalEvent(record, "any", why)
+        raise IllegalEvent(record, None, why)
     job = submission.to_job(cause, phase)
     if phase is Phase.BUILDING and state.ending is not None and not state.ending.suspends:
         job = replace(job, owed_command=Command.CANCEL)
@@ -286,7 +286,7 @@ def on_job_reached_terminal_state(
 ) -> DispatcherState:
     job, status = state.jobs.get(body.job_id), body.status
     if job is None or not (status in JOB_ENDS or status is JobStatus.SUSPENDED):
-        raise IllegalEvent(record, "any", f"job {body.job_id} can't reach {status.value}")
+        raise IllegalEvent(record, None, f"job {body.job_id} can't reach {status.value}")
     if status is JobStatus.SUSPENDED and job.phase is Phase.CANCELLING:
         # The JobMaster had not received the cancellation yet: it will report how the job ends.
         return state

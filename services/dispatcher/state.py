@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
 from ..configuration.role_options import DispatcherOptions
 from ..core.immutable_maps import delete_key
+from ..core.role import IllegalTransition
 from .build_queue import BuildQueue
 
 
@@ -71,10 +72,6 @@ class Command(StrEnum):
     CANCEL = "CANCEL"
     SUSPEND = "SUSPEND"
     RESUME = "RESUME"
-
-
-class IllegalTransition(Exception):
-    """A job cannot change from one phase to the other."""
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
+from ..core.role import IllegalTransition
 
 _GOING = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 
@@ -33,7 +34,7 @@ NEXT: Mapping[ExecutionState, frozenset[ExecutionState]] = {
 
 
 def check_transition(before: ExecutionState, after: ExecutionState) -> ExecutionState:
-    """Returns the new state. Raises ValueError if the transition is illegal."""
+    """Returns the new state. Raises IllegalTransition if the transition is illegal."""
     if after not in NEXT[before]:
-        raise ValueError(f"an Execution that is {before.value} can't become {after.value}")
+        raise IllegalTransition(f"an Execution that is {before.value} can't become {after.value}")
     return after

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...schemas.types import JobStatus
+from ..core.role import IllegalTransition
 
 INITIALIZING, CREATED, RUNNING = JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.RUNNING
 FAILING, FAILED = JobStatus.FAILING, JobStatus.FAILED
@@ -38,7 +39,7 @@ END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, 
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> JobStatus:
-    """Returns the new status. Raises ValueError if the transition is illegal."""
+    """Returns the new status. Raises IllegalTransition if the transition is illegal."""
     if after not in NEXT[before]:
-        raise ValueError(f"a job that is {before.value} can't become {after.value}")
+        raise IllegalTransition(f"a job that is {before.value} can't become {after.value}")
     return after

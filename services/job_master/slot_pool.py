@@ -20,7 +20,7 @@ from ...schemas.types import ResourceProfile, SlotOffer
 from ..core.outbox import Outbox, round_up_time
 from ..core.owed_events import OwedFreeSlot
 from ..core.resource_profile import ProfileKey, matches, profile_key
-from ..core.role import Time
+from ..core.role import IllegalTransition, Time
 from .owed_events import OwedCancelSlotRequest, OwedRequestSlot
 from .topology import SlotKey
 
@@ -59,9 +59,9 @@ NEXT: Mapping[SlotStep, frozenset[SlotStep]] = {
 
 
 def check_transition(before: SlotStep, after: SlotStep) -> SlotStep:
-    """Returns the new step. Raises ValueError if the transition is illegal."""
+    """Returns the new step. Raises IllegalTransition if the transition is illegal."""
     if after not in NEXT[before]:
-        raise ValueError(f"a slot that is {before.value} can't become {after.value}")
+        raise IllegalTransition(f"a slot that is {before.value} can't become {after.value}")
     return after
 
 

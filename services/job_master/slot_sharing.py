@@ -16,6 +16,7 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
+from ..core.role import IllegalTransition
 from .topology import SchedulingVertex, SlotKey
 
 
@@ -86,15 +87,15 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
 def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVertex, str]]) -> SlotTree:
     """Adds leaves for subtasks, each with its Execution, to the tree; None: to a new one, without a slot yet.
 
-    All share one slot. A subtask that shares with nobody gets a tree of its own. Raises ValueError if a vertex already
-    has a subtask in the tree, and for the tree of a subtask that shares with nobody.
+    All share one slot. A subtask that shares with nobody gets a tree of its own. Raises IllegalTransition if a vertex
+    already has a subtask in the tree, and for the tree of a subtask that shares with nobody.
     """
     first, payload = subtasks[0]
     if not first.shares:
         return SlotTree("", False, SingleTaskSlot(first.vertex_id, payload))
     tree = tree or SlotTree("", False, MultiTaskSlot(first.group))
     if isinstance(tree.root, SingleTaskSlot):
-        raise ValueError(
+        raise IllegalTransition(
             f"the subtask of {tree.root.vertex_id} shares its slot with nobody, not with {first.name}"
         )
     added = [
@@ -104,8 +105,8 @@ def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVert
 
 
 def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str | None]]) -> MultiTaskSlot:
-    """Returns the root with more subtasks, each in its CoLocationGroup. Raises ValueError if a vertex already has a
-    subtask in it. Costs O(size of the resulting tree)."""
+    """Returns the root with more subtasks, each in its CoLocationGroup. Raises IllegalTransition if a vertex already
+    has a subtask in it. Costs O(size of the resulting tree)."""
     present = {leaf.vertex_id for leaf in leaves(root)}
     children = list(root.children)
     places: dict[str, int] = {}
@@ -115,7 +116,9 @@ def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str |
             places[child.group], together[child.group] = place, list(child.children)
     for leaf, group in added:
         if leaf.vertex_id in present:
-            raise ValueError(f"the slot of group {root.group} holds a subtask of {leaf.vertex_id} already")
+            raise IllegalTransition(
+                f"the slot of group {root.group} holds a subtask of {leaf.vertex_id} already"
+            )
         present.add(leaf.vertex_id)
         if group is None:
             children.append(leaf)

@@ -35,7 +35,7 @@ class ResourceManager:
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
         if (fault := message_limits.find_error(record.body)) is not None:
-            raise IllegalEvent(record, "any", fault)
+            raise IllegalEvent(record, None, fault)
         after = _STEPS.apply(state, record)
         limit = active_mode.capacity(after)
         manager = after.slot_manager

@@ -79,7 +79,7 @@ def on_register_task_executor(
     state: TaskExecutorState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> TaskExecutorState:
     if not 1 <= body.number_of_slots <= MAX_SLOTS:
-        raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MAX_SLOTS}")
+        raise IllegalEvent(record, None, f"{body.number_of_slots} slots are not 1 to {MAX_SLOTS}")
     registration = Registration(body, TaskExecutorOptions.from_configuration(body.configuration))
     slots = state.slots.with_size(body.number_of_slots, body.default_slot_profile)
     outbox = state.outbox.remove(OwedRegisterTaskExecutor).remove(OwedSendSlotReport)

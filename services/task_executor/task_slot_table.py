@@ -15,7 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
-from ..core.role import Time
+from ..core.role import IllegalTransition, Time
 from ..core.time_index import FifoTimeIndex
 
 MAX_SLOTS = 1024
@@ -37,10 +37,6 @@ TRANSITIONS: Mapping[TaskSlotState, frozenset[TaskSlotState]] = {
     TaskSlotState.RELEASING: frozenset({TaskSlotState.FREE}),
 }
 """State of a slot -> the allowed next states."""
-
-
-class IllegalTransition(Exception):
-    """A slot cannot go from one state to another."""
 
 
 class TaskSlot(msgspec.Struct, frozen=True):

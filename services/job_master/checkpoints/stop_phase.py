@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from ...core.role import IllegalTransition
+
 
 class StopPhase(StrEnum):
     """The phase of a stop with a savepoint."""
@@ -84,8 +86,10 @@ NEXT: Mapping[StopPhase, Mapping[StopEvent, StopPhase]] = {
 
 
 def transition(phase: StopPhase, event: StopEvent) -> StopPhase:
-    """Returns the next phase. Raises ValueError if the event is illegal."""
+    """Returns the next phase. Raises IllegalTransition if the event is illegal."""
     try:
         return NEXT[phase][event]
     except KeyError:
-        raise ValueError(f"a stop with a savepoint that is {phase.value} can't be {event.value}") from None
+        raise IllegalTransition(
+            f"a stop with a savepoint that is {phase.value} can't be {event.value}"
+        ) from None

@@ -9,9 +9,9 @@ import pytest
 from tailrace.schemas import client, dispatcher, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import JobStatus
-from tailrace.services.core.role import IllegalEvent
+from tailrace.services.core.role import IllegalEvent, IllegalTransition
 from tailrace.services.dispatcher.index_validation import index_errors
-from tailrace.services.dispatcher.state import TRANSITIONS, IllegalTransition, Job, Phase
+from tailrace.services.dispatcher.state import TRANSITIONS, Job, Phase
 
 from ..simulated_cluster.cluster import graph
 from .log_builder import CLIENT, OWN, in_phase

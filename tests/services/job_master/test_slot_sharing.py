@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tailrace.schemas.types import JobGraph
 from tailrace.services.core.resource_profile import merge
+from tailrace.services.core.role import IllegalTransition
 from tailrace.services.job_master.scheduling import find_slots
 from tailrace.services.job_master.slot_sharing import (
     MultiTaskSlot,
@@ -145,7 +146,7 @@ def test_slot_has_at_most_one_subtask_of_vertex() -> None:
     root = with_leaves(MultiTaskSlot("default"), [(SingleTaskSlot("a", "1"), "x")])
     try:
         with_leaves(root, [(SingleTaskSlot("a", "2"), None)])
-    except ValueError as error:
+    except IllegalTransition as error:
         assert "a" in str(error)
     else:
         raise AssertionError("it holds two")

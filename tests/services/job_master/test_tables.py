@@ -13,7 +13,7 @@ from tailrace.schemas import job_master
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.core.role import IllegalEvent
+from tailrace.services.core.role import IllegalEvent, IllegalTransition
 from tailrace.services.job_master import JobMaster, execution_states, job_status, slot_pool
 from tailrace.services.job_master.checkpoints import stop_phase
 from tailrace.services.job_master.checkpoints.stop_phase import StopEvent, StopPhase
@@ -44,7 +44,7 @@ def test_transition_is_in_table_or_rejected(name: str, before: Any, after: Any) 
     if after in table[before]:
         assert check(before, after) is after
     else:
-        with pytest.raises(ValueError, match=f"that is {before.value} can't become {after.value}"):
+        with pytest.raises(IllegalTransition, match=f"that is {before.value} can't become {after.value}"):
             check(before, after)
 
 
@@ -157,5 +157,5 @@ def test_stop_with_savepoint_follows_its_table(phase: StopPhase, event: StopEven
     if after is not None:
         assert stop_phase.transition(phase, event) is after
     else:
-        with pytest.raises(ValueError, match=f"that is {phase.value} can't be {event.value}"):
+        with pytest.raises(IllegalTransition, match=f"that is {phase.value} can't be {event.value}"):
             stop_phase.transition(phase, event)

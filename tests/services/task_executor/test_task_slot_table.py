@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tailrace.services.core.role import IllegalTransition
 from tailrace.services.task_executor.task_slot_table import (
     TRANSITIONS,
-    IllegalTransition,
     TaskSlot,
     TaskSlotState,
     TaskSlotTable,
