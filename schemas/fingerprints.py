@@ -37,7 +37,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.dispatcher.TriggerSavepoint": "b6b386f214d8825f",
         "tailrace.everyone.ClusterTerminated": "08fc727d1a4dec7c",
         "tailrace.everyone.ConfigurationChanged": "87aa30c2a1b1802b",
-        "tailrace.everyone.FeatureLevelRaised": "357d6bc911806c54",
+        "tailrace.everyone.FeatureLevelRaised": "77fcd657be001a0d",
         "tailrace.everyone.LeaderElected": "078c2e781b3d544c",
         "tailrace.everyone.SchemasRegistered": "938b7875736179b1",
         "tailrace.everyone.SnapshotTaken": "81c8bf1cce8b9ef8",

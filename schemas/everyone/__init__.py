@@ -47,6 +47,8 @@ class FeatureLevelRaised(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.FeatureLevelRaised"
     level: int
     """New feature level, higher than any before it. A reader whose release does not know it stops. Since 0.1.0."""
+    release: str = ""
+    """Release of the leader that raised the level: it knows the level. Since 0.1.0."""
 
 
 class LeaderElected(Body, frozen=True, gc=False, kw_only=True):

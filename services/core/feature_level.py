@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from ...infra.version import __version__
 from ...schemas.feature_level import FEATURE_LEVEL as FEATURE_LEVEL
 from ...schemas.feature_level import FIRST_LEVEL as FIRST_LEVEL
 
@@ -29,8 +30,9 @@ RolesAt = Callable[[int], "Iterable[AnyRole]"]
 class UnknownFeatureLevel(Exception):
     """The log is at a feature level that this release does not know."""
 
-    def __init__(self, offset: int, level: int, *, is_snapshot: bool = False) -> None:
-        """`offset`: where the level was raised or, with `is_snapshot`, of the snapshot that is at the level."""
+    def __init__(self, offset: int, level: int, release: str = "", *, is_snapshot: bool = False) -> None:
+        """`offset`: where the level was raised or, with `is_snapshot`, of the snapshot that is at the level.
+        `release`: the release that raised it; empty: unknown."""
         self.level = level
         since, skip = (
             (f"in the snapshot of offset {offset}", "")
@@ -41,6 +43,7 @@ class UnknownFeatureLevel(Exception):
             )
         )
         super().__init__(
-            f"the log is at feature level {level} {since}, and this release supports levels up to "
-            f"{FEATURE_LEVEL}: install the release that the cluster was upgraded to.{skip}"
+            f"the log is at feature level {level} {since}, and this release, {__version__}, supports levels up to "
+            f"{FEATURE_LEVEL}: install {f'release {release}' if release else 'the release'} that the cluster was "
+            f"upgraded to.{skip}"
         )

@@ -68,6 +68,8 @@ class LeadershipState(msgspec.Struct, frozen=True):
 
     leaders: Map[str, Leader] = Map()
     feature_level: int = FIRST_LEVEL
+    level_release: str = ""
+    """The release of the leader that raised the level; empty: unknown."""
     schemas: Map[str, LogSchema] = Map()
     """Fingerprint in hexadecimal -> schema."""
     forgotten_epoch: int = 0
@@ -80,7 +82,7 @@ class LeadershipState(msgspec.Struct, frozen=True):
         if not self.accepts(record):
             return self
         if isinstance(body, FeatureLevelRaised):
-            return self._raise_level(record, body.level)
+            return self._raise_level(record, body)
         if isinstance(body, SchemasRegistered):
             return self._add_schemas(body)
         if isinstance(body, TaskExecutorsForgotten):
@@ -98,12 +100,13 @@ class LeadershipState(msgspec.Struct, frozen=True):
         )
         return replace(self, leaders=self.leaders.set(body.role, leader))
 
-    def _raise_level(self, record: Record, level: int) -> LeadershipState:
+    def _raise_level(self, record: Record, body: FeatureLevelRaised) -> LeadershipState:
+        level = body.level
         if record.header.sender != DISPATCHER or level <= self.feature_level:
             return self
         if level > FEATURE_LEVEL:
-            raise UnknownFeatureLevel(record.offset, level)
-        return replace(self, feature_level=level)
+            raise UnknownFeatureLevel(record.offset, level, body.release)
+        return replace(self, feature_level=level, level_release=body.release)
 
     def _add_schemas(self, body: SchemasRegistered) -> LeadershipState:
         new = {
@@ -117,7 +120,7 @@ class LeadershipState(msgspec.Struct, frozen=True):
         """Checks a state from a snapshot of `offset`. Raises UnknownFeatureLevel if its level is above those of this
         release."""
         if self.feature_level > FEATURE_LEVEL:
-            raise UnknownFeatureLevel(offset, self.feature_level, is_snapshot=True)
+            raise UnknownFeatureLevel(offset, self.feature_level, self.level_release, is_snapshot=True)
 
     def forgotten_roles(self, record: Record, body: TaskExecutorsForgotten) -> list[str]:
         """Returns the TaskExecutors whose last claims the event ends."""

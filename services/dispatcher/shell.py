@@ -10,6 +10,7 @@ from queue import SimpleQueue
 
 from ...infra import threads
 from ...infra.logging_setup import logger
+from ...infra.version import __version__
 from ...pipelines.checkpoint.compatibility import with_key_groups_at
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
@@ -121,7 +122,7 @@ class DispatcherShell:
             self._configured = True
             if state.configuration is None:
                 # The log is new: nothing was decided under other rules.
-                raised = everyone.FeatureLevelRaised(level=FEATURE_LEVEL)
+                raised = everyone.FeatureLevelRaised(level=FEATURE_LEVEL, release=__version__)
                 self._say(DISPATCHER, OutgoingEvent(EVERYONE, raised, self._elected))
             changed = everyone.ConfigurationChanged(configuration=self._configuration)
             self._say(DISPATCHER, OutgoingEvent(EVERYONE, changed, self._elected))
@@ -135,7 +136,8 @@ class DispatcherShell:
             else self._check_level(level)
         )
         if reason is None:
-            self._say(DISPATCHER, OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
+            raised = everyone.FeatureLevelRaised(level=level, release=__version__)
+            self._say(DISPATCHER, OutgoingEvent(EVERYONE, raised, cause))
         else:
             rejected = client.FeatureLevelRejected(level=level, reason=reason)
             self._say(DISPATCHER, OutgoingEvent(requester, rejected, cause))

@@ -20,15 +20,12 @@ from ...schemas.types import JobGraph, JobVertex
 from ..core.leadership import is_epoch_out_of_reach
 from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import JOB_MASTER, IllegalEvent, address
-from ..dispatcher import Dispatcher
-from ..job_master import JobMaster
 from ..job_master.state import StartedJob
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
-from ..resource_manager import ResourceManager
+from ..roles import roles_at
 from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
-from ..task_executor import TaskExecutor
 from .checkpoint_history import NOTED_EVENTS, CheckpointHistory
 from .event_formatting import FormattedEvent, format_subtasks
 from .event_job_index import EventJobIndex
@@ -61,9 +58,7 @@ class HistoryProjection:
         """Whether the fold has all events of the log; false if the head of the log was gone."""
 
     def _new_replica(self) -> Replica:
-        return Replica(
-            [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
-        )
+        return Replica(roles_at, on_illegal=self._on_illegal)
 
     def apply(self, record: Record) -> FormattedEvent:
         """Folds the next event, and describes it."""

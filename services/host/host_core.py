@@ -51,7 +51,8 @@ class HostIdentity(NamedTuple):
     """The identity of a process in the log.
 
     `leads` are the roles that it is a candidate for; with the Dispatcher come the JobMasters. `session` is the unique
-    id of the process. `endpoints` are its servers by name, as in LeaderElected.
+    id of the process. `endpoints` are its servers by name, as in LeaderElected. `feature_level` is the highest level
+    that it knows.
     """
 
     cluster: str
@@ -59,6 +60,7 @@ class HostIdentity(NamedTuple):
     process_address: str
     session: str
     endpoints: Mapping[str, str] = {}
+    feature_level: int = FEATURE_LEVEL
 
 
 class LeaderTerm(NamedTuple):
@@ -296,7 +298,7 @@ class HostCore:
             session=identity.session,
             endpoints=identity.endpoints,
             elected_by=self._election.elected_by,
-            feature_level=FEATURE_LEVEL,
+            feature_level=identity.feature_level,
         )
         owed = [OutgoingEvent(EVERYONE, body, None)]
         return self._with_headers(role, owed, epoch, self._now, self._replica.offset)

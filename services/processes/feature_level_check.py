@@ -6,6 +6,8 @@ one, and a leader in its claim. A TaskExecutor does so in its claim; those that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..configuration import Configuration
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from ..core.leadership import LeadershipState
@@ -21,12 +23,20 @@ def check_level(
     level: int, configuration: Configuration, leadership: LeadershipState, workers: ResourceManagerState
 ) -> str | None:
     """Returns why the cluster cannot be raised to the level; None if it can. Waits for ZooKeeper."""
-    if level < leadership.feature_level:
-        return f"the cluster is at feature level {leadership.feature_level}, and a level is never lowered"
     try:
-        known = {**_levels_of_masters(configuration), **_levels_of_workers(leadership, workers)}
+        masters = _levels_of_masters(configuration)
     except ZooKeeperUnreachable as error:
         return f"which levels the standby masters know cannot be read: {error}"
+    return find_refusal(level, leadership, workers, masters)
+
+
+def find_refusal(
+    level: int, leadership: LeadershipState, workers: ResourceManagerState, masters: Mapping[str, int]
+) -> str | None:
+    """Like `check_level`; `masters` are the levels that the live masters know, by what they are called."""
+    if level < leadership.feature_level:
+        return f"the cluster is at feature level {leadership.feature_level}, and a level is never lowered"
+    known = {**masters, **_levels_of_workers(leadership, workers)}
     below = [f"{name} (up to level {highest})" for name, highest in sorted(known.items()) if highest < level]
     if not below:
         return None

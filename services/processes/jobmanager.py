@@ -24,7 +24,6 @@ from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.topics import ACCEPTED_SETTINGS
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
-from ..dispatcher import Dispatcher
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.inline_limit import InlineLimit
 from ..dispatcher.job_topic_cleaner import JobTopicCleaner, delete_topics_of_jobs
@@ -37,7 +36,6 @@ from ..election.log_liveness import LivenessTrackingLog
 from ..heartbeats.local_process_monitor import LocalProcessMonitor
 from ..host.host import Host
 from ..host.per_term_shell import PerTermShell
-from ..job_master import JobMaster
 from ..job_master.cleanup import needs_cleanup
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState
@@ -47,10 +45,10 @@ from ..log.factory import create_codec as codec_of
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
-from ..resource_manager import ResourceManager
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
+from ..roles import master_roles
 from . import heartbeats
 from .blobs import create_master_blobs
 from .feature_level_check import check_level
@@ -128,9 +126,7 @@ def run(
         return
     check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
-    replica = Replica(
-        [Dispatcher(), ResourceManager(), JobMaster()], index_errors=index_errors(configuration)
-    )
+    replica = Replica(master_roles, index_errors=index_errors(configuration))
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()

@@ -17,11 +17,11 @@ from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
 from ..log.factory import open_event_log
+from ..roles import task_executor_roles
 from ..simulation.fake_effects import NoOpTaskExecutorEffects
 from ..simulation.fork import ForkMember
 from ..simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
 from ..simulation.task_events import register_event
-from ..task_executor import TaskExecutor
 from ..task_executor.state import TaskExecutorState
 from .process_lifecycle import (
     KAFKA_TIMEOUT_S,
@@ -41,7 +41,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
-    replica = Replica([TaskExecutor()], only=own.__contains__)
+    replica = Replica(task_executor_roles, only=own.__contains__)
     host = Host(
         log,
         replica,

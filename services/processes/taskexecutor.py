@@ -24,7 +24,7 @@ from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
 from ..log.factory import open_event_log
-from ..task_executor import TaskExecutor
+from ..roles import task_executor_roles
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats
@@ -54,7 +54,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     log.codec.register_all()
     replica = Replica(
-        [TaskExecutor()],
+        task_executor_roles,
         only=lambda role_address: role_address == own_address,
         index_errors=index_errors(configuration),
     )

@@ -8,13 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from ..core.replica import Replica, tune_gc_for_replay
-from ..dispatcher import Dispatcher
-from ..job_master import JobMaster
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..log.newer_release import UnreadableRecords
-from ..resource_manager import ResourceManager
-from ..task_executor import TaskExecutor
+from ..roles import roles_at
 from .fingerprint import schema_fingerprint
 from .log_id import log_id_of
 from .recovery import restore_newest
@@ -35,7 +32,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_roles() -> Replica:
     """Returns an empty replica of all roles that does not report illegal events."""
-    replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
+    replica = Replica(roles_at)
     replica.telling = False
     return replica
 

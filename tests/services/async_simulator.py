@@ -20,6 +20,7 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
+from tailrace.services.core.feature_level import FEATURE_LEVEL, UnknownFeatureLevel
 from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
@@ -73,6 +74,10 @@ class AsyncSimulator:
         self.truth = new_replica(on_illegal=lambda error, _: self.illegal.append(str(error)))
         self.submitted = 0
         self.sessions = 0
+        self.known_level = FEATURE_LEVEL
+        """The highest feature level that processes which start now know."""
+        self.outdated: list[SimulatedProcess] = []
+        """The processes that have ended at a level that they do not know."""
         self.by_shells: set[int] = set()
         """Offsets of the events that no role decided."""
 
@@ -208,14 +213,16 @@ class AsyncSimulator:
 
 class SharedReplica(Replica):
     """The states of the addresses that a process serves, as `truth` has folded them, up to the position of the
-    process."""
+    process. Stops like a release that knows no higher level than `known_level`."""
 
-    def __init__(self, world: AsyncSimulator, only: Callable[[str], bool]) -> None:
+    def __init__(self, world: AsyncSimulator, only: Callable[[str], bool], known_level: int) -> None:
         super().__init__([])
         self._world = world
+        self._known_level = known_level
         self._serves = only
         self.offset = len(world.log) - 1
         self.leadership = world.truth.leadership
+        self._check_level()
         for address, state in world.truth.states.items():
             if only(address):
                 self._note(address, state)
@@ -226,10 +233,16 @@ class SharedReplica(Replica):
     def apply(self, record: Record) -> list[str]:
         self.offset = record.offset
         self.leadership = self._world.leaderships[record.offset]
+        self._check_level()
         changed = [pair for pair in self._world.changed[record.offset] if self._serves(pair[0])]
         for address, state in changed:
             self._note(address, state)
         return [address for address, _ in changed]
+
+    def _check_level(self) -> None:
+        leadership = self.leadership
+        if leadership.feature_level > self._known_level:
+            raise UnknownFeatureLevel(self.offset, leadership.feature_level, leadership.level_release)
 
     def _note(self, address: str, state: Any) -> None:
         self.states[address] = state
@@ -263,6 +276,7 @@ class SimulatedProcess:
     behavior: FaultyTaskBehavior = field(init=False)
     election: LeaderElection | None = None
     """None: it leads the roles that it was started for."""
+    known_level: int = field(init=False)
     core: HostCore = field(init=False)
     states: Mapping[str, Any] = field(init=False)
     """By address, as they are at `position`."""
@@ -275,9 +289,11 @@ class SimulatedProcess:
         world.sessions += 1
         self.session = f"session {world.sessions}"
         self.position = len(world.log)
-        replica = SharedReplica(world, self.serves)
+        self.known_level = world.known_level
+        replica = SharedReplica(world, self.serves, self.known_level)
         self.states = replica.states
-        self.core = HostCore(replica, HostIdentity("sim", self.leads, "sim", self.session), self.election)
+        identity = HostIdentity("sim", self.leads, "sim", self.session, feature_level=self.known_level)
+        self.core = HostCore(replica, identity, self.election)
         self.core.start(world.now)
         if self.election is None:
             # It claims its roles, and reads its claims before others append events.
@@ -341,7 +357,8 @@ class SimulatedProcess:
         return records
 
     def fold(self, count: int | None = None) -> None:
-        """Reads and folds; the process ends if it was deposed, or if the cluster has ended."""
+        """Reads and folds; the process ends if it was deposed, or at a level that it does not know, or if the cluster
+        has ended."""
         if self.reads_nothing or not self.is_alive():
             return
         records = self.read(count)
@@ -349,6 +366,12 @@ class SimulatedProcess:
             self.core.fold(records, self.world.now)
         except Deposed:
             self.end()
+        except UnknownFeatureLevel:
+            self.world.outdated.append(self)
+            if self.election is not None:
+                self.election.close()
+            self.end()
+            return
         if any(self._ends_with(record) for record in records):
             if self.election is not None:
                 self.election.close()

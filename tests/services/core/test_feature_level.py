@@ -11,45 +11,12 @@ from tailrace.schemas.everyone import FeatureLevelRaised
 from tailrace.services.core import leadership
 from tailrace.services.core.feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import AnyRole, OutgoingEvent, Time
-from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.role import RaiseFeatureLevel
-from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history.replay import DecisionCheck
-from tailrace.services.job_master import JobMaster
-from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.snapshots.snapshot_file import pack, unpack
-from tailrace.services.task_executor import TaskExecutor
 
+from ..next_level import NEXT, Politer, roles_at
 from ..simulated_cluster.cluster import Cluster
-
-NEXT = FEATURE_LEVEL + 1
-
-
-class Politer(Dispatcher):
-    """A Dispatcher of another release: from level NEXT on it greets the client that submits."""
-
-    def __init__(self, level: int) -> None:
-        self._level = level
-
-    def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
-        owed = super().decide(state, now)
-        if self._level < NEXT:
-            return owed
-        return [
-            OutgoingEvent(
-                event.recipient,
-                JobAccepted(job_id=event.body.job_id, name="Dear " + event.body.name),
-                event.cause,
-            )
-            if isinstance(event.body, JobAccepted)
-            else event
-            for event in owed
-        ]
-
-
-def roles_at(level: int) -> list[AnyRole]:
-    return [Politer(level), ResourceManager(), JobMaster(), TaskExecutor()]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from tailrace.infra.version import __version__
 from tailrace.schemas.client import FeatureLevelRejected
 from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
 from tailrace.services.core.feature_level import FEATURE_LEVEL
@@ -66,7 +67,7 @@ def test_leader_reports_configuration_and_admits_nothing_before_it_is_in_log(
             shell.perform("dispatcher", [], read_back)
     finally:
         shell.close()
-    begins = [FeatureLevelRaised(level=FEATURE_LEVEL)] if said and logged is None else []
+    begins = [FeatureLevelRaised(level=FEATURE_LEVEL, release=__version__)] if said and logged is None else []
     assert [event.body for event in events] == [
         *begins,
         *(ConfigurationChanged(configuration=row) for row in said),
@@ -99,7 +100,7 @@ def test_request_of_level_is_answered_at_once(level: int, refusal: str | None, r
     assert events.empty()
     assert event.cause == 7
     if reason is None:
-        assert (event.recipient, event.body) == ("*", FeatureLevelRaised(level=level))
+        assert (event.recipient, event.body) == ("*", FeatureLevelRaised(level=level, release=__version__))
     else:
         assert event.recipient == "client/c"
         assert isinstance(event.body, FeatureLevelRejected)

@@ -17,17 +17,19 @@ from msgspec.structs import replace
 from services.simulated_cluster.cluster import header
 
 from tailrace.schemas import avro
+from tailrace.schemas.client import JobRejected
 from tailrace.schemas.dispatcher import JobReachedTerminalState, SubmitJob
 from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import FeatureLevelRaised, LeaderElected, SchemasRegistered
 from tailrace.schemas.types import Header, JobStatus, Origin, RegisteredSchema
+from tailrace.services.core import leadership
 from tailrace.services.core.feature_level import FEATURE_LEVEL, UnknownFeatureLevel
 from tailrace.services.core.replica import Replica
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.codec import SINGLE_OBJECT
-from tailrace.services.log.event_log import Unreadable
+from tailrace.services.log.event_log import Unreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.newer_release import NewerRelease
 from tailrace.services.resource_manager import ResourceManager
@@ -136,6 +138,29 @@ def test_unknown_feature_level_stops_processes_until_its_record_is_skipped(level
         read(log, worker=worker)
     assert "\n" not in str(stopped.value)
     assert [entry.offset for entry in read(log, worker=worker, skipped=(3,))] == [3]
+
+
+def test_level_raised_by_mistake_is_taken_back_by_skipping_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "FEATURE_LEVEL", FEATURE_LEVEL + 1)
+    log = log_with()
+    raised = FeatureLevelRaised(level=FEATURE_LEVEL + 1)
+    log.append([Event(header("dispatcher", EVERYONE, epoch=1), raised)])
+    accepted = JobRejected(job_id="j", reason="decided at the higher level")
+    log.append([Event(header("dispatcher", "client/c", epoch=1), accepted)])
+
+    def level() -> int:
+        replica = master()
+        for batch in read_to_end(log, 0):
+            for record in batch:
+                replica.apply(record)
+        assert replica.offset == 4
+        return replica.leadership.feature_level
+
+    assert level() == FEATURE_LEVEL + 1
+    log.skipped = frozenset({3})
+    assert level() == FEATURE_LEVEL
 
 
 def test_unreadable_admitted_request_stops_process() -> None:

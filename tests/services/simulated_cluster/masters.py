@@ -47,6 +47,10 @@ class Election:
         self._out_of_turn[candidate] = self._tick()
         self._notify()
 
+    def candidates(self) -> list[SimulatedElection]:
+        """Returns the candidates, the leader first; dead ones until their sessions end."""
+        return [candidate for _, candidate in self._nodes]
+
     def heal(self) -> None:
         """Removes dead candidates and wrong grants."""
         self._out_of_turn.clear()
