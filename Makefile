@@ -93,7 +93,7 @@ soak: setup  ## Thousands of random histories of clusters and of programs, the i
 		EXAMPLES=100 $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" -q --timeout 1800 || exit 1; \
 		EXAMPLES=1500 $(BIN)/pytest tests/pipelines/model -q --timeout 1800 || exit 1; \
 		EXAMPLES=100 $(BIN)/pytest tests/pipelines/runtime -k checkpoints -q --timeout 1800 || exit 1; \
-		KILLS=5 $(BIN)/pytest -m integration -q --deselect tests/integration/test_torture.py $(T) || exit 1; \
+		KILLS=5 LOSSES=10 $(BIN)/pytest -m integration -q --deselect tests/integration/test_torture.py $(T) || exit 1; \
 		FAULTS=$(FAULTS) $(BIN)/pytest tests/integration/test_torture.py tests/integration/test_exactly_once.py -q -s || exit 1; \
 	done
 

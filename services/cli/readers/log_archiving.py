@@ -10,8 +10,7 @@ from ....infra.storage.errors import CheckpointError
 from ...configuration import Configuration
 from ...history.log_position import LogPosition, first_offset
 from ...history.retention.archived_log import add_archive
-from ...history.retention.archiver import archive_log as write_segments
-from ...history.retention.archiver import archive_of
+from ...history.retention.archiver import archive_of, archive_through_snapshots
 from ...history.retention.cut import RetentionPolicy
 from ...history.retention.log_archive import ClusterArchive
 from ...history.retention.retention import delete_archived, find_oldest_snapshot
@@ -69,7 +68,7 @@ def _archive_log(
         raise CommandFailure(ExitCode.NOT_FOUND, f"{log.topic} has no events: there is nothing to archive")
     end = log.end() if to is None else LogPosition.parse(to).at(add_archive(configuration, log)) + 1
     with ProgressLine(f"archives {log.topic}", end) as progress:
-        written = write_segments(log, archive, end, on_progress=progress)
+        written = archive_through_snapshots(log, archive, end, snapshots.offsets(), on_progress=progress)
     first = new_first = first_offset(log)
     if truncate and oldest is not None:
         with ProgressLine(f"verifies {archive.uri}", end) as progress:

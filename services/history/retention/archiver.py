@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -86,6 +86,20 @@ def archive_log(
         if most_segments is not None and len(written) >= most_segments:
             break
     return written
+
+
+def archive_through_snapshots(
+    log: EventLog,
+    archive: LogArchive,
+    end: int,
+    snapshots: Iterable[int],
+    *,
+    on_progress: OnProgress | None = None,
+) -> list[Segment]:
+    """Like `archive_log`; a segment also ends at each of these snapshots. The topic is cut at the end of a segment, and
+    can so be cut at any of the snapshots later, when it is the oldest one."""
+    ends = [*sorted(offset + 1 for offset in snapshots if offset + 1 < end), end]
+    return [segment for each in ends for segment in archive_log(log, archive, each, on_progress=on_progress)]
 
 
 def check_continued(log: EventLog, archive: LogArchive, first: int, archived: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from tailrace.schemas.event import Event
 from tailrace.services.history import state_at
 from tailrace.services.history.log_position import first_offset
 from tailrace.services.history.retention.archived_log import ArchivedLog
-from tailrace.services.history.retention.archiver import archive_log, archive_of
+from tailrace.services.history.retention.archiver import archive_log, archive_of, archive_through_snapshots
 from tailrace.services.history.retention.cut import RetentionPolicy, find_outdated
 from tailrace.services.history.retention.errors import (
     ArchiveUnavailable,
@@ -28,6 +30,7 @@ from tailrace.services.history.retention.log_archive import ClusterArchive
 from tailrace.services.history.retention.retention import (
     RetentionReport,
     apply_retention,
+    delete_archived,
     find_oldest_snapshot,
 )
 from tailrace.services.history.retention.segment import Segment, SegmentRange, find_chain
@@ -128,6 +131,42 @@ def test_old_events_are_archived_and_deleted_below_oldest_snapshot(tmp_path: Pat
     assert report == RetentionReport(segments=1, archived=200, first=199, deleted=100)
     assert first_offset(log) == 199
     assert run(log, archive, store) == RetentionReport(segments=0, archived=200, first=199, deleted=0)
+
+
+@settings(max_examples=example_count(10))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 60), st.booleans(), st.none() | st.integers(0, 400), st.booleans()),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from((1, 4 << 10, 1 << 20)),
+)
+def test_topic_archived_by_hand_is_cut_at_oldest_snapshot(
+    steps: list[tuple[int, bool, int | None, bool]], segment_bytes: int
+) -> None:
+    """Each step: events are added, a snapshot is taken or not, and the log is archived up to some offset, then cut or
+    not."""
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(archive_log.__kwdefaults__, "segment_bytes", segment_bytes)
+        archive, store = create_archive(Path(directory)), create_store(Path(directory))
+        log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
+        for count, takes_snapshot, to, cuts in [*steps, (1, True, None, True)]:
+            added = HISTORY[log.end() : log.end() + count]
+            log.append([Event(record.header, record.body) for record in added])
+            if takes_snapshot:
+                create_snapshot(log, store)
+            end = log.end() if to is None else min(log.end(), to)
+            found = archive_of(log, archive)
+            assert found is not None
+            archive_through_snapshots(log, found, end, store.offsets())
+            if cuts and (snapshots := store.offsets()):
+                oldest = min(*snapshots, end)
+                delete_archived(log, found, oldest, RetentionPolicy(max_bytes=0), 0, log.truncate)
+        assert first_offset(log) == min(store.offsets())
+        whole = [record for batch in read_to_end(ArchivedLog(log, archive)) for record in batch]
+        assert whole == list(HISTORY[: len(whole)])
+        assert len(whole) == log.end()
 
 
 def test_young_events_stay(tmp_path: Path) -> None:
