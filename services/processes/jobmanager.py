@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
@@ -42,6 +43,7 @@ from ..job_master.state import JobMasterState
 from ..log.dead_letters import DeadLetters
 from ..log.factory import create_admin_client, open_event_log
 from ..log.factory import create_codec as codec_of
+from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
@@ -125,6 +127,7 @@ def run(
     if stop.is_set():
         return
     check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
+    warn_of_faulty_brokers(KafkaConnection(configuration.bootstrap_servers))
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     replica = Replica(master_roles, index_errors=index_errors(configuration))
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from secured_kafka import PLAIN_USER, SCRAM, SecuredKafka
 
 from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.infra.kafka_release import read_supported_level
 from tailrace.services.log.topics import create_topics
 
 
@@ -35,6 +36,11 @@ def test_user_of_plain_may_do_nothing_without_acl(secured: SecuredKafka) -> None
     with pytest.raises(KafkaException) as refused:
         created.result(10)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_release_is_told_to_anybody(secured: SecuredKafka) -> None:
+    """The request precedes authentication: TLS is enough."""
+    assert read_supported_level(secured.connection("nobody"), secured.bootstrap_servers) == 29
 
 
 def test_controller_takes_no_client(secured: SecuredKafka) -> None:

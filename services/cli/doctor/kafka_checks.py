@@ -6,8 +6,10 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+from ....infra.kafka_connection import KafkaConnection
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS
 from ...log.factory import create_admin_client
+from ...log.kafka_release import REMEDY, find_faulty_brokers
 from ..readers.kafka_check import silent_addresses
 from ..verification.log_checks import MISSING, check_cluster_topics
 from ..verification.report import Findings
@@ -40,6 +42,9 @@ def check_authentication(subject: Subject, report: Report) -> None:
         return
     brokers = ", ".join(f"{broker.host}:{broker.port}" for broker in found.brokers.values())
     report.ok(f"Kafka answers; its brokers are {brokers}")
+    for _, fault in find_faulty_brokers(KafkaConnection(subject.configuration.bootstrap_servers)):
+        if fault is not None:
+            report.warn(fault, REMEDY)
 
 
 def check_topics(subject: Subject, report: Report) -> None:
