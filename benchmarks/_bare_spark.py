@@ -15,6 +15,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tailrace.infra.cds_archives import read_archive_options, spark_archive
 from tailrace.infra.jars import spark_jars
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.infra.prerequisites import find_java
 from tailrace.pipelines.runtime.common.kafka_clients import admin_client
 from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
@@ -32,7 +33,9 @@ PATIENCE_S = 60.0
 def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[float]:
     """Returns the milliseconds from the call that builds the query to the first message of the last worker, one
     figure per round."""
-    create_topics(admin_client(bootstrap_servers), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)])
+    create_topics(
+        admin_client(KafkaConnection(bootstrap_servers)), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)]
+    )
     with tempfile.TemporaryDirectory(prefix="tailrace-bare-") as folder:
         scratch = Path(folder)
         spark = start_session(
@@ -57,7 +60,7 @@ def _once(
     start = time.perf_counter()
     query = start_query(
         spark,  # type: ignore[arg-type]
-        bootstrap_servers,
+        KafkaConnection(bootstrap_servers),
         begin,
         hand_over,
         QueryMode.REAL_TIME,

@@ -17,6 +17,7 @@ from _members import Member
 from _simulated import SLOTS
 from confluent_kafka.admin import AdminClient
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log.clients import client_configuration
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -38,7 +39,7 @@ class Deployment:
         *,
         heartbeats: bool = False,
     ) -> None:
-        ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), cluster)
+        ensure_cluster_topics(AdminClient(client_configuration(KafkaConnection(bootstrap_servers))), cluster)
         self._members = ExitStack()
         with ExitStack() as starting:
             self.master = Member(_PROCESSES, "master", bootstrap_servers, cluster, heartbeats)

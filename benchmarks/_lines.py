@@ -15,6 +15,7 @@ from itertools import accumulate
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.common.kafka_clients import admin_client
 from tailrace.services.log.topics import create_topics
 
@@ -35,7 +36,7 @@ def _block() -> list[str]:
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> str:
     """Creates an empty topic; returns its name."""
-    create_topics(admin_client(bootstrap_servers), [NewTopic(topic, partitions)])
+    create_topics(admin_client(KafkaConnection(bootstrap_servers)), [NewTopic(topic, partitions)])
     return topic
 
 

@@ -17,6 +17,7 @@ from _members import say, speak_in_json
 from _simulated import HARDWARE, all_to_all, running
 from msgspec.structs import replace
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph
@@ -125,7 +126,7 @@ class Tally:
 def new_log(bootstrap_servers: str, cluster: str) -> KafkaEventLog:
     """Returns a connection to the cluster's log."""
     topic = log_topic(cluster)
-    return KafkaEventLog(bootstrap_servers, topic, Codec(topic))
+    return KafkaEventLog(KafkaConnection(bootstrap_servers), topic, Codec(topic))
 
 
 def _run_host(

@@ -12,6 +12,7 @@ from _members import Member, say
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log import Codec
 from tailrace.services.log.clients import client_configuration, consumer_configuration, producer_configuration
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
@@ -22,7 +23,9 @@ BATCH = 10_000
 def messages(bootstrap_servers: str, topic: str, count: int, *, partition: int = 0) -> Iterator[Message]:
     """Yields the first `count` messages of the partition."""
     consumer = Consumer(
-        consumer_configuration(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000)
+        consumer_configuration(
+            KafkaConnection(bootstrap_servers), auto_offset_reset="error", queued_min_messages=50_000
+        )
     )
     consumer.assign([TopicPartition(topic, partition, 0)])
     seen = 0
@@ -38,13 +41,13 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
     once."""
     log, again = log_topic(cluster), f"{cluster}-again"
     with ExitStack() as at_the_end:
-        consumer = Consumer(consumer_configuration(bootstrap_servers))
+        consumer = Consumer(consumer_configuration(KafkaConnection(bootstrap_servers)))
         _, end = consumer.get_watermark_offsets(TopicPartition(log, 0), timeout=30)
         consumer.close()
         copies: list[tuple[bytes, Any]] = [
             (message.value() or b"", message.headers()) for message in messages(bootstrap_servers, log, end)
         ]
-        ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), again)
+        ensure_cluster_topics(AdminClient(client_configuration(KafkaConnection(bootstrap_servers))), again)
         members = [
             Member(__file__, "reader", bootstrap_servers, log_topic(again), end) for _ in range(readers)
         ]
@@ -52,7 +55,8 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
             at_the_end.callback(member.close)
             member.receive()
         producer = Producer(
-            producer_configuration(bootstrap_servers) | {"queue.buffering.max.messages": end + 1}
+            producer_configuration(KafkaConnection(bootstrap_servers))
+            | {"queue.buffering.max.messages": end + 1}
         )
         start = time.perf_counter()
         for value, headers in copies:

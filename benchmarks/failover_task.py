@@ -24,6 +24,7 @@ from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.pipelines.functions import MapFunction, RuntimeContext
 from tailrace.pipelines.runtime.common.kafka_clients import admin_client
@@ -178,7 +179,7 @@ def measured(cluster: LocalCluster, client: Client) -> tuple[float, float, float
     kill)."""
     servers = cluster.configuration.bootstrap_servers
     topic = f"counts-{uuid.uuid4().hex[:8]}"
-    admin = admin_client(servers)
+    admin = admin_client(KafkaConnection(servers))
     for created in admin.create_topics([NewTopic(topic, 2, 1)]).values():
         created.result(30)
     log = open_event_log(cluster.configuration)

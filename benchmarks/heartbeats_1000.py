@@ -16,6 +16,7 @@ from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.heartbeats.topic import MASTERS
 from tailrace.services.log import Codec
 from tailrace.services.log.clients import consumer_configuration
@@ -28,7 +29,7 @@ SECONDS = scaled_s(60.0, least=12.0)
 
 def sent(bootstrap_servers: str, topic: str) -> int:
     """Returns the number of messages in the masters' partition of the topic."""
-    consumer = Consumer(consumer_configuration(bootstrap_servers))
+    consumer = Consumer(consumer_configuration(KafkaConnection(bootstrap_servers)))
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, MASTERS), timeout=30)
     consumer.close()
     return int(end)

@@ -21,6 +21,7 @@ from _scale import scaled
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import avro
 from tailrace.schemas.event import Event, Record
 from tailrace.services.configuration import Configuration
@@ -77,7 +78,9 @@ def timed(run: Callable[[], object]) -> Timing:
 def consume(bootstrap_servers: str, topic: str, end: int, take: Callable[[bytes], object]) -> None:
     """Reads a topic to its end; calls `take` with each value."""
     consumer = Consumer(
-        consumer_configuration(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000)
+        consumer_configuration(
+            KafkaConnection(bootstrap_servers), auto_offset_reset="error", queued_min_messages=50_000
+        )
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     count = 0

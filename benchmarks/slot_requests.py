@@ -21,6 +21,7 @@ from _simulated import SLOTS
 from confluent_kafka.admin import AdminClient
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
@@ -92,7 +93,7 @@ def sealed(sender: str, owed: Iterable[OutgoingEvent], count: int) -> list[Event
 
 def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
     """Returns requests per second through three bare hops: the ResourceManager and the TaskExecutor are relays."""
-    ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), cluster)
+    ensure_cluster_topics(AdminClient(client_configuration(KafkaConnection(bootstrap_servers))), cluster)
     members = [
         Member(__file__, "relay", bootstrap_servers, cluster, reads, REQUESTS)
         for reads in (RESOURCE_MANAGER, WORKER, JOB)

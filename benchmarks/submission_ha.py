@@ -28,6 +28,7 @@ from _scale import scaled
 from confluent_kafka import Producer
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
@@ -65,7 +66,10 @@ class LoadedCluster:
     def __init__(self, cluster: LocalCluster, bootstrap_servers: str) -> None:
         self._cluster = cluster
         self._topic = submissions_topic(cluster.configuration.cluster_id)
-        self._codec, self._producer = Codec(self._topic), Producer(producer_configuration(bootstrap_servers))
+        self._codec, self._producer = (
+            Codec(self._topic),
+            Producer(producer_configuration(KafkaConnection(bootstrap_servers))),
+        )
         self._follower = Follower(cluster)
         self._graph = one_task()
         self._turns = 0

@@ -2,13 +2,14 @@
 
 An AdminClient sends requests with the leader epoch that it saw last, and refreshes its metadata only after minutes. A
 client from before a restart of Kafka gets FENCED_LEADER_EPOCH for that time. This cache replaces the client after such
-an error, so that the next request uses a new one.
+an error, so that the next request uses a new one. It also replaces it when a file with a password, a key or a
+certificate has changed: a client reads them only when it is created.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -27,19 +28,25 @@ OUTDATED: Final = frozenset(
 class AdminClientCache:
     """Thread-safe."""
 
-    def __init__(self, configuration: Mapping[str, Any]) -> None:
-        """`configuration` is librdkafka's. The client is created on first use."""
-        self._configuration = dict(configuration)
+    def __init__(
+        self, configure: Callable[[], Mapping[str, Any]], version: Callable[[], object] = tuple
+    ) -> None:
+        """`configure` returns the configuration for librdkafka; `version` a value that changes with its files. The
+        client is created on first use."""
+        self._configure = configure
+        self._find_version = version
+        self._version: object = None
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
         self._outdated = False
 
     def client(self) -> AdminClient:
-        """Returns the client; pass errors of its requests to `note_error`."""
+        """Returns the client; pass errors of its requests to `note_error`. Raises what `configure` raises."""
         with self._lock:
-            if self._client is None or self._outdated:
-                self._client = AdminClient(self._configuration)
-                self._outdated = False
+            version = self._find_version()
+            if self._client is None or self._outdated or version != self._version:
+                self._client = AdminClient(dict(self._configure()))
+                self._outdated, self._version = False, version
             return self._client
 
     def note_error(self, error: BaseException) -> None:

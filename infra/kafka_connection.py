@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from . import jaas
+from .file_versions import FileVersions, versions_of
 from .kafka_properties import (
     FILE_SUFFIX,
     JAVA_ONLY,
@@ -49,9 +50,9 @@ class KafkaConnection(msgspec.Struct, frozen=True):
     bootstrap_servers: str
     properties: Mapping[str, str] = {}
 
-    def errors(self) -> Iterator[str]:
-        """Yields one line for each property that is not accepted."""
-        return find_errors(self.properties)
+    def errors(self, prefix: str = "") -> Iterator[str]:
+        """Yields one line for each property that is not accepted; `prefix` stands before names in it."""
+        return find_errors(self.properties, prefix)
 
     @property
     def is_encrypted(self) -> bool:
@@ -72,6 +73,9 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         return "User:ANONYMOUS"
 
     def __str__(self) -> str:
+        """Returns the servers, and the principal if the connection is secured: for messages."""
+        if self._protocol == "PLAINTEXT":
+            return self.bootstrap_servers
         return f"{self.bootstrap_servers} as {self.principal} ({self._protocol})"
 
     def to_librdkafka(self) -> dict[str, Any]:
@@ -150,9 +154,9 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         """Returns the files that a client is made from."""
         return [Path(path) for name, path in self.properties.items() if is_file(name)]
 
-    def version(self) -> tuple[tuple[int, int], ...]:
-        """Returns a value that changes when one of the files changes. A file that is missing keeps its place."""
-        return tuple(_file_version(path) for path in self.files())
+    def version(self) -> FileVersions:
+        """Returns a value that changes when one of the files changes."""
+        return versions_of(self.files())
 
     @property
     def _protocol(self) -> str:
@@ -194,14 +198,6 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise UnusableProperties(f"{name}: {self.properties[name]} can't be read: {reason}") from None
-
-
-def _file_version(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_ino
 
 
 def _escaped(value: str) -> str:

@@ -7,7 +7,7 @@ created by the administrator while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ BROKER: Final = "broker"
 """The common name in the broker's certificate."""
 _LISTENER: Final = "SASL_SSL"
 _PACKAGE: Final = "org.apache.kafka.common.security"
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SETTINGS: Final[Mapping[str, str]] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "false",
@@ -34,14 +35,14 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.controller.ssl.client.auth": "required",
 }
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A further listener, with a certificate of its own. `protocol`: SASL_SSL, or SSL, which takes certificates."""
+    """A further listener. `protocol`: SASL_SSL, or SSL, where the certificate of a client says who it is."""
 
     certificate: Path
     protocol: str = _LISTENER
+    mechanisms: tuple[str, ...] = _MECHANISMS
 
 
 class BrokerSecurity(msgspec.Struct, frozen=True):
@@ -86,16 +87,17 @@ class BrokerSecurity(msgspec.Struct, frozen=True):
             "ssl.keystore.location": str(self.certificate),
             "ssl.truststore.location": str(self.ca),
         }
-        for name, protocol in protocols.items():
-            if protocol == _LISTENER:
-                settings |= self._logins(f"listener.name.{name.lower()}")
+        settings |= self._logins(f"listener.name.{_LISTENER.lower()}", _MECHANISMS)
         for name, listener in self.listeners.items():
-            settings[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(listener.certificate)
+            prefix = f"listener.name.{name.lower()}"
+            settings[f"{prefix}.ssl.keystore.location"] = str(listener.certificate)
             if listener.protocol == "SSL":
-                settings[f"listener.name.{name.lower()}.ssl.client.auth"] = "required"
+                settings[f"{prefix}.ssl.client.auth"] = "required"
+            else:
+                settings |= self._logins(prefix, listener.mechanisms)
         return settings
 
-    def _logins(self, prefix: str) -> dict[str, str]:
+    def _logins(self, prefix: str, mechanisms: Sequence[str]) -> dict[str, str]:
         password = self.admin_password_file.read_text("utf-8").splitlines()[0]
         users = {ADMIN: password, **self.plain_users}
         known = "".join(f" user_{user}={quoted(text)}" for user, text in users.items())
@@ -103,7 +105,7 @@ class BrokerSecurity(msgspec.Struct, frozen=True):
             f"{_PACKAGE}.plain.PlainLoginModule required username={quoted(ADMIN)} password={quoted(password)}"
         )
         settings = {
-            f"{prefix}.sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+            f"{prefix}.sasl.enabled.mechanisms": ",".join(mechanisms),
             f"{prefix}.plain.sasl.jaas.config": f"{plain}{known};",
         }
         for mechanism in _MECHANISMS[1:]:

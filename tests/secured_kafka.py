@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +25,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.infra.kafka_security import BROKER, BrokerSecurity
+from tailrace.infra.kafka_security import BROKER, BrokerSecurity, Listener
 
 SCRAM: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
 PLAIN_USER: Final = "plain"
+EXPIRED: Final = "EXPIRED"
+"""The listener whose certificate has expired."""
+SCRAM_ONLY: Final = "SCRAM_ONLY"
+"""The listener without PLAIN."""
+CERTIFICATES: Final = "CERTIFICATES"
+"""The listener without SASL: a certificate says who a client is."""
 _TIMEOUT_S: Final = 20.0
 
 
@@ -118,6 +125,11 @@ def secured_kafka() -> Iterator[SecuredKafka]:
             certificate=authority.issue(BROKER),
             admin_password_file=admin,
             plain_users={PLAIN_USER: _new_password(plain)},
+            listeners={
+                EXPIRED: Listener(authority.issue("expired", valid_for=-timedelta(days=1))),
+                SCRAM_ONLY: Listener(authority.issue("scram"), mechanisms=tuple(SCRAM)),
+                CERTIFICATES: Listener(authority.issue("certificates"), protocol="SSL"),
+            },
         )
         with EmbeddedKafka(security=security) as kafka:
             yield SecuredKafka(kafka, authority, directory)

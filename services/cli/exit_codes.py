@@ -56,8 +56,12 @@ class CommandFailure(Exception):
 CODES: Mapping[str, ExitCode] = {
     "infra.jars:JarsUnavailable": ExitCode.PROCESS_FAILED,
     "infra.kafka:KafkaUnavailable": ExitCode.PROCESS_FAILED,
+    "infra.kafka_check:KafkaRefusal": ExitCode.UNREACHABLE,
+    "infra.kafka_check:KafkaUnreachable": ExitCode.UNREACHABLE,
+    "infra.kafka_connection:UnusableProperties": ExitCode.USAGE,
     "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS_FAILED,
     "infra.threads:ThreadFailed": ExitCode.INTERNAL,
+    "infra.tls:UnusableTlsFile": ExitCode.USAGE,
     "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS_FAILED,
     "pipelines.graph.errors:ProgramError": ExitCode.JOB,
     "pipelines.runtime.common.failures:RuntimeProcessDied": ExitCode.PROCESS_FAILED,

@@ -131,7 +131,7 @@ class KafkaHeartbeatReports:
         self._recipient = address(JOB_MASTER, job_id)
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._interval_ms = configuration.get(HEARTBEAT_INTERVAL) // 1_000
-        self._servers = configuration.bootstrap_servers
+        self._kafka = configuration.kafka
         self._timeout = timeout_s
         self._consumer: Consumer | None = None
         self._position = 0
@@ -174,7 +174,7 @@ class KafkaHeartbeatReports:
     def _open(self) -> Consumer:
         consumer = Consumer(
             consumer_configuration(
-                self._servers,
+                self._kafka,
                 enable_partition_eof=True,
                 auto_offset_reset="latest",
                 allow_auto_create_topics=False,

@@ -40,12 +40,12 @@ class Client(Closeable):
         self, configuration: Configuration, *, name: str = "tailrace", timeout_s: float = 30.0
     ) -> None:
         self._topic = submissions_topic(configuration.cluster_id)
-        self._servers = configuration.bootstrap_servers
+        self._kafka = configuration.kafka
         self._timeout = timeout_s
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._log = open_event_log(configuration, timeout_s=timeout_s)
         self._producer = Producer(
-            producer_configuration(self._servers, delivery_timeout_ms=int(timeout_s * 1000))
+            producer_configuration(self._kafka, delivery_timeout_ms=int(timeout_s * 1000))
         )
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
@@ -168,7 +168,7 @@ class Client(Closeable):
         try:
             is_known = self._topic in self._producer.list_topics(timeout=self._timeout).topics
         except KafkaException:
-            return f"{why}; is Kafka at {self._servers} up?"
+            return f"{why}; is Kafka at {self._kafka} up?"
         if is_known:
             return why
         return "there is no such topic: was it deleted? `tailrace cluster start` creates it"

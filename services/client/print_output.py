@@ -51,15 +51,13 @@ def read_output(
     Waits for the topic until `over` returns True; a topic that does not exist has no records. Raises LogUnavailable.
     """
     topic = output_topic(configuration.cluster_id, job_id)
-    admin = AdminClient(client_configuration(configuration.bootstrap_servers))
+    admin = AdminClient(client_configuration(configuration.kafka))
     while not _exists(admin, topic, timeout_s):
         if over():
             return
         time.sleep(_POLL_INTERVAL_S)
     consumer = Consumer(
-        consumer_configuration(
-            configuration.bootstrap_servers, enable_partition_eof=True, auto_offset_reset="earliest"
-        )
+        consumer_configuration(configuration.kafka, enable_partition_eof=True, auto_offset_reset="earliest")
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     position = 0

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...infra.config.option_types import LOCATION
-from ...infra.config.options import ConfigOption, Scope, unknown
+from ...infra.config.options import ConfigOption, Scope
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.redaction import HIDDEN, is_secret, redacted
 from ...pipelines.graph.job_options import CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY
 from . import options
@@ -17,6 +18,7 @@ from .errors import ConfigurationError
 from .options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME, SCHEMA_REGISTRY_URL
 from .options.external_resources import EXTERNAL_RESOURCES, amount_of
 from .options.high_availability import HA_CLUSTER_ID, HA_STORAGE
+from .options.kafka import KafkaUser, connection_of, find_contradictions
 from .options.task_executor import NUMBER_OF_TASK_SLOTS
 
 T = TypeVar("T")
@@ -39,15 +41,17 @@ class Configuration:
     Raises ConfigurationError for unknown keys, invalid values and contradictions.
     """
 
-    __slots__ = ("_options", "_settings")
+    __slots__ = ("_options", "_settings", "_user")
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._user = KafkaUser.COMMAND
         self._take(Setting(key, text) for key, text in (values or {}).items())
 
     @classmethod
-    def from_settings(cls, settings: Iterable[Setting]) -> Configuration:
+    def from_settings(cls, settings: Iterable[Setting], user: KafkaUser = KafkaUser.COMMAND) -> Configuration:
         """Creates it from settings in ascending order of precedence."""
         made = cls.__new__(cls)
+        made._user = user
         made._take(settings)
         return made
 
@@ -58,7 +62,7 @@ class Configuration:
         for setting in settings:
             option = options.find_option(setting.key)
             if option is None:
-                faults.append(_at(setting, unknown(setting.key, options.KEYS)))
+                faults.append(_at(setting, options.explain_unknown(setting.key)))
                 continue
             try:
                 text = option.write(option.read(setting.text))
@@ -82,6 +86,18 @@ class Configuration:
     def bootstrap_servers(self) -> str:
         """Kafka's addresses, host:port,...; empty: the embedded Kafka."""
         return self.get(BOOTSTRAP_SERVERS)
+
+    @property
+    def kafka(self) -> KafkaConnection:
+        """How this process connects to Kafka. Raises ConfigurationError if its properties contradict each other."""
+        texts = {key: setting.text for key, setting in self._settings.items()}
+        if faults := list(find_contradictions(texts, self._user)):
+            raise ConfigurationError(faults)
+        return connection_of(texts, self._user)
+
+    def as_user(self, user: KafkaUser) -> Configuration:
+        """Returns a copy for another principal of the cluster at Kafka."""
+        return Configuration.from_settings(self.settings(), user)
 
     @property
     def schema_registry_url(self) -> str:
@@ -139,7 +155,7 @@ class Configuration:
     def replace(self, values: Mapping[str, str], origin: str = "") -> Configuration:
         """Returns a copy with other values. Raises ConfigurationError."""
         others = (Setting(key, text, origin) for key, text in values.items())
-        return Configuration.from_settings([*self.settings(), *others])
+        return Configuration.from_settings([*self.settings(), *others], self._user)
 
     def as_map(self, *scopes: Scope) -> dict[str, str]:
         """Returns every option of these scopes -> canonical text. It includes defaults, so that a log with this map

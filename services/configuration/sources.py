@@ -19,6 +19,7 @@ from .configuration import Configuration, Setting
 from .errors import ConfigurationError
 from .options.cluster import HOME
 from .options.external_resources import amount_of
+from .options.kafka import key_of_variable
 
 FILE = "tailrace.yaml"
 DEFINITION = "-D"
@@ -80,7 +81,9 @@ def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iter
         if _KUBERNETES.fullmatch(name) and (name not in keys or "://" in environment[name]):
             continue
         amount = _AMOUNT_VARIABLE.fullmatch(name)
-        key = amount_of(amount[1].lower()).key if amount is not None else keys.get(name)
+        key = (
+            amount_of(amount[1].lower()).key if amount is not None else keys.get(name, key_of_variable(name))
+        )
         if key is None:
             close = nearest(name, keys)
             faults.append(

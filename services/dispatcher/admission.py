@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ...infra import threads
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas import dispatcher
 from ...schemas.event import Event
@@ -67,7 +68,7 @@ class SubmissionsReader:
     def __init__(
         self,
         *,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         cluster: str,
         codec: Codec,
         log: EventLog,
@@ -80,7 +81,7 @@ class SubmissionsReader:
     ) -> None:
         """`inline`: the limit of the inline parts of a graph; None: no limit. `stamps`: admitted events get the time
         of the clock here instead of the client's time."""
-        self._servers = bootstrap_servers
+        self._kafka = kafka
         self._topic = submissions_topic(cluster)
         self._codec = codec
         self._log = log
@@ -117,7 +118,7 @@ class SubmissionsReader:
             self._thread.join()
 
     def _run(self) -> None:
-        admin = AdminClient(client_configuration(self._servers))
+        admin = AdminClient(client_configuration(self._kafka))
         try:
             while not self._stop.is_set():
                 self._admit_while_unchanged(admin)
@@ -131,7 +132,7 @@ class SubmissionsReader:
         if described is None:
             self._stop.wait(_LOOK_S)
             return
-        consumer = Consumer(consumer_configuration(self._servers, auto_offset_reset="error"))
+        consumer = Consumer(consumer_configuration(self._kafka, auto_offset_reset="error"))
         try:
             found = self._read_extent(consumer, described)
             if not self._is_agreed(found):
@@ -244,7 +245,7 @@ class SubmissionsReader:
     def _pass_over_batch(self, message: Message, error: KafkaError) -> None:
         """Refuses a batch that cannot be decompressed, such as one that expands to hundreds of megabytes."""
         partition, first = message.partition() or 0, message.offset() or 0
-        end = find_batch_end(self._servers, self._topic, partition, first)
+        end = find_batch_end(self._kafka, self._topic, partition, first)
         records = f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
         reason = f"the batch at {records} cannot be decompressed: {error.str()}"
         # The refusal names the last record, so that the next leader starts after the batch.

@@ -18,7 +18,7 @@ def kafka_heartbeats(
     LogUnavailable."""
     topic = heartbeats_topic(configuration.cluster_id)
     return KafkaHeartbeats(
-        configuration.bootstrap_servers,
+        configuration.kafka,
         topic,
         create_codec(configuration, topic),
         reads=reads,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable, Undecodable
@@ -36,7 +37,7 @@ class KafkaHeartbeats:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         topic: str,
         codec: Codec,
         *,
@@ -57,7 +58,7 @@ class KafkaHeartbeats:
         wait_s = min(_LONGEST_FETCH_WAIT_S, patience_s / 4)
         self._producer = Producer(
             client_configuration(
-                bootstrap_servers,
+                kafka,
                 # Heartbeats are soft state: the next one follows soon, and a late one has no value.
                 acks=1,
                 linger_ms=_LINGER_MS,
@@ -67,7 +68,7 @@ class KafkaHeartbeats:
         )
         self._consumer = Consumer(
             consumer_configuration(
-                bootstrap_servers,
+                kafka,
                 auto_offset_reset="latest",
                 # Many processes write and read this topic: wait for several messages instead of one fetch for each.
                 fetch_min_bytes=_FETCH_BYTES,

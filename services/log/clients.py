@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...infra import retry
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...pipelines.graph.physical_plan import READER_GROUP
 from .event_log import LARGEST_EVENT
@@ -28,40 +29,38 @@ for."""
 T = TypeVar("T")
 
 
-def client_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Returns the configuration of any client; further keys with `_` for `.`."""
+def client_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+    """Returns the configuration of any client; further keys with `_` for `.`, over which the user's properties have
+    precedence. Raises UnusableProperties."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return {
-        "bootstrap.servers": bootstrap_servers,
         "log_level": _CRITICAL,
-        "error_cb": _on_error,
         "reconnect.backoff.max.ms": 1_000,
         **own,
+        **kafka.to_librdkafka(),
+        "error_cb": _on_error,
     }
 
 
-def consumer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Returns the configuration of a consumer that assigns its partitions and keeps its own position."""
-    own = {name.replace("_", "."): value for name, value in more.items()}
-    return client_configuration(bootstrap_servers) | {
+def consumer_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+    """Returns the configuration of a consumer that assigns its partitions and keeps its own position. Raises
+    UnusableProperties."""
+    # The default of one second would delay the first read after every pause.
+    return client_configuration(kafka, **{"fetch_queue_backoff_ms": 1, **more}) | {
         "group.id": READER_GROUP,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
-        # The default of one second would delay the first read after every pause.
-        "fetch.queue.backoff.ms": 1,
-        **own,
     }
 
 
-def producer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Returns the configuration of a producer of single events: idempotent, acks=all, without linger."""
-    return client_configuration(bootstrap_servers, **more) | {
+def producer_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+    """Returns the configuration of a producer of single events: idempotent, acks=all, without linger. Raises
+    UnusableProperties."""
+    return client_configuration(kafka, **{"linger_ms": 0, "compression_type": "zstd", **more}) | {
         "enable.idempotence": True,
         "acks": "all",
-        "linger.ms": 0,
         "message.max.bytes": LARGEST_MESSAGE,
-        "compression.type": "zstd",
     }
 
 

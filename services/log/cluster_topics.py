@@ -11,6 +11,7 @@ import time
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas.dispatcher import SubmissionsTopicChanged
 from ...schemas.event import Event
@@ -28,7 +29,7 @@ _log = logger(__name__)
 
 def create_cluster_topics(
     admin: AdminClient,
-    bootstrap_servers: str,
+    kafka: KafkaConnection,
     cluster: str,
     timeout_s: float = 30.0,
     options: TopicOptions = DEFAULT_OPTIONS,
@@ -42,7 +43,7 @@ def create_cluster_topics(
     earlier = present[submissions]
     ends: list[int] = []
     if present[log] is None and earlier is not None:
-        ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout_s)
+        ends = _ends(kafka, submissions, earlier.partitions, timeout_s)
     created = ensure_cluster_topics(admin, cluster, timeout_s, options)
     if log not in created:
         return created
@@ -54,25 +55,25 @@ def create_cluster_topics(
         reason += f", and {submissions} existed before: its submissions are not run"
         _log.warning("the cluster starts with a new log", reason=reason, positions=ends)
     body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
-    _append(bootstrap_servers, log, body, timeout_s)
+    _append(kafka, log, body, timeout_s)
     return created
 
 
-def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout_s: float) -> None:
+def _append(kafka: KafkaConnection, topic: str, body: SubmissionsTopicChanged, timeout_s: float) -> None:
     now = time.time_ns() // 1000
     # It must precede the first leader: readers ignore it after any later epoch.
     header = Header(
         event_id=f"{topic}-{now}", time=now, sender=DISPATCHER, sender_epoch=0, recipient=DISPATCHER
     )
-    log = KafkaEventLog(bootstrap_servers, topic, Codec(topic), timeout_s=timeout_s)
+    log = KafkaEventLog(kafka, topic, Codec(topic), timeout_s=timeout_s)
     try:
         log.append([Event(header, body)])
     finally:
         log.close()
 
 
-def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout_s: float) -> list[int]:
-    consumer = Consumer(consumer_configuration(bootstrap_servers))
+def _ends(kafka: KafkaConnection, topic: str, partitions: int, timeout_s: float) -> list[int]:
+    consumer = Consumer(consumer_configuration(kafka))
     try:
         return [watermarks(consumer, topic, timeout_s, number)[1] for number in range(partitions)]
     except KafkaException as error:

@@ -22,6 +22,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...infra import threads
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...infra.retry import ABSENT
 from ...schemas import avro, released
@@ -76,8 +77,8 @@ def decode_dead_letter(
 class DeadLetters:
     """Writes to `<c>.dead-letters`; thread-safe."""
 
-    def __init__(self, bootstrap_servers: str, cluster: str, *, timeout_s: float = 30.0) -> None:
-        self._servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection, cluster: str, *, timeout_s: float = 30.0) -> None:
+        self._kafka = kafka
         self._cluster = cluster
         self._topic = dead_letters_topic(cluster)
         self._timeout = timeout_s
@@ -85,7 +86,7 @@ class DeadLetters:
         self._log_written_to = -1
         """The last offset of the log with a letter, among the letters that were read."""
         self._writing = threading.Lock()
-        self._producer = Producer(producer_configuration(bootstrap_servers))
+        self._producer = Producer(producer_configuration(kafka))
         self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
         self._thread = threads.Thread(target=self._write_posted, name="dead letters")
 
@@ -138,7 +139,7 @@ class DeadLetters:
                 # A replay, or a new leader that repeats its predecessor's last admissions, meets records that have
                 # letters.
                 letters = read_dead_letters(
-                    self._servers, self._cluster, timeout_s=self._timeout, last=_MOST_READ
+                    self._kafka, self._cluster, timeout_s=self._timeout, last=_MOST_READ
                 )
                 self._written = {_location_of(letter) for letter in letters}
                 own = [source[2] for source in self._written if source[0] == log_topic(self._cluster)]
@@ -183,7 +184,7 @@ def _location_of(letter: DeadLetter) -> tuple[str, int, int]:
 
 
 def read_dead_letters(
-    bootstrap_servers: str, cluster: str, *, timeout_s: float = 30.0, last: int | None = None
+    kafka: KafkaConnection, cluster: str, *, timeout_s: float = 30.0, last: int | None = None
 ) -> Iterator[DeadLetter]:
     """Yields the existing letters, oldest first; all of them, or the `last` N. Messages that this release cannot decode
     are skipped.
@@ -191,7 +192,7 @@ def read_dead_letters(
     Raises LogUnavailable, NoSuchTopic.
     """
     topic = dead_letters_topic(cluster)
-    consumer = Consumer(consumer_configuration(bootstrap_servers, enable_partition_eof=True))
+    consumer = Consumer(consumer_configuration(kafka, enable_partition_eof=True))
     try:
         low, high = watermarks(consumer, topic, timeout_s)
         low = low if last is None else max(low, high - last)

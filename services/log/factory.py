@@ -54,7 +54,7 @@ def open_event_log(configuration: Configuration, *, timeout_s: float = 30.0) -> 
     """Opens the cluster's log. It raises LogUnavailable on first use, not here."""
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
-        configuration.bootstrap_servers,
+        configuration.kafka,
         topic,
         create_codec(configuration, topic, resolves_unknown=False),
         timeout_s=timeout_s,
@@ -69,4 +69,4 @@ def skipped_offsets(configuration: Configuration) -> list[int]:
 
 def create_admin_client(configuration: Configuration) -> AdminClient:
     """Returns a client to create and delete topics."""
-    return AdminClient(client_configuration(configuration.bootstrap_servers))
+    return AdminClient(client_configuration(configuration.kafka))

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from ...infra.admin_client_cache import AdminClientCache
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from ..core.leadership import LeadershipState
@@ -50,25 +51,25 @@ class KafkaEventLog:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         topic: str,
         codec: Codec,
         *,
         timeout_s: float = 30.0,
         skipped: Collection[int] = (),
     ) -> None:
-        self._servers = bootstrap_servers
+        self._kafka = kafka
         self._topic = topic
         self._codec = codec
         self._timeout = timeout_s
         self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
-        self._admin = AdminClientCache(client_configuration(bootstrap_servers))
+        self._admin = AdminClientCache(lambda: client_configuration(kafka), kafka.version)
         self._connected: AdminClient | None = None
         milliseconds = int(timeout_s * 1000)
         self._producer = Producer(
             producer_configuration(
-                bootstrap_servers,
+                kafka,
                 delivery_timeout_ms=milliseconds,
                 request_timeout_ms=min(milliseconds, 10_000),
             )
@@ -120,7 +121,7 @@ class KafkaEventLog:
                 self._producer.poll(0.1)
         if failures:
             raise LogUnavailable(
-                f"{self._topic} does not accept events: {failures[0].str()}; is Kafka at {self._servers} up?"
+                f"{self._topic} does not accept events: {failures[0].str()}; is Kafka at {self._kafka} up?"
             )
         # The producer is idempotent: the partition keeps the order of produce calls.
         return sorted(offsets)
@@ -151,7 +152,7 @@ class KafkaEventLog:
             return retry_until(self._probed_end, self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
-                f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
+                f"the end of {self._topic} can't be read from Kafka at {self._kafka}: {error.args[0].str()}"
             ) from error
 
     def _probed_end(self) -> int:
@@ -190,7 +191,7 @@ class KafkaEventLog:
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
         return _KafkaTail(
-            self._servers,
+            self._kafka,
             self._topic,
             self._codec,
             start,
@@ -207,7 +208,7 @@ class KafkaEventLog:
 class _KafkaTail:
     def __init__(
         self,
-        servers: str,
+        kafka: KafkaConnection,
         topic: str,
         codec: Codec,
         start: int,
@@ -216,7 +217,7 @@ class _KafkaTail:
         timeout_s: float,
         skipped: frozenset[int],
     ) -> None:
-        self._servers = servers
+        self._kafka = kafka
         self._topic = topic
         self._codec = codec
         self._skipped = skipped
@@ -228,7 +229,7 @@ class _KafkaTail:
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
             consumer_configuration(
-                servers, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000
+                kafka, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000
             )
         )
         try:
@@ -236,7 +237,7 @@ class _KafkaTail:
         except KafkaException as error:
             self._consumer.close()
             raise LogUnavailable(
-                f"{topic} can't be read from Kafka at {servers}: {error.args[0].str()}"
+                f"{topic} can't be read from Kafka at {kafka}: {error.args[0].str()}"
             ) from error
         if start < low:
             self._consumer.close()
@@ -298,7 +299,7 @@ class _KafkaTail:
                 f"{self._topic} has at offset {first} a batch that cannot be decompressed: {error.str()}. If it is not "
                 f"needed: -D log.skipped-offsets={first}, the same for all processes, skips it"
             )
-        self._position = find_batch_end(self._servers, self._topic, 0, first)
+        self._position = find_batch_end(self._kafka, self._topic, 0, first)
         self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
 
     def _decode(self, message: Message, offset: int) -> Event | None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from ...infra.kafka_connection import KafkaConnection
 from .clients import consumer_configuration
 from .event_log import LogUnavailable
 
@@ -23,14 +24,12 @@ _PROBE_TIMEOUT_S = 30.0
 _BEHIND_END = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 
 
-def find_batch_end(bootstrap_servers: str, topic: str, partition: int, first: int) -> int:
+def find_batch_end(kafka: KafkaConnection, topic: str, partition: int, first: int) -> int:
     """Returns the offset after the unreadable batch whose first record has the offset `first`.
 
     Raises LogUnavailable if Kafka does not answer.
     """
-    consumer = Consumer(
-        consumer_configuration(bootstrap_servers, auto_offset_reset="error", enable_partition_eof=True)
-    )
+    consumer = Consumer(consumer_configuration(kafka, auto_offset_reset="error", enable_partition_eof=True))
 
     def is_in_batch(offset: int) -> bool:
         consumer.assign([TopicPartition(topic, partition, offset)])

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
+from ..configuration.options.kafka import KafkaUser
 from ..configuration.options.topics import ACCEPTED_SETTINGS
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
@@ -122,12 +122,13 @@ def run(
     effects: MasterEffects = _REAL_EFFECTS,
 ) -> None:
     """Runs until `stop` is set or the cluster has terminated. Raises the errors of Host.run."""
+    configuration = configuration.as_user(KafkaUser.JOBMANAGER)
     cluster = configuration.cluster_id
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
     check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
-    warn_of_faulty_brokers(KafkaConnection(configuration.bootstrap_servers))
+    warn_of_faulty_brokers(configuration.kafka)
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     replica = Replica(master_roles, index_errors=index_errors(configuration))
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
@@ -137,7 +138,7 @@ def run(
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
     roles = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
     election = create_leader_election(configuration, me, roles, log)
-    letters = DeadLetters(configuration.bootstrap_servers, cluster)
+    letters = DeadLetters(configuration.kafka, cluster)
     host = Host(
         log,
         replica,
@@ -159,7 +160,7 @@ def run(
             blobs.depot, configuration.get(BLOB_OFFLOAD_MINSIZE), configuration.get(BLOB_INLINE_SIZE_MAX)
         )
         submissions = SubmissionsReader(
-            bootstrap_servers=configuration.bootstrap_servers,
+            kafka=configuration.kafka,
             cluster=cluster,
             codec=codec,
             log=log,
@@ -214,7 +215,7 @@ def run(
             configuration, host, of_jobs.follow, of_jobs.retire, blobs.depot
         ),
     }
-    _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
+    _log.info("jobmanager starts", cluster=cluster, kafka=str(configuration.kafka))
     snapshots: MasterSnapshots | None = None
     topics = create_topic_watch(configuration, host)
     job_topics = JobTopicCleaner(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from ...infra import threads
+from ...infra.kafka_check import KafkaUnreachable, check_connection
 from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
@@ -138,13 +139,16 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
     """Waits until Kafka answers and the cluster's topics exist, or `stop` is set.
 
-    Raises TopicRefused if one is missing and this process may not create it.
+    Raises TopicRefused if one is missing and this process may not create it; KafkaRefusal if Kafka does not accept it.
     """
     while not stop.is_set():
         try:
+            # A broker that does not answer yet is waited for below.
+            with contextlib.suppress(KafkaUnreachable):
+                check_connection(configuration.kafka)
             create_cluster_topics(
                 create_admin_client(configuration),
-                configuration.bootstrap_servers,
+                configuration.kafka,
                 configuration.cluster_id,
                 options=TopicOptions.from_configuration(configuration),
             )

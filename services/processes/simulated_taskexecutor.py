@@ -13,6 +13,7 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from ...schemas import resource_manager
 from ..configuration import Configuration
+from ..configuration.options.kafka import KafkaUser
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
@@ -38,6 +39,7 @@ _log = logger(__name__)
 
 def run(configuration: Configuration, members: Sequence[ForkMember], stop: threading.Event) -> None:
     """Runs until `stop` is set or all have left. Raises the errors of Host.run."""
+    configuration = configuration.as_user(KafkaUser.TASKMANAGER)
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)

@@ -17,6 +17,7 @@ from ...infra import threads
 from ...infra.logging_setup import log_to_stderr
 from ...infra.storage.errors import CheckpointError
 from ..configuration import load_configuration
+from ..configuration.options.kafka import KafkaUser
 from ..history.archive.errors import ArchiveError
 from ..history.job_history_store import JobHistoryStore
 from ..history.retention.archived_log import open_archived_log
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     """Creates the snapshot and prints the result; returns the exit code."""
     threads.Thread(target=_end_with_owner, name="owner").start()
     os.nice(_NICENESS)
-    configuration = load_configuration()
+    configuration = load_configuration().as_user(KafkaUser.JOBMANAGER)
     log = open_archived_log(configuration, timeout_s=_LOG_TIMEOUT_S)
     try:
         snapshots, histories = (

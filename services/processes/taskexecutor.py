@@ -19,6 +19,7 @@ from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
+from ..configuration.options.kafka import KafkaUser
 from ..configuration.options.task_executor import TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
@@ -49,6 +50,7 @@ _SPARK_TIMEOUT_S = 40.0
 
 def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
     """Runs until `stop` is set or the cluster has terminated. Raises the errors of Host.run."""
+    configuration = configuration.as_user(KafkaUser.TASKMANAGER)
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
@@ -77,7 +79,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     # Set it before Spark starts: its workers and the StreamTasks inherit it.
     os.environ[CREDENTIALS_FILE_VARIABLE] = configuration.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
     runtime = TaskRuntime(
-        bootstrap_servers=configuration.bootstrap_servers,
+        kafka=configuration.as_user(KafkaUser.TASKS).kafka,
         scratch=scratch,
         slots=configuration.task_slots,
         report=shell.reported,

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 from polling import TIMEOUT_S
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 
 _TESTS = Path(__file__).parents[1]
@@ -217,7 +218,9 @@ def run(attempt: Attempt) -> None:
             case _:
                 pass
 
-    opening = OpenTask(attempt.deployment, attempt.subtask, attempt.number, attempt.bootstrap_servers)
+    opening = OpenTask(
+        attempt.deployment, attempt.subtask, attempt.number, KafkaConnection(attempt.bootstrap_servers)
+    )
     StreamTask(opening, mailbox, notify).invoke()
     os._exit(0)
 

@@ -66,7 +66,9 @@ class HaCluster:
                     "home": str(home),
                 }
             )
-            create_cluster_topics(create_admin_client(self.configuration), kafka, cluster_id)
+            create_cluster_topics(
+                create_admin_client(self.configuration), self.configuration.kafka, cluster_id
+            )
             self.masters = self._stack.enter_context(Masters(masters, shared, kafka, servers, home))
             self.workers = self._stack.enter_context(
                 SimulatedTaskExecutors(self.configuration, self.TASK_EXECUTORS, self.SLOTS)

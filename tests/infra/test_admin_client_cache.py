@@ -11,7 +11,7 @@ from tailrace.infra.admin_client_cache import OUTDATED, AdminClientCache
 @pytest.fixture
 def admin() -> AdminClientCache:
     """Returns an admin client of an address where no broker listens."""
-    return AdminClientCache({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    return AdminClientCache(lambda: {"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
 @pytest.mark.parametrize("code", sorted(OUTDATED))

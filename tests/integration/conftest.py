@@ -95,7 +95,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[TaskRuntime]:
     """Yields the runtime of a TaskExecutor without the TaskExecutor; one serves all tests because it starts Spark."""
     running = TaskRuntime(
-        bootstrap_servers=kafka.bootstrap_servers,
+        kafka=kafka.connection,
         scratch=scratch,
         slots=4,
         report=reports,

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from polling import wait_until
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.task_executor import SubmitTask
 
@@ -115,7 +116,9 @@ def largest_event(cluster: Cluster) -> int:
 
     result = 0
     consumer = Consumer(
-        consumer_configuration(cluster.record.bootstrap_servers, auto_offset_reset="earliest")
+        consumer_configuration(
+            KafkaConnection(cluster.record.bootstrap_servers), auto_offset_reset="earliest"
+        )
     )
     try:
         for topic in (log_topic(cluster.record.cluster_id), submissions_topic(cluster.record.cluster_id)):

@@ -36,7 +36,7 @@ def test_channels_and_changelogs_of_stateless_vertices_are_trimmed_while_job_run
         ).values():
             made.result(30)
         upkeep = CommitFollowUp(
-            servers,
+            kafka.connection,
             "changelog",
             0,
             "group",
@@ -45,7 +45,7 @@ def test_channels_and_changelogs_of_stateless_vertices_are_trimmed_while_job_run
             requests=LowPriorityRequests(interval_s=0.02),
             keep_s=0.0,
         )
-        producer = KafkaTransaction(servers, "writer")
+        producer = KafkaTransaction(kafka.connection, "writer")
         producer.open("channel")
         for _ in range(ROUNDS):
             ends: dict[str, int] = {}

@@ -21,6 +21,7 @@ from runtime_jobs import Job, Reports
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.task_runtime.end_offsets import EndOffsets
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
@@ -67,7 +68,7 @@ def own_runtime(
     broker: Broker, own_reports: Reports, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TaskRuntime]:
     running = TaskRuntime(
-        bootstrap_servers=broker.kafka.bootstrap_servers,
+        kafka=broker.kafka.connection,
         scratch=tmp_path_factory.mktemp("runtime"),
         slots=4,
         report=own_reports,
@@ -200,7 +201,7 @@ def test_output_continues_after_broker_fault(
     feed = Feed(servers, source, sink)
     try:
         wait_until(lambda: len(feed.counts) > 50)
-        ends = EndOffsets(servers)
+        ends = EndOffsets(KafkaConnection(servers))
         assert ends.read([(source, 0)])
         harm(broker)
         back, before = time.monotonic(), len(feed.counts)

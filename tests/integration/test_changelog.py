@@ -48,14 +48,14 @@ def changelog(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
-    made = group_consumer(kafka.bootstrap_servers, cluster_id)
+    made = group_consumer(kafka.connection, cluster_id)
     yield made
     made.close()
 
 
 def write(kafka: EmbeddedKafka, topic: str, transactions: int) -> None:
     """Writes a message for each value, each with a control record after it."""
-    producer = KafkaTransaction(kafka.bootstrap_servers, topic)
+    producer = KafkaTransaction(kafka.connection, topic)
     producer.open(topic)
     for number in range(transactions):
         producer.send(topic, f"{number}".encode(), key=b"k", partition=1)
@@ -82,20 +82,20 @@ def test_trimmed_part_is_not_read_and_is_lost_progress_where_needed(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    RecordDeletion(kafka.bootstrap_servers)(changelog, 1, 4)
+    RecordDeletion(kafka.connection)(changelog, 1, 4)
     with consumer(kafka, cluster_id) as made:
         assert [value for _, value in read_changelog(made, changelog, 1, 4)] == [b"2", b"3", b"4"]
         for begin in (0, 3):
             with pytest.raises(ProgressLostError, match=f"offsets 4 to .* needed from {begin}"):
                 list(read_changelog(made, changelog, 1, begin))
-    RecordDeletion(kafka.bootstrap_servers)(changelog, 1, 2)
+    RecordDeletion(kafka.connection)(changelog, 1, 2)
 
 
 def test_missing_changelog_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
     with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLostError, match=f"{cluster_id}.nowhere"):
         list(read_changelog(made, f"{cluster_id}.nowhere", 0))
     with pytest.raises(KafkaException):
-        RecordDeletion(kafka.bootstrap_servers)(f"{cluster_id}.nowhere", 0, 1)
+        RecordDeletion(kafka.connection)(f"{cluster_id}.nowhere", 0, 1)
 
 
 def test_changelog_is_trimmed_to_newest_offset_without_blocking(
@@ -103,7 +103,7 @@ def test_changelog_is_trimmed_to_newest_offset_without_blocking(
 ) -> None:
     write(kafka, changelog, 5)
     requests = LowPriorityRequests(interval_s=0.01)
-    deletion = RecordDeletion(kafka.bootstrap_servers)
+    deletion = RecordDeletion(kafka.connection)
     try:
         with consumer(kafka, cluster_id) as made:
             for offset in (2, 4, 6):
@@ -119,7 +119,7 @@ def test_last_progress_entry_is_found_from_end(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, aborted: int
 ) -> None:
     """After any number of older messages, and of aborted ones that follow."""
-    producer = KafkaTransaction(kafka.bootstrap_servers, changelog)
+    producer = KafkaTransaction(kafka.connection, changelog)
     producer.open(changelog)
     with consumer(kafka, cluster_id) as made:
         assert read_tail(made, changelog, 1).entry is None
@@ -130,7 +130,7 @@ def test_last_progress_entry_is_found_from_end(
         for _ in range(aborted):
             producer.send(changelog, encode_progress(ProgressEntry(99, None, 0)), key=KEY, partition=1)
         producer.abort()
-        KafkaTransaction(kafka.bootstrap_servers, changelog).open(
+        KafkaTransaction(kafka.connection, changelog).open(
             changelog
         )  # a commit returns before its markers are there
         end = changelog_end(made, changelog, 1)
@@ -144,12 +144,12 @@ def test_changelog_without_progress_at_its_end_is_damaged(
     write(kafka, changelog, 5)
     with consumer(kafka, cluster_id) as made:
         assert "no progress entry" in str(read_tail(made, changelog, 1).damage)
-        producer = KafkaTransaction(kafka.bootstrap_servers, changelog)
+        producer = KafkaTransaction(kafka.connection, changelog)
         producer.open(changelog)
         producer.send(changelog, encode_progress(ProgressEntry(3, None, 0)), key=KEY, partition=1)
         producer.send(changelog, b"of somebody else", key=KEY, partition=1)
         producer.commit()
-        KafkaTransaction(kafka.bootstrap_servers, changelog).open(changelog)
+        KafkaTransaction(kafka.connection, changelog).open(changelog)
         tail = read_tail(made, changelog, 1)
         assert tail.entry == ProgressEntry(3, None, 0)
         assert f"at offset {tail.offset + 1}" in str(tail.damage)
@@ -159,17 +159,16 @@ def test_changelog_without_progress_at_its_end_is_damaged(
 def test_consumer_group_has_copy_that_successor_can_check(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, positions: dict[int, int]
 ) -> None:
-    servers = kafka.bootstrap_servers
     upkeep = CommitFollowUp(
-        servers, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared"
+        kafka.connection, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared"
     )
     inputs = (InputProgress(changelog, None, positions),)
     upkeep.on_committed(CommittedProgress(ProgressEntry(2, "id", 0, inputs), 40))
     upkeep.close(ended=True)
     with consumer(kafka, cluster_id) as made:
         # A topic that was made a moment ago is not known to all at once.
-        wait_until(lambda: ProgressEvidence(servers, made, changelog, 1, ()).end() == 0)
-        evidence = ProgressEvidence(servers, made, changelog, 1, (), (changelog,))
+        wait_until(lambda: ProgressEvidence(kafka.connection, made, changelog, 1, ()).end() == 0)
+        evidence = ProgressEvidence(kafka.connection, made, changelog, 1, (), (changelog,))
         assert evidence.group_copy() == (CommittedGroupOffset(2, 40, "id") if positions else None)
         assert evidence.end() == 0
         assert list(evidence.topic_ids()) == [changelog]

@@ -29,6 +29,7 @@ from polling import TIMEOUT_S, wait_until
 from submitted_tasks import submitted_tasks
 
 import tailrace
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api.build import build
 from tailrace.schemas.client import JobFinished
 from tailrace.schemas.dispatcher import SubmitJob
@@ -407,7 +408,9 @@ def test_unreadable_submission_becomes_dead_letter(
     producer.flush(30)
 
     def letter() -> str | None:
-        letters = read_dead_letters(configuration.bootstrap_servers, configuration.cluster_id)
+        letters = read_dead_letters(
+            KafkaConnection(configuration.bootstrap_servers), configuration.cluster_id
+        )
         result = {
             (letter.source.topic, letter.source.partition, letter.source.offset): letter.reason
             for letter in letters

@@ -87,7 +87,7 @@ def test_each_line_is_in_one_file_with_any_kill(
                 ),
                 subtask_index=0,
                 attempt_number=number,
-                bootstrap_servers=kafka.bootstrap_servers,
+                kafka=kafka.connection,
             )
         )
         with process:

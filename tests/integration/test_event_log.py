@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import Header
@@ -61,7 +62,7 @@ class InKafka:
         self.servers = servers
         self.admin = AdminClient({"bootstrap.servers": servers, **QUIET})
         ensure_cluster_topics(self.admin, cluster)
-        self.log = KafkaEventLog(servers, self.topic, Codec(self.topic))
+        self.log = KafkaEventLog(KafkaConnection(servers), self.topic, Codec(self.topic))
 
     def append_foreign(self, *values: bytes) -> None:
         producer = Producer({"bootstrap.servers": self.servers, **QUIET})
@@ -70,7 +71,7 @@ class InKafka:
         assert producer.flush(30) == 0
 
     def passing_over(self, *offsets: int) -> EventLog:
-        return KafkaEventLog(self.servers, self.topic, Codec(self.topic), skipped=offsets)
+        return KafkaEventLog(KafkaConnection(self.servers), self.topic, Codec(self.topic), skipped=offsets)
 
     def truncate(self, first: int) -> None:
         partition = TopicPartition(self.topic, 0, first)
@@ -380,7 +381,7 @@ def test_open_transaction_ends_log_before_it(in_kafka: InKafka) -> None:
 
 def test_missing_topic_is_unavailable(kafka: EmbeddedKafka, cluster_id: str) -> None:
     topic = log_topic(cluster_id)
-    log = KafkaEventLog(kafka.bootstrap_servers, topic, Codec(topic), timeout_s=3)
+    log = KafkaEventLog(kafka.connection, topic, Codec(topic), timeout_s=3)
     with pytest.raises(LogUnavailable, match=topic):
         log.append([event()])
     with pytest.raises(LogUnavailable, match=topic):
@@ -418,7 +419,7 @@ def test_dead_broker_is_unavailable(tmp_path: Path, cluster_id: str) -> None:
         under_test = InKafka(kafka.bootstrap_servers, cluster_id)
         under_test.log.append([event("a")])
         kafka.kill()
-        log = KafkaEventLog(kafka.bootstrap_servers, under_test.topic, Codec(under_test.topic), timeout_s=2)
+        log = KafkaEventLog(kafka.connection, under_test.topic, Codec(under_test.topic), timeout_s=2)
         with pytest.raises(LogUnavailable, match=kafka.bootstrap_servers):
             log.append([event("b")])
         with pytest.raises(LogUnavailable, match=kafka.bootstrap_servers):
@@ -434,7 +435,7 @@ def test_end_offset_timeout_is_error(kafka: EmbeddedKafka, cluster_id: str) -> N
     topic = log_topic(cluster_id)
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     with KafkaProxy(kafka.bootstrap_servers) as link:
-        log = KafkaEventLog(link.address, topic, Codec(topic))
+        log = KafkaEventLog(KafkaConnection(link.address), topic, Codec(topic))
         # The topic is new: its partition may have no leader yet, which `end` waits for.
         assert log.end() == 0
         assert log.probe_end(TIMEOUT_S).result() == 0

@@ -21,6 +21,7 @@ from polling import wait_until
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.graph.physical_plan import changelog_topic
 from tailrace.pipelines.runtime.common.kafka_clients import group_consumer
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import read_tail
@@ -189,7 +190,7 @@ def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
     batch = max(planned, key=lambda path: int(path.name))
     ((topic, ends),) = json.loads(batch.read_text().splitlines()[-1]).items()
     # It ends behind the marker of the transaction that its last record came in.
-    consumer = group_consumer(servers, "anybody")
+    consumer = group_consumer(KafkaConnection(servers), "anybody")
     try:
         entry = read_tail(consumer, changelog, 0).entry
     finally:

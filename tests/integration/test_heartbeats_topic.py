@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import task_executor
 from tailrace.schemas.event import Event, Record
 from tailrace.services.core.role import OutgoingEvent, with_headers
@@ -57,7 +58,13 @@ def on_kafka(
 ) -> KafkaHeartbeats:
     topic = heartbeats_topic(cluster)
     return KafkaHeartbeats(
-        servers, topic, Codec(topic), reads=reads, wanted=wanted, patience_s=patience_s, timeout_s=5.0
+        KafkaConnection(servers),
+        topic,
+        Codec(topic),
+        reads=reads,
+        wanted=wanted,
+        patience_s=patience_s,
+        timeout_s=5.0,
     )
 
 
@@ -129,7 +136,13 @@ def test_message_that_is_no_heartbeat_is_skipped(kafka: EmbeddedKafka, cluster_i
 def test_missing_kafka_cannot_be_read() -> None:
     with pytest.raises(LogUnavailable):
         KafkaHeartbeats(
-            "127.0.0.1:1", "t", Codec("t"), reads=0, wanted=lambda _: True, patience_s=0.1, timeout_s=0.5
+            KafkaConnection("127.0.0.1:1"),
+            "t",
+            Codec("t"),
+            reads=0,
+            wanted=lambda _: True,
+            patience_s=0.1,
+            timeout_s=0.5,
         )
 
 

@@ -41,7 +41,7 @@ def new_log(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[NewLog]:
 
     def connect() -> EventLog:
         topic = log_topic(cluster_id)
-        opened.append(KafkaEventLog(kafka.bootstrap_servers, topic, Codec(topic)))
+        opened.append(KafkaEventLog(kafka.connection, topic, Codec(topic)))
         return opened[-1]
 
     yield connect

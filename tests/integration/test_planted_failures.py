@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log.cluster_topics import create_cluster_topics
 
 JOBMANAGER = """
@@ -94,7 +95,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Runs a jobmanager in which the thread `planted` fails at its start."""
     servers = kafka.bootstrap_servers
-    create_cluster_topics(AdminClient({"bootstrap.servers": servers}), servers, cluster_id)
+    create_cluster_topics(AdminClient({"bootstrap.servers": servers}), KafkaConnection(servers), cluster_id)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("TAILRACE_")},
         "TAILRACE_CLUSTER_ID": cluster_id,

@@ -103,7 +103,7 @@ def documented_topics(cluster: str) -> list[NewTopic]:
 
 def test_jobmanager_serves_with_topics_of_somebody_else(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    assert create_cluster_topics(admin, kafka.bootstrap_servers, PREPARED) == frozenset()
+    assert create_cluster_topics(admin, kafka.connection, PREPARED) == frozenset()
     assert find_faults(admin, PREPARED) == []
     cluster = Cluster(kafka, PREPARED, tmp_path)
     try:
@@ -123,7 +123,7 @@ def test_jobmanager_serves_with_topics_of_somebody_else(kafka: EmbeddedKafka, tm
 def test_missing_topic_is_named_with_command(kafka: EmbeddedKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     with pytest.raises(TopicRefused) as refused:
-        create_cluster_topics(admin, kafka.bootstrap_servers, "nobody-made")
+        create_cluster_topics(admin, kafka.connection, "nobody-made")
     message = str(refused.value)
     assert "\n" not in message
     assert "kafka-acls --add --allow-principal User:NAME --operation Create --topic nobody-made." in message

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import client
 from tailrace.schemas.everyone import LeaderElected, SnapshotTaken
 from tailrace.schemas.task_executor import TaskExecutorRegistrationSuccess
@@ -79,7 +80,7 @@ class RetainingCluster(Cluster):
         if is_empty:
             ensure_cluster_topics(self.admin, cluster)
         else:
-            create_cluster_topics(self.admin, servers, cluster)
+            create_cluster_topics(self.admin, KafkaConnection(servers), cluster)
         self.log = open_event_log(self.configuration)
         self.store = SnapshotStore.from_configuration(self.configuration)
         self.processes = []
@@ -230,7 +231,7 @@ def test_old_submissions_and_dead_letters_are_deleted(cluster: RetainingCluster)
     cluster.log.append_all([b"garbage"])
     cluster.ask(60)
     cluster.wait(lambda: len(cluster.events_of(client.CancelJobRejected)) == 120, "not all were answered")
-    letters = (cluster.configuration.bootstrap_servers, cluster.configuration.cluster_id)
+    letters = (cluster.configuration.kafka, cluster.configuration.cluster_id)
     cluster.wait(lambda: len(list(read_dead_letters(*letters))) == 1, "no dead letter")
     jobmanager.kill()
     jobmanager.wait()

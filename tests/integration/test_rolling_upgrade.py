@@ -160,7 +160,7 @@ def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[U
                 "snapshot.max-bytes": "64 kb",
             }
         )
-        create_cluster_topics(create_admin_client(configuration), kafka.bootstrap_servers, cluster_id)
+        create_cluster_topics(create_admin_client(configuration), kafka.connection, cluster_id)
         yield stack.enter_context(contextlib.closing(UpgradedCluster(configuration, tmp_path)))
 
 

@@ -289,9 +289,10 @@ def test_micro_batches_give_same_counts(start: Callable[[JobGraph], Job], server
 _TASK_EXECUTOR = """
 import sys, threading
 from pathlib import Path
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 
-runtime = TaskRuntime(bootstrap_servers=sys.argv[1], scratch=Path(sys.argv[2]), slots=2, report=print)
+runtime = TaskRuntime(kafka=KafkaConnection(sys.argv[1]), scratch=Path(sys.argv[2]), slots=2, report=print)
 runtime.start()
 print("started", flush=True)
 threading.Event().wait()

@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
@@ -67,7 +68,7 @@ class Cluster:
         )
         self.home = home
         self.admin = AdminClient({"bootstrap.servers": servers})
-        create_cluster_topics(self.admin, servers, cluster)
+        create_cluster_topics(self.admin, KafkaConnection(servers), cluster)
         self.log: KafkaEventLog = open_event_log(self.configuration)
         self.store = SnapshotStore.from_configuration(self.configuration)
         self.processes: list[subprocess.Popen[bytes]] = []

@@ -23,6 +23,7 @@ from polling import TIMEOUT_S
 from structlog.testing import capture_logs
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api.build import build
 from tailrace.schemas import client, dispatcher, everyone, job_master
 from tailrace.schemas.body import Body
@@ -83,9 +84,11 @@ class Cluster:
     def __init__(self, kafka: EmbeddedKafka, cluster: str, home: Path) -> None:
         self.servers, self.cluster, self.home = kafka.bootstrap_servers, cluster, home
         (home / "programs.py").write_text(PROGRAMS)
-        create_cluster_topics(AdminClient({"bootstrap.servers": self.servers}), self.servers, cluster)
+        create_cluster_topics(
+            AdminClient({"bootstrap.servers": self.servers}), KafkaConnection(self.servers), cluster
+        )
         topic = log_topic(cluster)
-        self.log = KafkaEventLog(self.servers, topic, Codec(topic))
+        self.log = KafkaEventLog(KafkaConnection(self.servers), topic, Codec(topic))
         self.codec = Codec(submissions_topic(cluster))
         self.process: subprocess.Popen[bytes] | None = None
         self._received: list[Record] = []
@@ -158,7 +161,7 @@ class Cluster:
         def letters() -> list[DeadLetter]:
             return [
                 letter
-                for letter in read_letters(self.servers, self.cluster)
+                for letter in read_letters(KafkaConnection(self.servers), self.cluster)
                 if letter.source.offset == offset
             ]
 
@@ -449,7 +452,7 @@ def test_killed_jobmanager_admits_each_submission_exactly_once(
 
 def test_unreachable_topic_of_submissions_is_reported(kafka: EmbeddedKafka, cluster_id: str) -> None:
     topic = submissions_topic(cluster_id)
-    consumer = Consumer(consumer_configuration(kafka.bootstrap_servers))
+    consumer = Consumer(consumer_configuration(kafka.connection))
     try:
         with pytest.raises(LogUnavailable, match=topic):
             partitions_of(consumer, topic, 5)
@@ -471,7 +474,7 @@ def delete(admin: AdminClient, topic: str) -> None:
 def test_client_reports_deleted_topic_of_submissions(kafka: EmbeddedKafka, cluster_id: str) -> None:
     servers = kafka.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers})
-    create_cluster_topics(admin, servers, cluster_id)
+    create_cluster_topics(admin, KafkaConnection(servers), cluster_id)
     delete(admin, submissions_topic(cluster_id))
     configuration = Configuration({"cluster.id": cluster_id, "bootstrap.servers": servers})
     with (
@@ -506,7 +509,7 @@ def test_recreated_topics_lose_no_submission_and_repeat_none(
         cluster.log.close()
 
         delete(admin, log)
-        cluster.log, cluster._received = KafkaEventLog(cluster.servers, log, Codec(log)), []
+        cluster.log, cluster._received = KafkaEventLog(KafkaConnection(cluster.servers), log, Codec(log)), []
         cluster.start()
         cluster._wait(
             lambda: [description for description in [describe_topics(admin, [log])[log]] if description],

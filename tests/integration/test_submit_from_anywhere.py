@@ -15,6 +15,7 @@ from java_programs import run_java
 
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas.body import Body
 from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.dispatcher import SubmitJob
@@ -34,7 +35,7 @@ PROGRAM = ROOT / "examples" / "submit-from-java" / "SubmitWordCount.java"
 def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
     """Returns the submissions topic of a cluster that does not run."""
     servers = kafka.bootstrap_servers
-    create_cluster_topics(AdminClient({"bootstrap.servers": servers}), servers, cluster_id)
+    create_cluster_topics(AdminClient({"bootstrap.servers": servers}), KafkaConnection(servers), cluster_id)
     return submissions_topic(cluster_id)
 
 
@@ -43,7 +44,7 @@ def answer_of_a_jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Body:
     command = [sys.executable, "-m", "tailrace.services.cli", "jobmanager"]
     where = ["--bootstrap-servers", kafka.bootstrap_servers, "--cluster-id", cluster_id]
     topic = log_topic(cluster_id)
-    log = KafkaEventLog(kafka.bootstrap_servers, topic, Codec(topic))
+    log = KafkaEventLog(kafka.connection, topic, Codec(topic))
     tail = log.tail(0)
     with subprocess.Popen([*command, *where]) as jobmanager:
         try:

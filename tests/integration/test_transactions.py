@@ -10,6 +10,7 @@ from kafka_topics import Topics
 
 from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.common.failures import TaskError
@@ -42,7 +43,10 @@ def test_function_slower_than_transaction_timeout_is_supported(kafka: EmbeddedKa
     )
     notices: list[TaskNotice] = []
     task = StreamTask(
-        OpenTask(deployment, 0, 0, servers), Mailbox(), notices.append, transaction_timeout_ms=TIMEOUT_MS
+        OpenTask(deployment, 0, 0, KafkaConnection(servers)),
+        Mailbox(),
+        notices.append,
+        transaction_timeout_ms=TIMEOUT_MS,
     )
     running = threading.Thread(target=task.invoke)
     running.start()
@@ -57,7 +61,7 @@ def test_function_slower_than_transaction_timeout_is_supported(kafka: EmbeddedKa
 def test_error_says_whether_transaction_was_too_old_or_fenced(kafka: EmbeddedKafka, cluster_id: str) -> None:
     names = Topics(kafka.bootstrap_servers)
     topic = names.new()
-    arguments = kafka.bootstrap_servers, cluster_id
+    arguments = kafka.connection, cluster_id
     old = KafkaTransaction(*arguments, timeout_ms=TIMEOUT_MS)
     old.open(topic)
     old.send(topic, b"never committed")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import dispatcher, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
@@ -87,7 +88,7 @@ def reader_with(codec: Codec) -> SubmissionsReader:
         pytest.fail(f"nothing was to be said: {what}")
 
     return SubmissionsReader(
-        bootstrap_servers="",
+        kafka=KafkaConnection(""),
         cluster="c",
         codec=codec,
         log=MemoryEventLog(),

@@ -4,7 +4,7 @@ Measured against one broker: init_transactions 505 ms -> 3 ms, reading a changel
 offsets 100 ms -> 10 ms. None of that time is work: librdkafka retries on timers of 100, 500 and 1,000 ms. A commit
 receives CONCURRENT_TRANSACTIONS while the broker still ends the previous transaction, for some milliseconds.
 `connected` makes a client know its broker before it asks for a coordinator; otherwise the client asks again half a
-second later.
+second later. The properties of a KafkaConnection take precedence over tuning, but not over what the guarantees need.
 
 librdkafka's own log goes through logging (infra/librdkafka_log.py), except an AdminClient's: it is the only client with
 a background queue, and at its close it reports unread answers in that queue. Its futures report errors.
@@ -17,6 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from ....infra.kafka_connection import KafkaConnection
 from ....infra.librdkafka_log import LOGGER
 from .failures import TaskError
 
@@ -42,33 +43,33 @@ _COMMON: Final[dict[str, Any]] = {
 
 
 def transactional_producer(
-    bootstrap_servers: str, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    kafka: KafkaConnection, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
 ) -> Producer:
     """Returns a producer for one ExecutionVertex's transactions; the broker aborts a transaction that is older than
     the timeout."""
     return Producer(
         {
             **_COMMON,
-            "logger": LOGGER,
-            "bootstrap.servers": bootstrap_servers,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": timeout_ms,
             "linger.ms": 1,
-            # The same choice as in Java's clients.
-            "partitioner": "murmur2_random",
             "queue.buffering.max.messages": _QUEUED_MESSAGES,
             "compression.type": "lz4",
+            **kafka.to_librdkafka(),
+            "logger": LOGGER,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            # The same choice as in Java's clients.
+            "partitioner": "murmur2_random",
         }
     )
 
 
-def plain_producer(bootstrap_servers: str) -> Producer:
+def plain_producer(kafka: KafkaConnection) -> Producer:
     """Returns a producer for messages that may be lost, because they would be outdated when sent again."""
     return Producer(
         {
             **_COMMON,
+            **kafka.to_librdkafka(),
             "logger": LOGGER,
-            "bootstrap.servers": bootstrap_servers,
             "linger.ms": 0,
             "acks": 1,
             "message.timeout.ms": 2_000,
@@ -77,34 +78,34 @@ def plain_producer(bootstrap_servers: str) -> Producer:
     )
 
 
-def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
+def group_consumer(kafka: KafkaConnection, group: str) -> Consumer:
     """Returns a consumer for a subtask's group, to read its committed offsets and changelog; it subscribes to
     nothing."""
     return Consumer(
         {
             **_COMMON,
+            "fetch.queue.backoff.ms": 5,
+            # librdkafka reports the end of a partition after a fetch has waited this long for more.
+            "fetch.wait.max.ms": 5,
+            **kafka.to_librdkafka(),
             "logger": LOGGER,
-            "bootstrap.servers": bootstrap_servers,
             "group.id": group,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
-            "fetch.queue.backoff.ms": 5,
-            # librdkafka reports the end of a partition after a fetch has waited this long for more.
-            "fetch.wait.max.ms": 5,
         }
     )
 
 
-def admin_client(bootstrap_servers: str) -> AdminClient:
+def admin_client(kafka: KafkaConnection) -> AdminClient:
     """Returns a client for topics, their ends, and the deletion of records."""
-    return AdminClient(admin_settings(bootstrap_servers))
+    return AdminClient(admin_settings(kafka))
 
 
-def admin_settings(bootstrap_servers: str) -> dict[str, Any]:
+def admin_settings(kafka: KafkaConnection) -> dict[str, Any]:
     """Returns the settings of `admin_client`, for a cached client (infra/admin_client_cache.py)."""
-    return {**_COMMON, "bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL}
+    return {**_COMMON, **kafka.to_librdkafka(), "log_level": _CRITICAL}
 
 
 def connected(client: Consumer | Producer | AdminClient, topic: str) -> None:

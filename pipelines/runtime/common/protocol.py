@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
 from .deployment import CheckpointTrigger, VertexDeployment
 
@@ -51,7 +52,7 @@ class OpenTask(msgspec.Struct, frozen=True, tag=True):
     deployment: VertexDeployment
     subtask_index: int
     attempt_number: int
-    bootstrap_servers: str
+    kafka: KafkaConnection
     python_path: str | None = None
     """The directory of the job's shipped files: the process imports from it before it loads anything else of the
     job."""

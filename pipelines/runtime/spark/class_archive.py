@@ -35,7 +35,7 @@ def write(archive: Path) -> bool:
         spark = start_session(Path(scratch), spark_jars(), _HEAP_MIB, jvm_options=options)
         gateway = spark.sparkContext._gateway
         assert gateway is not None
-        warm_up(spark, kafka.bootstrap_servers, Path(scratch), ROUNDS)
+        warm_up(spark, kafka.connection, Path(scratch), ROUNDS)
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()

@@ -8,6 +8,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from ....infra.kafka_connection import KafkaConnection
 from ...graph.physical_plan import READER_GROUP
 
 UNKNOWN_SIZE: Final = 1 << 30
@@ -16,12 +17,12 @@ _SAMPLE: Final = 500
 _TIMEOUT_S: Final = 1.0
 
 
-def largest_message_bytes(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
+def largest_message_bytes(kafka: KafkaConnection, begin: Mapping[str, Mapping[int, int]]) -> int:
     """Returns the bytes of the largest of some messages at these offsets; UNKNOWN if none arrived in time, and 0 if
     there are none."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **kafka.to_librdkafka(),
             "group.id": READER_GROUP,
             "enable.auto.commit": False,
             "enable.partition.eof": True,

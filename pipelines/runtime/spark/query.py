@@ -21,6 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import truncate
 from . import buffer_forwarder, record_forwarder
 from .partition_forwarder import PartitionForwarder
@@ -45,6 +46,9 @@ class QueryMode(Enum):
 # The interval of Spark's checkpoints, not a latency.
 _REAL_TIME_BATCH: Final = "1 hour"
 
+SECRETS_FILE: Final = "kafka.properties"
+"""Beside the checkpoint directories of queries: the passwords and keys of Kafka's client, for the owner only. Each
+start of a query writes the present ones into it."""
 BULK_OPTIONS: Final[Mapping[str, str]] = {
     # A batch costs a tenth of a second besides its records.
     "maxOffsetsPerTrigger": "2000000",
@@ -79,7 +83,7 @@ class RunningQuery:
 
 def start_query(
     spark: SparkSession,
-    bootstrap_servers: str,
+    kafka: KafkaConnection,
     begin: Begin,
     hand_over: PartitionForwarder,
     pace: QueryMode,
@@ -95,7 +99,7 @@ def start_query(
     _prepare(checkpoint)
     rows = (
         spark.readStream.format("kafka")
-        .options(**_source_options(bootstrap_servers, begin, hand_over.plan, pace))
+        .options(**_source_options(kafka, begin, hand_over.plan, pace, checkpoint.parent / SECRETS_FILE))
         .load()
         .selectExpr(*_columns(hand_over.plan, pace))
         .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
@@ -134,11 +138,14 @@ def _prepare(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
-def _source_options(bootstrap_servers: str, begin: Begin, plan: Any, pace: QueryMode) -> dict[str, str]:
+def _source_options(
+    kafka: KafkaConnection, begin: Begin, plan: Any, pace: QueryMode, secrets_file: Path
+) -> dict[str, str]:
     has_headers = isinstance(plan, RecordForwardingPlan) and plan.key_format is not None
     return {
         "includeHeaders": str(has_headers).lower(),
-        "kafka.bootstrap.servers": bootstrap_servers,
+        **(BULK_OPTIONS if pace is QueryMode.BULK else {}),
+        **kafka.to_spark(secrets_file),
         "kafka.isolation.level": "read_committed",
         # A query may outlive its channels by a moment, and must not create them again.
         "kafka.allow.auto.create.topics": "false",
@@ -149,7 +156,6 @@ def _source_options(bootstrap_servers: str, begin: Begin, plan: Any, pace: Query
                 for topic, offsets in begin.items()
             }
         ),
-        **(BULK_OPTIONS if pace is QueryMode.BULK else {}),
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....infra import threads
+from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import TaskError, describe_failure
 from .message_size import largest_message_bytes
 from .partition_forwarder import PartitionForwarder
@@ -44,9 +45,9 @@ class QueryRunner:
     event loop."""
 
     def __init__(
-        self, bootstrap_servers: str, scratch: Path, post: Callable[[Callable[[], None]], None]
+        self, kafka: KafkaConnection, scratch: Path, post: Callable[[Callable[[], None]], None]
     ) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = kafka
         self._scratch = scratch
         self._post = post
         self._spark: SparkSession | None = None
@@ -138,6 +139,6 @@ class QueryRunner:
         if spark is None or bulk is None:
             raise TaskError(f"Spark did not start: {self._failure}")
         if pace is QueryMode.BULK:
-            spark = bulk.session_for(largest_message_bytes(self._bootstrap_servers, begin))
+            spark = bulk.session_for(largest_message_bytes(self._kafka, begin))
         checkpoint = self._scratch / f"query-{run.number}"
-        return start_query(spark, self._bootstrap_servers, begin, hand_over, pace, checkpoint)
+        return start_query(spark, self._kafka, begin, hand_over, pace, checkpoint)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from ....infra.kafka_connection import KafkaConnection
 from ...graph.physical_plan import WARM_UP_TOPIC
 from ..common.kafka_clients import admin_client
 from .buffer_forwarder import BufferForwardingPlan
@@ -35,7 +36,7 @@ _TIMEOUT_S: Final = 60.0
 
 def warm_up(
     spark: SparkSession,
-    bootstrap_servers: str,
+    kafka: KafkaConnection,
     scratch: Path,
     rounds: int,
     wanted: Callable[[], bool] = lambda: True,
@@ -45,35 +46,33 @@ def warm_up(
     A failure only costs time at the first deployment.
     """
     try:
-        _ensure_topic(bootstrap_servers)
+        _ensure_topic(kafka)
         with tempfile.TemporaryDirectory(prefix="tailrace-") as directory:
             for number in range(rounds):
                 if not wanted():
                     return
                 path = Path(directory) / f"{number}"
-                _round(spark, bootstrap_servers, scratch / f"warm-up-{path.parent.name}-{number}", path)
+                _round(spark, kafka, scratch / f"warm-up-{path.parent.name}-{number}", path)
     except Exception as error:
         if wanted():
             log.warning("Spark could not be warmed up: %s", error)
 
 
-def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: Path) -> None:
+def _round(spark: SparkSession, kafka: KafkaConnection, checkpoint: Path, path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as lobby:
         lobby.bind(str(path))
         lobby.listen()
         lobby.settimeout(_TIMEOUT_S)
         nobody = PartitionForwarder(0, str(path), BufferForwardingPlan({}))
-        query = start_query(
-            spark, bootstrap_servers, {WARM_UP_TOPIC: {0: 0}}, nobody, QueryMode.REAL_TIME, checkpoint
-        )
+        query = start_query(spark, kafka, {WARM_UP_TOPIC: {0: 0}}, nobody, QueryMode.REAL_TIME, checkpoint)
         try:
             lobby.accept()[0].close()
         finally:
             query.stop()
 
 
-def _ensure_topic(bootstrap_servers: str) -> None:
-    admin = admin_client(bootstrap_servers)
+def _ensure_topic(kafka: KafkaConnection) -> None:
+    admin = admin_client(kafka)
     for future in admin.create_topics([NewTopic(WARM_UP_TOPIC, 1)]).values():
         try:
             future.result(_TIMEOUT_S)

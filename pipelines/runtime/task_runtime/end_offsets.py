@@ -9,6 +9,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from ....infra.admin_client_cache import AdminClientCache
+from ....infra.kafka_connection import KafkaConnection
 from ..common.kafka_clients import admin_settings
 
 _TIMEOUT_S: Final = 10.0
@@ -17,8 +18,8 @@ _TIMEOUT_S: Final = 10.0
 class EndOffsets:
     """For any thread."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = AdminClientCache(admin_settings(bootstrap_servers))
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._admin = AdminClientCache(lambda: admin_settings(kafka), kafka.version)
 
     def read(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
         """Returns (topic, partition) -> the offset after the last record. Raises KafkaException."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ....infra import threads
+from ....infra.kafka_connection import KafkaConnection
 from ..common.protocol import PartitionPositions, SwitchQuery, WorkerHello
 from ..common.settings import ExecutionMode
 from ..common.task_logging import TaskLogging
@@ -46,7 +47,7 @@ class QueryManager:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         scratch: Path,
         lobby: str,
         post: Callable[[Callable[[], None]], None],
@@ -60,8 +61,8 @@ class QueryManager:
         self._connected = connected
         self._fail_all = failed
         self._dropped = dropped
-        self._queries = QueryRunner(bootstrap_servers, scratch, post)
-        self._end_offsets = EndOffsets(bootstrap_servers)
+        self._queries = QueryRunner(kafka, scratch, post)
+        self._end_offsets = EndOffsets(kafka)
         self._runs: dict[int, RunningDeployment] = {}
         self._number = 0
         self.refuses = False

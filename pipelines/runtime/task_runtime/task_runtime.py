@@ -30,6 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....infra import threads
+from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import ExecutionState
 from ..common.deployment import (
     CheckpointResponder,
@@ -92,7 +93,7 @@ class TaskRuntime:
     def __init__(
         self,
         *,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         scratch: Path,
         slots: int,
         report: ExecutionReporter,
@@ -105,7 +106,7 @@ class TaskRuntime:
         """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
         thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
         StreamTask process that hangs is killed and its attempt fails."""
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = kafka
         self._scratch = scratch
         self._slots = slots
         self._report = report
@@ -132,7 +133,7 @@ class TaskRuntime:
         self._closed = False
         self._spark: SparkSession | None = None
         self._queries = QueryManager(
-            bootstrap_servers,
+            kafka,
             scratch,
             self._lobby.path,
             self._post,
@@ -158,7 +159,7 @@ class TaskRuntime:
             jars = spark_jars() if self._jars is None else self._jars
             archived = read_archive_options(spark_archive(find_java()))
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
-            warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
+            warm_up(spark, self._kafka, self._scratch, ROUNDS)
         except Exception as error:
             self._queries.on_spark_failed(describe_failure(error))
             raise
@@ -168,7 +169,7 @@ class TaskRuntime:
 
         def go_on_warming_up() -> None:
             try:
-                warm_up(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle)
+                warm_up(spark, self._kafka, self._scratch, FURTHER_ROUNDS, self._idle)
             except Exception as error:
                 # Without it, only the next deployments are slower.
                 log.warning("Spark could not be warmed up further: %s", describe_failure(error))
@@ -378,7 +379,7 @@ class TaskRuntime:
                     bare,
                     subtask.subtask_index,
                     subtask.attempt_number,
-                    self._bootstrap_servers,
+                    self._kafka,
                     path,
                     subtask.generation,
                     subtask.restore,

@@ -118,7 +118,24 @@ class ClusterOptions:
         definitions: Sequence[str] | None = None,
         more: Mapping[str, tuple[str, object]] | None = None,
     ) -> Configuration:
-        """Like `configuration`, for an existing cluster, with its Kafka. Raises CommandFailure if none is known."""
+        """Like `configuration`, for an existing cluster, with its Kafka. Raises CommandFailure if none is known.
+
+        If Kafka is not that of the home, the command fails at once where it cannot use it: KafkaRefusal,
+        KafkaUnreachable.
+        """
+        found = self.locate(definitions, more)
+        if self.configuration(definitions, more).bootstrap_servers:
+            from ..readers.kafka_check import check_kafka_reachable
+
+            check_kafka_reachable(found)
+        return found
+
+    def locate(
+        self,
+        definitions: Sequence[str] | None = None,
+        more: Mapping[str, tuple[str, object]] | None = None,
+    ) -> Configuration:
+        """Like `find`, for a process that waits for Kafka, or does not need it."""
         return resolve_location(self.configuration(definitions, more))
 
 
@@ -198,6 +215,7 @@ def resolve_location(found: Configuration) -> Configuration:
         SCHEMA_REGISTRY_URL,
         SKIPPED_OFFSETS,
     )
+    from ...configuration.options.kafka import is_property
     from ..local.cluster_record import read_record
 
     record = read_record(found.home)
@@ -220,6 +238,9 @@ def resolve_location(found: Configuration) -> Configuration:
         text = record.configuration.get(option.key)
         if text is not None and not found.has(option.key):
             update[option.key] = text
+    update |= {
+        key: text for key, text in record.configuration.items() if is_property(key) and not found.has(key)
+    }
     return found.replace(update)
 
 

@@ -58,11 +58,12 @@ def start(
 
     It starts only the processes that do not run. If all run, it changes nothing.
     """
+    from ...configuration.options.kafka import KafkaUser
     from ..local.cluster import LocalCluster, LocalClusterOptions
     from .cluster_status import servers
 
     more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
-    found = cluster.configuration(definitions, more)
+    found = cluster.configuration(definitions, more).as_user(KafkaUser.JOBMANAGER)
     if found.bootstrap_servers:
         from ..readers.kafka_check import check_kafka_reachable
 
@@ -99,10 +100,11 @@ def stop(
     home: Home = None,
 ) -> None:
     """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log is kept."""
+    from ...configuration.options.kafka import KafkaUser
     from ..local.cluster import LocalCluster
     from ..local.topic_recovery import describe_remaining_topics
 
-    found = ClusterOptions(home).configuration()
+    found = ClusterOptions(home).configuration().as_user(KafkaUser.JOBMANAGER)
     with progress("Stopping the cluster") as say:
         local = LocalCluster.from_configuration(found, progress=say)
         if local is None:

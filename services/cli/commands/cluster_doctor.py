@@ -47,7 +47,7 @@ def doctor(
     from ..render.acls import SCRIPT, AclTool
 
     wanted = tuple(dict.fromkeys(parse_role(name) for name in roles or ["jobmanager"]))
-    configuration = cluster.find(definitions)
+    configuration = cluster.locate(definitions)
     log_to_stderr()
     subject = Subject(
         configuration,

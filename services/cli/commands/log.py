@@ -219,7 +219,7 @@ def import_log(
     The command first checks the whole file. If an import was interrupted, run the same command again to continue. The
     command does not change a log that holds other events.
     """
-    configuration = cluster.find()
+    configuration = cluster.locate()
     import msgspec
 
     from ..readers.log_import import import_log as write

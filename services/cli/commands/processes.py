@@ -31,7 +31,7 @@ def jobmanager(
 
     If it is killed, start it again: it recovers its state from the log. SIGTERM stops this process, not the cluster.
     """
-    configuration = cluster.find(definitions)
+    configuration = cluster.locate(definitions)
     from ...configuration.options.simulation import SIMULATED
 
     stop = _prepare()
@@ -65,7 +65,7 @@ def taskexecutor(
         "--slots": ("taskmanager.numberOfTaskSlots", slots),
         "--resource-id": ("taskmanager.resource-id", resource_id),
     }
-    configuration = cluster.find(definitions, more)
+    configuration = cluster.locate(definitions, more)
     from ...configuration.options.simulation import SIMULATED
     from ...configuration.options.task_executor import RESOURCE_ID
 

@@ -155,7 +155,7 @@ def _read_group_rights(admin: AdminClient, acl: Acl) -> Rights:
 def _try_transaction(subject: Subject, acl: Acl) -> Rights:
     producer = Producer(
         {
-            **client_configuration(subject.configuration.bootstrap_servers),
+            **client_configuration(subject.configuration.kafka),
             "transactional.id": _example(acl, ()),
             "logger": _SILENT,
         }
@@ -187,4 +187,4 @@ def _example(acl: Acl, existing: Sequence[str]) -> str:
 
 def principal_of(subject: Subject) -> str:
     """Returns the principal for messages and commands."""
-    return "User:ANONYMOUS"
+    return subject.configuration.kafka.principal

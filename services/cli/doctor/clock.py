@@ -23,7 +23,7 @@ _SAME_TIME_S: Final = 2.0
 def check_clock(subject: Subject, report: Report) -> None:
     """Compares this machine's clock with those of the processes that send heartbeats."""
     topic = heartbeats_topic(subject.configuration.cluster_id)
-    consumer = Consumer(consumer_configuration(subject.configuration.bootstrap_servers))
+    consumer = Consumer(consumer_configuration(subject.configuration.kafka))
     try:
         places = [
             TopicPartition(topic, partition, watermarks(consumer, topic, _TIMEOUT_S, partition)[1])

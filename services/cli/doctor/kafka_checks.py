@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from ....infra.kafka_connection import KafkaConnection
+from ....infra.kafka_check import KafkaRefusal, KafkaUnreachable, check_connection
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS
 from ...log.factory import create_admin_client
 from ...log.kafka_release import REMEDY, find_faulty_brokers
@@ -32,17 +32,18 @@ def check_reachability(subject: Subject, report: Report) -> None:
 
 def check_authentication(subject: Subject, report: Report) -> None:
     """Checks that a broker answers to the credentials."""
-    admin = create_admin_client(subject.configuration)
     try:
-        found = admin.list_topics(timeout=_TIMEOUT_S)
+        check_connection(subject.configuration.kafka, _TIMEOUT_S)
+        found = create_admin_client(subject.configuration).list_topics(timeout=_TIMEOUT_S)
+    except (KafkaRefusal, KafkaUnreachable) as error:
+        report.fail(str(error))
+        return
     except KafkaException as error:
-        report.fail(
-            f"Kafka at {subject.configuration.bootstrap_servers} does not answer: {error.args[0].str()}"
-        )
+        report.fail(f"Kafka at {subject.configuration.kafka} does not answer: {error.args[0].str()}")
         return
     brokers = ", ".join(f"{broker.host}:{broker.port}" for broker in found.brokers.values())
     report.ok(f"Kafka answers; its brokers are {brokers}")
-    for _, fault in find_faulty_brokers(KafkaConnection(subject.configuration.bootstrap_servers)):
+    for _, fault in find_faulty_brokers(subject.configuration.kafka):
         if fault is not None:
             report.warn(fault, REMEDY)
 

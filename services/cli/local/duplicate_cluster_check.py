@@ -39,7 +39,7 @@ def check_no_other(configuration: Configuration) -> None:
     if silent_s < _MISSED * configuration.get(HEARTBEAT_INTERVAL) / 1e6:
         raise CommandFailure(
             ExitCode.USAGE,
-            f"cluster {configuration.cluster_id} runs at {configuration.bootstrap_servers}, started from another home: "
+            f"cluster {configuration.cluster_id} runs at {configuration.kafka}, started from another home: "
             f"a master of it was heard {max(0.0, silent_s):.0f} s ago. Use that home, choose another --cluster-id, or "
             f"add -D {TAKE_OVER.key}=true, which takes the lead from it",
         )
@@ -48,7 +48,7 @@ def check_no_other(configuration: Configuration) -> None:
 def read_silence_s(configuration: Configuration) -> float | None:
     """Returns the time since the last heartbeat of a master; None if there is none, or Kafka does not answer."""
     partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
-    consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))
+    consumer = Consumer(consumer_configuration(configuration.kafka, auto_offset_reset="earliest"))
     try:
         first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
         if first == end:

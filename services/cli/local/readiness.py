@@ -59,7 +59,7 @@ class Readiness:
         configuration = self._configuration
         create_cluster_topics(
             create_admin_client(configuration),
-            configuration.bootstrap_servers,
+            configuration.kafka,
             configuration.cluster_id,
             options=TopicOptions.from_configuration(configuration),
         )

@@ -23,7 +23,7 @@ def restore_topics(configuration: Configuration, progress: Progress) -> None:
         )
     created = create_cluster_topics(
         client,
-        configuration.bootstrap_servers,
+        configuration.kafka,
         configuration.cluster_id,
         options=TopicOptions.from_configuration(configuration),
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..exit_codes import CommandFailure, ExitCode
-
 if TYPE_CHECKING:
     from ...configuration import Configuration
 
@@ -14,24 +12,10 @@ _CONNECT_S = 3.0
 
 
 def check_kafka_reachable(configuration: Configuration) -> None:
-    """Raises CommandFailure where Kafka does not answer: what creates topics would be patient."""
-    silent = silent_addresses(configuration.bootstrap_servers)
-    if len(silent) == len(configuration.bootstrap_servers.split(",")):
-        raise CommandFailure(
-            ExitCode.UNREACHABLE,
-            f"there is no Kafka at {configuration.bootstrap_servers}: {'; '.join(silent)}",
-        )
-    from confluent_kafka import KafkaException
+    """Raises KafkaRefusal or KafkaUnreachable if this principal cannot use Kafka: what follows would retry for long."""
+    from ....infra.kafka_check import check_connection
 
-    from ...log.factory import create_admin_client
-
-    try:
-        create_admin_client(configuration).list_topics(timeout=_TIMEOUT_S)
-    except KafkaException as error:
-        raise CommandFailure(
-            ExitCode.UNREACHABLE,
-            f"Kafka at {configuration.bootstrap_servers} does not answer ({error.args[0].str()}): is it up?",
-        ) from None
+    check_connection(configuration.kafka, _TIMEOUT_S)
 
 
 def silent_addresses(bootstrap_servers: str) -> list[str]:

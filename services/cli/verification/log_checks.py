@@ -79,7 +79,7 @@ def check_submissions(configuration: Configuration, fold: HistoryProjection, fou
         return
     from confluent_kafka import Consumer
 
-    consumer = Consumer(consumer_configuration(configuration.bootstrap_servers))
+    consumer = Consumer(consumer_configuration(configuration.kafka))
     try:
         for number in range(described.partitions):
             first, end = watermarks(consumer, topic, _TIMEOUT_S, number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ....infra.config.options import ConfigOption, OrderedOptions, index
+from ....infra.config.options import ConfigOption, OrderedOptions, index, unknown
 from ....pipelines.graph import job_options
 from . import (
     blob,
@@ -19,6 +19,7 @@ from . import (
     heartbeat,
     high_availability,
     jobs,
+    kafka,
     resource_manager,
     retention,
     simulation,
@@ -33,6 +34,7 @@ from .heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 
 GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": cluster.OPTIONS,
+    "Kafka": kafka.OPTIONS,
     "High availability": (*high_availability.OPTIONS, *zookeeper.OPTIONS),
     "Snapshots": snapshots.OPTIONS,
     "Topics": topics.OPTIONS,
@@ -51,10 +53,12 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Restart strategies": job_options.RESTART,
 }
 """Title of a section -> its options."""
-OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
+OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
+    option for group in GROUPS.values() for option in group if option not in kafka.OPTIONS
+)
 ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, is_strict=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
-KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
+KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key, *(option.key for option in kafka.OPTIONS))
 """In the order of the page."""
 
 _PREFIX = "TAILRACE_"
@@ -64,7 +68,14 @@ def find_option(key: str) -> ConfigOption[Any] | None:
     """Returns the option of a key, or None."""
     if (name := resource_of(key)) is not None:
         return amount_of(name)
+    if kafka.is_property(key):
+        return kafka.find_property(key)
     return BY_KEY.get(key)
+
+
+def explain_unknown(key: str) -> str:
+    """Returns one line about a key without an option."""
+    return kafka.explain_property(key) if kafka.is_property(key) else unknown(key, KEYS)
 
 
 def environment_variable(key: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.formats import ValueFormat
 from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
@@ -60,7 +61,7 @@ class Broker:
         )
         reading = resolve_offsets(
             cast(Consumer, self),
-            "broker",
+            KafkaConnection("broker"),
             source,
             subtask,
             2,

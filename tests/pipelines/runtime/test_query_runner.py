@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.spark.query_runner import QueryRun, QueryRunner
 
 
 def test_waiting_action_runs_after_stop_of_query(tmp_path: Path) -> None:
     posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    queries = QueryRunner("localhost:1", tmp_path, posted.put)
+    queries = QueryRunner(KafkaConnection("localhost:1"), tmp_path, posted.put)
     stopped, order = threading.Event(), list[str]()
 
     def stop() -> None:
@@ -31,7 +32,7 @@ def test_waiting_action_runs_after_stop_of_query(tmp_path: Path) -> None:
 
 def test_action_runs_at_once_without_stopping_query(tmp_path: Path) -> None:
     order: list[str] = []
-    queries = QueryRunner("localhost:1", tmp_path, lambda _: order.append("posted"))
+    queries = QueryRunner(KafkaConnection("localhost:1"), tmp_path, lambda _: order.append("posted"))
     for run in (None, QueryRun(1)):
         queries.on_stopped(run, lambda: order.append("reported"))
     assert order == ["reported", "reported"]

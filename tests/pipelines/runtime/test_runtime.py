@@ -14,6 +14,7 @@ from polling import TIMEOUT_S, wait_until
 from process_status import has_ended
 
 from tailrace.infra import threads
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.task_runtime import beat_monitor
@@ -83,7 +84,7 @@ def runtime(reports: RuntimeReports, tmp_path: Path) -> Iterator[TaskRuntime]:
     """Returns a runtime that is never started, so without Spark: a query waits for it, and a StreamTask for a
     missing Kafka."""
     running = TaskRuntime(
-        bootstrap_servers="127.0.0.1:1",
+        kafka=KafkaConnection("127.0.0.1:1"),
         scratch=tmp_path,
         slots=1,
         report=reports.report,

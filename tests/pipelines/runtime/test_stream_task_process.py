@@ -11,6 +11,7 @@ import pytest
 from polling import TIMEOUT_S
 
 from tailrace.infra import threads
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import VertexDeployment
 from tailrace.pipelines.runtime.common.frames import FrameReader, encode_frame
@@ -56,7 +57,7 @@ def opening() -> OpenTask:
     env.from_collection([1]).print()
     graph = env.get_job_graph("job")
     deployment = VertexDeployment("cluster", "job", graph, graph.vertices[0].vertex_id, ())
-    return OpenTask(deployment, 0, 0, "127.0.0.1:1")
+    return OpenTask(deployment, 0, 0, KafkaConnection("127.0.0.1:1"))
 
 
 @pytest.mark.parametrize(

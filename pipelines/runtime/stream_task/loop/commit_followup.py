@@ -23,6 +23,7 @@ from typing import Final
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from .....infra.kafka_connection import KafkaConnection
 from ...common.kafka_clients import admin_client
 from ..checkpoint.subtask_output import CommittedProgress
 from ..restore.group_offsets import CommittedGroupOffset, GroupOffsets
@@ -41,7 +42,7 @@ class CommitFollowUp:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         changelog: str,
         partition: int,
         group: str,
@@ -58,9 +59,9 @@ class CommitFollowUp:
         self._changelog = changelog
         self._partition = partition
         self._keeps_state = keeps_state
-        self._group = GroupOffsets(bootstrap_servers, group)
-        self._shared = None if shared_group is None else GroupOffsets(bootstrap_servers, shared_group)
-        self._deletion = RecordDeletion(bootstrap_servers)
+        self._group = GroupOffsets(kafka, group)
+        self._shared = None if shared_group is None else GroupOffsets(kafka, shared_group)
+        self._deletion = RecordDeletion(kafka)
         self._channels = channels
         self._keep_s = keep_s
         self._read: deque[tuple[float, Mapping[str, int]]] = deque()
@@ -118,14 +119,14 @@ class RecordDeletion:
     A client that has failed is replaced: a new one does not know a broker that is gone.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._kafka = kafka
         self._client: AdminClient | None = None
 
     def __call__(self, topic: str, partition: int, offset: int) -> None:
         """Deletes the records. Raises KafkaException."""
         if self._client is None:
-            self._client = admin_client(self._bootstrap_servers)
+            self._client = admin_client(self._kafka)
         asked = self._client.delete_records(
             [TopicPartition(topic, partition, offset)],
             request_timeout=_TIMEOUT_S,

@@ -57,7 +57,7 @@ class StreamTask:
         """`exit_lock` and `transaction_timeout_ms`: see KafkaTransaction."""
         self._exit_lock = exit_lock
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._bootstrap_servers = opening.bootstrap_servers
+        self._kafka = opening.kafka
         self._deployment = opening.deployment
         self._subtask = opening.subtask_index
         self._attempt = opening.attempt_number
@@ -119,7 +119,7 @@ class StreamTask:
     def _upkeep(self, assembly: Assembly) -> CommitFollowUp:
         source = assembly.through_spark
         return CommitFollowUp(
-            self._bootstrap_servers,
+            self._kafka,
             assembly.changelog,
             self._subtask,
             self._group,
@@ -145,9 +145,9 @@ class StreamTask:
         """Fences older attempts and opens the clients."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
-        consumer = group_consumer(self._bootstrap_servers, self._group)
+        consumer = group_consumer(self._kafka, self._group)
         transactions = self._transactions = KafkaTransaction(
-            self._bootstrap_servers,
+            self._kafka,
             transactional_id(*names, deployment.vertex_id, self._subtask),
             self._hangs,
             self._exit_lock,
@@ -177,7 +177,7 @@ class StreamTask:
         changelog = assembly.changelog
         source = assembly.through_spark
         evidence = ProgressEvidence(
-            self._bootstrap_servers,
+            self._kafka,
             consumer,
             changelog,
             self._subtask,
@@ -234,7 +234,7 @@ class StreamTask:
         if (source := assembly.through_spark) is not None:
             reading = resolve_offsets(
                 consumer,
-                self._bootstrap_servers,
+                self._kafka,
                 KafkaSourceParameters.from_config(source),
                 self._subtask,
                 assembly.vertex.parallelism,

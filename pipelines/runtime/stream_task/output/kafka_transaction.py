@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from .....infra.kafka_connection import KafkaConnection
 from .....infra.retry import ABSENT
 from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, connected, plain_producer, transactional_producer
@@ -50,7 +51,7 @@ class KafkaTransaction:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         transactional_id: str,
         hangs: Callable[[str], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
@@ -63,7 +64,7 @@ class KafkaTransaction:
 
         `timeout_ms`: the age at which the broker aborts a transaction.
         """
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = kafka
         self._id = transactional_id
         self._exit_lock = exit_lock or threading.Lock()
         self._timeout_ms = timeout_ms
@@ -75,7 +76,7 @@ class KafkaTransaction:
         self._job_topics = frozenset(job_topics)
         self._awaited = 0
         """The messages whose offsets are requested."""
-        self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
+        self._producer = transactional_producer(kafka, transactional_id, timeout_ms)
         self._teller: Producer | None = None
         self._topic = ""
         self._watchdog = Watchdog(
@@ -140,14 +141,14 @@ class KafkaTransaction:
             if time.monotonic() > deadline:
                 raise TaskError(
                     f"the topic {topic!r} of a Kafka sink does not exist at"
-                    f" {self._bootstrap_servers}: create it, or correct its name"
+                    f" {self._kafka}: create it, or correct its name"
                 )
             time.sleep(0.05)
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         """Sends a message outside of transactions; its delivery is not checked."""
         if self._teller is None:
-            self._teller = plain_producer(self._bootstrap_servers)
+            self._teller = plain_producer(self._kafka)
         with contextlib.suppress(BufferError, KafkaException):  # the next call reports the error
             self._teller.produce(topic, value, partition=partition)
         self._teller.poll(0)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
+from .....infra.kafka_connection import KafkaConnection
 from ...common.kafka_clients import group_consumer
 
 _TIMEOUT_S: Final = 3.0
@@ -35,8 +36,8 @@ class CommittedGroupOffset(msgspec.Struct, frozen=True):
 class GroupOffsets:
     """Commits to a group, from one thread. It has a client from the first call on."""
 
-    def __init__(self, bootstrap_servers: str, group: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection, group: str) -> None:
+        self._kafka = kafka
         self._group = group
         self._consumer: Consumer | None = None
 
@@ -44,7 +45,7 @@ class GroupOffsets:
         """Commits next offsets with the copy as metadata of each. Raises KafkaException."""
         metadata = "" if copy is None else msgspec.json.encode(copy).decode()
         if self._consumer is None:
-            self._consumer = group_consumer(self._bootstrap_servers, self._group)
+            self._consumer = group_consumer(self._kafka, self._group)
         offsets = [TopicPartition(*place, offset, metadata) for place, offset in positions.items()]
         self._consumer.commit(offsets=offsets, asynchronous=False)
 

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from .....infra.kafka_connection import KafkaConnection
 from ...common.failures import TaskError
 from ...common.kafka_clients import group_consumer
 from ...common.offset_bounds import watermarks
@@ -70,7 +71,7 @@ class _CommittedPosition(msgspec.Struct, frozen=True):
 
 def resolve_offsets(
     consumer: Consumer,
-    bootstrap_servers: str,
+    kafka: KafkaConnection,
     source: KafkaSourceParameters,
     subtask: int,
     parallelism: int,
@@ -83,11 +84,11 @@ def resolve_offsets(
 
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
-    counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
+    counts = {topic: _partitions(consumer, topic, kafka) for topic in source.topics}
     places = source.assigned_partitions(counts, subtask, parallelism)
     committed = _committed_positions(source, entry)
     if resumption is not None:
-        offsets = _RestoredOffsets(consumer, bootstrap_servers, source, resumption, committed)
+        offsets = _RestoredOffsets(consumer, kafka, source, resumption, committed)
         positions = offsets.starts(places)
         return KafkaSourceOffsets(
             source.topics, positions, offsets.ends(positions) if source.bounded else None, resolved=False
@@ -102,7 +103,7 @@ def resolve_offsets(
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
     if not has_past:
-        fresh = _InitialOffsets(consumer, bootstrap_servers, source).starts(unknown)
+        fresh = _InitialOffsets(consumer, kafka, source).starts(unknown)
         if ends is not None:
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
     elif not source.bounded:
@@ -173,9 +174,9 @@ class _Held:
 class _InitialOffsets:
     """The start of a source that has committed nothing."""
 
-    def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSourceParameters) -> None:
+    def __init__(self, consumer: Consumer, kafka: KafkaConnection, source: KafkaSourceParameters) -> None:
         self._consumer = consumer
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = kafka
         self._source = source
 
     def starts(self, places: Sequence[Place]) -> dict[Place, int]:
@@ -200,7 +201,7 @@ class _InitialOffsets:
         group = self._source.group_id
         if group is None:
             raise TaskError("a Kafka source starts from committed offsets, but has no group_id: give one")
-        theirs = group_consumer(self._bootstrap_servers, group)
+        theirs = group_consumer(self._kafka, group)
         try:
             found = theirs.committed(
                 [TopicPartition(*partition) for partition in self._named(places)], _TIMEOUT_S
@@ -244,13 +245,13 @@ class _RestoredOffsets:
     def __init__(
         self,
         consumer: Consumer,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         source: KafkaSourceParameters,
         resumption: ResumedPositions,
         committed: Mapping[Place, _CommittedPosition],
     ) -> None:
         self._consumer = consumer
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = kafka
         self._source = source
         self._positions = resumption.positions
         self._committed = committed
@@ -260,7 +261,7 @@ class _RestoredOffsets:
         offsets for a new source."""
         restored = self._positions
         if restored is None:
-            return _InitialOffsets(self._consumer, self._bootstrap_servers, self._source).starts(places)
+            return _InitialOffsets(self._consumer, self._kafka, self._source).starts(places)
         return {place: self._start(place, restored) for place in places}
 
     def ends(self, starts: Mapping[Place, int]) -> dict[Place, int]:
@@ -282,7 +283,7 @@ class _RestoredOffsets:
         return _Held(self._consumer, self._source).position(place, position)
 
 
-def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:
+def _partitions(consumer: Consumer, topic: str, kafka: KafkaConnection) -> int:
     deadline = time.monotonic() + _APPEARS_S
     while True:
         try:
@@ -294,7 +295,7 @@ def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:
         if time.monotonic() > deadline:
             reason = "does not exist" if found.error is None else _why(found.error)
             raise TaskError(
-                f"the Kafka source's topic {topic!r} {reason} at {bootstrap_servers}: create it, or correct its name"
+                f"the Kafka source's topic {topic!r} {reason} at {kafka}: create it, or correct its name"
             )
         time.sleep(0.05)
 

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from .....infra import threads
+from .....infra.kafka_connection import KafkaConnection
 from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import admin_client, connected
 from .changelog_reader import ChangelogTail
@@ -37,7 +38,7 @@ class ProgressEvidence:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        kafka: KafkaConnection,
         consumer: Consumer,
         changelog: str,
         partition: int,
@@ -51,7 +52,7 @@ class ProgressEvidence:
         places = [(topic, partition) for topic in channels]
         threads.Thread(
             target=self._ask_cluster,
-            args=(bootstrap_servers, [*places, (changelog, partition)]),
+            args=(kafka, [*places, (changelog, partition)]),
             name="topic-ids",
         ).start()
         threads.Thread(
@@ -70,10 +71,10 @@ class ProgressEvidence:
         """Returns the consumer group's copy of the changelog's position."""
         return self._group.result()
 
-    def _ask_cluster(self, bootstrap_servers: str, places: Sequence[Place]) -> None:
+    def _ask_cluster(self, kafka: KafkaConnection, places: Sequence[Place]) -> None:
         # The answer is returned before the client is closed, which takes a while.
         try:
-            client = admin_client(bootstrap_servers)
+            client = admin_client(kafka)
             connected(client, places[-1][0])
             self._ids.set_result(read_topic_ids(client, [topic for topic, _ in places], _TIMEOUT_S))
             self._end.set_result(_end_of(client, TopicPartition(*places[-1])))
