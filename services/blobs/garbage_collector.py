@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -171,6 +171,12 @@ class BlobGarbageCollector:
         }
         for job_id in sorted(over):
             self._delete(job_id)
+
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        """Deletes the blobs of these jobs, which the log forgets: later they would count as jobs in submission. Raises
+        BlobError."""
+        for job_id in sorted({*self.depot.files.jobs(), *self._store.jobs()}.intersection(job_ids)):
+            self.depot.delete_job(job_id)
 
     def _clean_up_store(self) -> None:
         """For blobs from a jobmanager that is gone together with its disk."""

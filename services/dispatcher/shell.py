@@ -41,9 +41,9 @@ from .submissions_topic import AdmittedPositions
 _log = logger(__name__)
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-JobTopicsDeleter = Callable[[Sequence[str], threading.Event], None]
-"""Deletes all topics of ended jobs, and waits until their JobMasters have nothing left to do; returns early if the
-event is set."""
+JobDataDeleter = Callable[[Sequence[str], threading.Event], None]
+"""Deletes all topics and blobs of ended jobs, and waits until their JobMasters have nothing left to do; returns early
+if the event is set."""
 
 
 class DispatcherShell:
@@ -58,14 +58,14 @@ class DispatcherShell:
         elected: int | None = None,
         dispose: SavepointDisposer = dispose_savepoint,
         inline: InlineLimit | None = None,
-        delete_job_topics: JobTopicsDeleter = lambda _job_ids, _closed: None,
+        delete_job_data: JobDataDeleter = lambda _job_ids, _closed: None,
         check_level: Callable[[int], str | None] = lambda _: None,
     ) -> None:
         """`configuration`: the cluster's configuration for ConfigurationChanged; None: keep the log's. `blobs`: the
         source of programs' files. `inline`: the limit of the inline parts of a graph. `elected`: the offset of the
-        claim that started the term. `dispose` deletes the savepoint of a directory; `delete_job_topics` deletes what
-        Kafka still has of ended jobs. `check_level` returns why the cluster cannot be raised to a feature level; None
-        if it can."""
+        claim that started the term. `dispose` deletes the savepoint of a directory; `delete_job_data` deletes what
+        is left of ended jobs in Kafka and as blobs. `check_level` returns why the cluster cannot be raised to a feature
+        level; None if it can."""
         self._say = say
         self._configuration = configuration
         self._configured = False
@@ -73,7 +73,7 @@ class DispatcherShell:
         self._blobs = blobs
         self._inline = inline or InlineLimit(blobs, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
         self._delete = dispose
-        self._delete_job_topics = delete_job_topics
+        self._delete_job_data = delete_job_data
         self._check_level = check_level
         self._submissions = submissions
         self._admitting = False
@@ -163,10 +163,12 @@ class DispatcherShell:
         pause_s = _FIRST_PAUSE_S
         while not self._closed.is_set():
             try:
-                self._delete_job_topics(instruction.job_ids, self._closed)
+                self._delete_job_data(instruction.job_ids, self._closed)
             except Exception as error:
                 _log.warning(
-                    "cannot delete the topics of expired jobs; retries", seconds=pause_s, error=str(error)
+                    "cannot delete the topics and blobs of expired jobs; retries",
+                    seconds=pause_s,
+                    error=str(error),
                 )
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -181,7 +181,7 @@ def run(
             elected,
             effects.dispose_savepoint,
             inline,
-            delete_job_topics,
+            delete_job_data,
             lambda level: check_level(
                 level,
                 configuration,
@@ -192,12 +192,13 @@ def run(
             ),
         )
 
-    def delete_job_topics(job_ids: Sequence[str], closed: threading.Event) -> None:
+    def delete_job_data(job_ids: Sequence[str], closed: threading.Event) -> None:
         while any(replica.is_active(address(JOB_MASTER, job_id)) for job_id in job_ids):
             if closed.wait(_JOB_END_PAUSE_S):
                 return
         if effects.deletes_job_topics:
             delete_topics_of_jobs(create_admin_client(configuration), cluster, job_ids)
+        blobs.delete_jobs(job_ids)
 
     def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(

@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from polling import wait_until
+from kazoo.client import KazooClient
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.task_executor import SubmitTask
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.log.factory import create_admin_client
 
 from .test_cluster import Cluster, alive
 from .test_kill import LogFollower, of_job, wait_for_tasks, where
@@ -185,41 +189,127 @@ def master(cluster: Cluster) -> str | None:
     return str(leading[0]["name"]) if leading else None
 
 
-def test_job_uses_store_when_its_blob_server_and_disk_are_lost(
-    tmp_path: Path, model: tuple[Path, str]
-) -> None:
-    cluster = Cluster(tmp_path / "home")
-    options = ("-D", "high-availability.type=zookeeper")
-    session = ("-D", "high-availability.zookeeper.client.session-timeout=4 s")
-    program = tmp_path / "large.py"
-    program.write_text(program_text(count=None, rate=20))
+@pytest.fixture(scope="module")
+def available_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Yields a cluster with two masters and two TaskExecutors of one slot, which forgets at once what is over."""
+    cluster = Cluster(tmp_path_factory.mktemp("available") / "home")
+    options = {
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.client.session-timeout": "4 s",
+        "execution.checkpointing.interval": "1 s",
+        "jobstore.expiration-time": "2 s",
+        "resourcemanager.gone-taskmanagers.expiration-time": "2 s",
+    }
+    settings = [argument for key, text in options.items() for argument in ("-D", f"{key}={text}")]
     try:
-        cluster.ok(
-            "cluster", "start", "--masters", "2", "--taskexecutors", "2", "--slots", "1", *options, *session
-        )
+        cluster.ok("cluster", "start", "--masters", "2", "--taskexecutors", "2", "--slots", "1", *settings)
         cluster.watch()
-        follower = LogFollower(cluster)
-        job_id = cluster.ok("run", "--py-file", str(model[0]), "-d", str(program)).stdout.strip()
-        assert len(wait_for_tasks(follower, job_id)) == 2
-        cluster.watch()
-        leader, worker = master(cluster), where(follower, job_id)
-        assert leader is not None
-        os.kill(cluster.pid(leader), signal.SIGKILL)
-        shutil.rmtree(cluster.home / "blobs")
-        os.kill(cluster.pid(worker), signal.SIGKILL)
-        follower.until(TaskExecutorLost, lambda body: body.resource_id == worker)
-        for _ in range(2):
-            follower.until(SubmitTask, of_job(job_id))
-        assert len(wait_for_tasks(follower, job_id)) == 2
-        follower.close()
-        assert master(cluster) not in (None, leader)
-        assert where(follower, job_id) != worker
-        stored = cluster.home / "ha" / cluster.record.cluster_id / "blob"
-        assert len(list(stored.rglob("blob_*"))) == 2
-        cluster.ok("cancel", job_id)
-        wait_until(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
+        yield cluster
     finally:
         cluster.run("cluster", "stop")
         for pid, created in cluster.seen:
             if alive(pid, created):
                 os.kill(pid, signal.SIGKILL)
+
+
+ENDLESS = "endless"
+"""The id of the job of the following tests, which run in order."""
+
+
+def test_job_uses_store_when_its_blob_server_and_disk_are_lost(
+    available_cluster: Cluster, tmp_path: Path, model: tuple[Path, str]
+) -> None:
+    cluster = available_cluster
+    program = tmp_path / "large.py"
+    program.write_text(program_text(count=None, rate=20))
+    follower = LogFollower(cluster)
+    ships = ("--py-file", str(model[0]), "--py-file", str(program))
+    cluster.ok("run", *ships, "--job-id", ENDLESS, "-d", "large:main")
+    assert len(wait_for_tasks(follower, ENDLESS)) == 2
+    cluster.watch()
+    leader, worker = master(cluster), where(follower, ENDLESS)
+    assert leader is not None
+    os.kill(cluster.pid(leader), signal.SIGKILL)
+    shutil.rmtree(cluster.home / "blobs")
+    os.kill(cluster.pid(worker), signal.SIGKILL)
+    follower.until(TaskExecutorLost, lambda body: body.resource_id == worker)
+    for _ in range(2):
+        follower.until(SubmitTask, of_job(ENDLESS))
+    assert len(wait_for_tasks(follower, ENDLESS)) == 2
+    follower.close()
+    assert master(cluster) not in (None, leader)
+    assert where(follower, ENDLESS) != worker
+    assert len(stored_blobs(cluster)) == 2
+
+
+def test_nothing_is_left_of_job_and_task_executor_that_are_forgotten(
+    available_cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster = available_cluster
+    before = moment(cluster)
+    lost = {
+        f"task_executor/{name}"
+        for name in ("taskexecutor-1", "taskexecutor-2")
+        if not is_alive(cluster, name)
+    }
+    assert len(lost) == 1
+    checkpoints = cluster.home / "checkpoints" / ENDLESS
+    wait_until(lambda: list(checkpoints.rglob("_metadata")), "a checkpoint")
+    assert len(topics_of(cluster, ENDLESS)) > 1
+    assert f"job_master/{ENDLESS}" in before["roles"]
+    cluster.ok("cancel", ENDLESS)
+    gone = {f"job_master/{ENDLESS}", *lost}
+
+    def known() -> set[str]:
+        now = moment(cluster)
+        return gone.intersection([*now["roles"], *now["leaders"]])
+
+    wait_until(lambda: not known(), "the job and the TaskExecutor are forgotten")
+    assert ENDLESS not in json.dumps(moment(cluster)["roles"]["dispatcher"]["jobs"])
+    wait_until(lambda: not [*stored_blobs(cluster), *blobs(cluster)], "the job's blobs are gone")
+    assert topics_of(cluster, ENDLESS) == []
+    assert not checkpoints.exists()
+    assert not [path for path in zookeeper_nodes(cluster) if ENDLESS in path]
+    assert cluster.ok("list", "-o", "json").stdout == ""
+    shown = cluster.run("show", ENDLESS)
+    assert shown.returncode == ExitCode.NOT_FOUND
+    program = tmp_path / "small.py"
+    program.write_text(program_text(code=1, adds=False))
+    cluster.ok("run", "--py-file", str(program), "--job-id", ENDLESS, "-d", "small:main")
+
+
+def moment(cluster: Cluster) -> dict[str, Any]:
+    """Returns the states of all roles, and the leaders."""
+    states: dict[str, Any] = json.loads(cluster.ok("state", "-o", "json").stdout)
+    return states
+
+
+def is_alive(cluster: Cluster, name: str) -> bool:
+    return psutil.pid_exists(cluster.pid(name))
+
+
+def stored_blobs(cluster: Cluster) -> list[Path]:
+    """Returns the blobs in the storage of all masters."""
+    return list((cluster.home / "ha" / cluster.record.cluster_id / "blob").rglob("blob_*"))
+
+
+def topics_of(cluster: Cluster, job_id: str) -> list[str]:
+    topics = create_admin_client(cluster.configuration).list_topics(timeout=TIMEOUT_S).topics
+    return [topic for topic in topics if job_id in topic]
+
+
+def zookeeper_nodes(cluster: Cluster) -> list[str]:
+    """Returns the paths of all nodes."""
+    settings = cluster.record.high_availability
+    client = KazooClient(settings["high-availability.zookeeper.quorum"])
+    client.start(timeout=TIMEOUT_S)
+    try:
+        found, unread = [], ["/"]
+        while unread:
+            path = unread.pop()
+            found.append(path)
+            unread += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
+        return found
+    finally:
+        client.stop()
+        client.close()

@@ -357,7 +357,7 @@ def test_topics_of_expired_jobs_are_deleted_until_it_succeeds(
     shell = DispatcherShell(
         lambda _, owed: sent.put(owed),
         Submissions(),  # type: ignore[arg-type]
-        delete_job_topics=delete,
+        delete_job_data=delete,
     )
     try:
         shell.perform("dispatcher", [DeleteJobTopics(("a", "b"), 7)], None)

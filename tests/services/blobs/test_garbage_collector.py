@@ -116,6 +116,21 @@ def test_blobs_of_other_jobmanager_in_store_are_deleted_too(
     assert store.jobs() == []
 
 
+def test_blobs_of_forgotten_jobs_are_deleted_here_and_in_store(
+    keeper: BlobGarbageCollector, store: FileSystemBlobStore, tmp_path: Path
+) -> None:
+    put(keeper, "here", "there", "other")
+    other = BlobGarbageCollector(BlobServer(tmp_path / "other", store), store, INTERVAL, lambda: None)
+    try:
+        other.delete_jobs(["there", "of-no-blobs"])
+        assert store.jobs() == ["here", "other"]
+        keeper.delete_jobs(["here", "there"])
+    finally:
+        other.close()
+    assert store.jobs() == ["other"]
+    assert list(keeper.depot.files.jobs()) == ["other"]
+
+
 def test_blob_of_possible_submission_is_no_orphan(
     keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs
 ) -> None:
