@@ -43,6 +43,7 @@ class OperatorKind(StrEnum):
     PRINT = "print"
     FILE_SINK = "file_sink"
     KAFKA_SINK = "kafka_sink"
+    EXTERNAL_KAFKA_SINK = "external_kafka_sink"
     FOREACH = "foreach"
 
 
@@ -107,6 +108,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.PRINT: OperatorTraits(sink=True, prints=True),
         OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
         OperatorKind.KAFKA_SINK: OperatorTraits(functions=5, sink=True),
+        OperatorKind.EXTERNAL_KAFKA_SINK: OperatorTraits(functions=5, sink=True, stateful=True),
         OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True),
     }
 )

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ...infra import json_depth
+from ...infra.kafka_connection import KafkaConnection
 from ...infra.redaction import has_user_information, redacted
 from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
@@ -136,6 +137,18 @@ def _record_type(path: str, value: Any) -> Iterator[str]:
         yield f"its {path} is no record type: {one_line(str(error))}"
 
 
+def _connection(path: str, value: Any) -> Iterator[str]:
+    try:
+        connection = msgspec.convert(value, KafkaConnection)
+    except msgspec.ValidationError as error:
+        yield f"its parameter {path} is no address of a Kafka cluster with its properties: {one_line(str(error))}"
+        return
+    if not connection.bootstrap_servers:
+        yield f"its parameter {path} has no bootstrap_servers"
+    for fault in connection.errors():
+        yield f"its parameter {path}: {one_line(fault)}"
+
+
 def _is_filled(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
@@ -218,6 +231,14 @@ _ASSIGNER = _variants(
     offset_ms=_optional(_whole("0 or null", 0, 0)),
 )
 
+_KAFKA_SINK: Mapping[str, Rule] = {
+    "topic": _optional(_name),  # null: a function returns it
+    "format": _FORMAT,
+    "key_format": _optional(_FORMAT),
+    "key_type": _optional(_record_type),
+    "takes_kafka_records": _flag,
+}
+
 _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
     {
         OperatorKind.SOCKET_TEXT_STREAM: {
@@ -246,6 +267,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "on_bad_record": _one_of("fail", "skip"),
             "on_tombstone": _optional(_one_of("fail", "skip", "read")),
             "on_data_loss": _optional(_one_of("fail", "earliest", "latest")),
+            "connection": _optional(_connection),
         },
         OperatorKind.MAP: {},
         OperatorKind.FLAT_MAP: {},
@@ -286,13 +308,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
             "roll_ms": _optional(_size),
         },
-        OperatorKind.KAFKA_SINK: {
-            "topic": _optional(_name),  # null: a function returns it
-            "format": _FORMAT,
-            "key_format": _optional(_FORMAT),
-            "key_type": _optional(_record_type),
-            "takes_kafka_records": _flag,
-        },
+        OperatorKind.KAFKA_SINK: _KAFKA_SINK,
+        OperatorKind.EXTERNAL_KAFKA_SINK: {**_KAFKA_SINK, "connection": _connection},
         OperatorKind.FOREACH: {},
     }
 )

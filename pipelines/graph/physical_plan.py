@@ -67,6 +67,11 @@ def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> st
     return f"{task_ids_prefix(cluster)}{job}.{vertex_id}.{subtask}"
 
 
+def external_sink_id(cluster: str, job: str, operator_id: str, subtask: int) -> str:
+    """Returns the transactional id and the consumer group of a sink in another Kafka cluster."""
+    return f"{task_ids_prefix(cluster)}{job}.{operator_id}.{subtask}.sink"
+
+
 def keeps_state(vertex: JobVertex) -> bool:
     """Whether an operator of the vertex has state or may count: accumulators are stored like state."""
     return any(traits_of(operator.kind).stateful or _may_count(operator) for operator in vertex.operators)

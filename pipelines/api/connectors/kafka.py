@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ....infra.kafka_connection import KafkaConnection
 from ...functions.kafka_record import key_and_value_types, takes_none, without_none
 from ...graph.errors import ProgramError
 from ...types import PICKLED, RecordType, Scalar
@@ -74,10 +75,14 @@ class KafkaSource:
     records whose value is None, and is the default with `KafkaRecord[K, V | None]`. `on_data_loss`: after records were
     deleted that the job has not read, it fails, or continues at the first existing record (`earliest`), or after the
     last one (`latest`).
+
+    `bootstrap_servers` and `properties`, those of a Kafka client, name another cluster than the job's
+    (docs/kafka.md#other-clusters).
     """
 
     __slots__ = (
         "bounded",
+        "connection",
         "group_id",
         "key_format",
         "on_bad_record",
@@ -101,6 +106,8 @@ class KafkaSource:
         on_tombstone: Literal["fail", "skip", "read"] | None = None,
         on_data_loss: Literal["fail", "earliest", "latest"] = "fail",
         key_format: Format | None = None,
+        bootstrap_servers: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """By default reads text from the earliest offsets. Raises ProgramError."""
         self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
@@ -119,6 +126,7 @@ class KafkaSource:
             )
         self.on_tombstone = on_tombstone or _tombstones(on_bad_record, parts)
         self.on_data_loss = on_data_loss
+        self.connection = _connection("KafkaSource", bootstrap_servers, properties)
         if not self.topics:
             raise _refusal("KafkaSource", "it has no topic")
         for topic in self.topics:
@@ -161,9 +169,21 @@ class KafkaSink:
     (name, value), with values of bytes, str or None. `partitioner(record, partitions)`: the partition, from 0; without
     it the key decides as in Java's clients (murmur2), and a message without a key goes to any partition.
     `timestamp_ms`: milliseconds since the epoch; without it the time of the record.
+
+    `bootstrap_servers` and `properties`, those of a Kafka client, name another cluster than the job's. Messages are
+    written there exactly once too, by a second transaction (docs/kafka.md#other-clusters).
     """
 
-    __slots__ = ("headers", "key", "key_format", "partitioner", "timestamp_ms", "topic", "value_format")
+    __slots__ = (
+        "connection",
+        "headers",
+        "key",
+        "key_format",
+        "partitioner",
+        "timestamp_ms",
+        "topic",
+        "value_format",
+    )
 
     def __init__(
         self,
@@ -175,6 +195,8 @@ class KafkaSink:
         headers: Callable[[Any], Headers] | str | None = None,
         partitioner: Callable[[Any, int], int] | None = None,
         timestamp_ms: Callable[[Any], int] | str | None = None,
+        bootstrap_servers: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """By default writes JSON. Raises ProgramError."""
         self.topic = topic
@@ -184,8 +206,17 @@ class KafkaSink:
         self.headers = headers
         self.partitioner = partitioner
         self.timestamp_ms = timestamp_ms
+        self.connection = _connection("KafkaSink", bootstrap_servers, properties)
         if not callable(topic):
             _check_topic("KafkaSink", topic)
+
+
+def connection_parameters(connection: KafkaConnection) -> Mapping[str, Any]:
+    """Returns the value of `connection` in OperatorConfig.parameters. It has no secrets, only names of files."""
+    return {
+        "bootstrap_servers": connection.bootstrap_servers,
+        "properties": dict(connection.properties),
+    }
 
 
 def choose_key_format(who: str, given: Format | None, keys: RecordType) -> Format:
@@ -216,6 +247,23 @@ def _format_of(who: str, given: object, parameter: str = "value_format") -> Form
     if not isinstance(given, Format):
         raise _refusal(who, f"{parameter} is {given!r}: write Formats.json()")
     return given
+
+
+def _connection(
+    who: str, bootstrap_servers: object, properties: Mapping[str, str] | None
+) -> KafkaConnection | None:
+    if bootstrap_servers is None:
+        if properties:
+            raise _refusal(who, "it has properties, and no bootstrap_servers: they are for another cluster")
+        return None
+    if not isinstance(bootstrap_servers, str) or not bootstrap_servers:
+        raise _refusal(who, f"bootstrap_servers is {bootstrap_servers!r}: write 'host:9092'")
+    found = KafkaConnection(
+        bootstrap_servers, {name: str(value) for name, value in (properties or {}).items()}
+    )
+    for fault in found.errors():
+        raise _refusal(who, fault)
+    return found
 
 
 def _check_topic(who: str, topic: object) -> None:

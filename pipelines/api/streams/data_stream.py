@@ -81,6 +81,7 @@ from ..transformations import (
     Union,
     Watermarks,
     Window,
+    WriteExternalKafka,
     WriteFiles,
     WriteKafka,
 )
@@ -167,8 +168,9 @@ class Sinks(Stream[T]):
                 return self._into(WriteFiles, "sink_to", paths_name("Sink: Files", [sink.path]), sink=sink)
             case KafkaSink():
                 name = "Sink: Kafka" if callable(sink.topic) else topics_name("Sink: Kafka", [sink.topic])
+                kind = WriteKafka if sink.connection is None else WriteExternalKafka
                 return self._into(
-                    WriteKafka, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
+                    kind, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
                 )
             case _:
                 raise refusal("sink_to", f"expected a FileSink or a KafkaSink, not {sink!r}")

@@ -11,7 +11,7 @@ runtime.
 
 from .base import Physical, Surroundings, Transformation
 from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunction, Window
-from .sinks import Foreach, Print, WriteFiles, WriteKafka
+from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka
 from .sources import Collection, Generate, ReadFiles, ReadKafka, SocketTextStream
 from .stateless import Filter, FlatMap, Map, MapBatches, Process, Watermarks
 from .two_inputs import (
@@ -57,6 +57,7 @@ __all__ = [
     "Virtual",
     "Watermarks",
     "Window",
+    "WriteExternalKafka",
     "WriteFiles",
     "WriteKafka",
 ]

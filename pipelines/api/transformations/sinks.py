@@ -9,6 +9,7 @@ from typing import Any
 from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..connectors import FileSink, Format, KafkaSink
+from ..connectors.kafka import connection_parameters
 from .base import OneFunction, Physical, Surroundings
 
 
@@ -81,4 +82,18 @@ class WriteKafka(Physical):
             "key_format": None if self.key_format is None else self.key_format.parameters(),
             "key_type": self.key_type.to_json(),
             "takes_kafka_records": self.takes_kafka_records,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteExternalKafka(WriteKafka):
+    """Writes each record to a topic of another Kafka cluster."""
+
+    KIND = OperatorKind.EXTERNAL_KAFKA_SINK
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        connection = self.sink.connection
+        return {
+            **WriteKafka.own_parameters(self, surroundings),
+            "connection": None if connection is None else connection_parameters(connection),
         }

@@ -113,6 +113,6 @@ def connected(client: Consumer | Producer | AdminClient, topic: str) -> None:
     try:
         # The first answer names the brokers; the connection to one of them may begin only then.
         for _ in range(2):
-            client.list_topics(topic, _TIMEOUT_S)
+            client.list_topics(topic or None, _TIMEOUT_S)
     except KafkaException as error:
         raise TaskError(f"Kafka does not answer: {error.args[0].str()}; are the brokers up?") from error

@@ -15,6 +15,7 @@ from .broadcast_process import BroadcastProcessOperator, KeyedBroadcastProcessOp
 from .chain import StatelessPipeline
 from .co_map import CoFlatMapOperator, CoMapOperator
 from .co_process import CoProcessOperator
+from .external_kafka_sink import ExternalKafkaSinkOperator
 from .file_sink import FileSinkOperator
 from .foreach import ForeachOperator
 from .kafka_sink import KafkaSinkOperator
@@ -53,6 +54,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.FILE_SINK: FileSinkOperator,
         OperatorKind.FOREACH: ForeachOperator,
         OperatorKind.KAFKA_SINK: KafkaSinkOperator,
+        OperatorKind.EXTERNAL_KAFKA_SINK: ExternalKafkaSinkOperator,
     }
 )
 """All operators except sources."""

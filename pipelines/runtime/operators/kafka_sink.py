@@ -48,13 +48,17 @@ class KafkaSinkOperator(Operator):
         messages = self._writer.write(batch)
         send = self._setup.send
         now = self._setup.wall_clock()
-        latest = now + AHEAD_MS
         for topic, key, value, headers, partition, timestamp in zip(*messages, strict=True):
-            # Kafka has no times before 1970 (-1 means none), and for 0 the client takes the time of sending.
-            at = max(1, timestamp) if timestamp <= latest else now
+            at = message_time(timestamp, now)
             send(topic, value, key=key, partition=partition, timestamp_ms=at, headers=headers)
 
     def close(self) -> None:
         with user_code(self._setup.config):
             for function in self._functions:
                 close_function(function)
+
+
+def message_time(timestamp: int, now: int) -> int:
+    """Returns the timestamp of the message of a record (ms)."""
+    # Kafka has no times before 1970 (-1 means none), and for 0 the client takes the time of sending.
+    return max(1, timestamp) if timestamp <= now + AHEAD_MS else now

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..formats import ValueFormat
@@ -23,6 +24,8 @@ class KafkaSinkParameters(msgspec.Struct, frozen=True):
     key_type: Any = None
     takes_kafka_records: bool = False
     """Whether the records are KafkaRecords."""
+    connection: KafkaConnection | None = None
+    """The cluster to write to; None: the job's own."""
 
     @classmethod
     def from_config(cls, config: OperatorConfig) -> KafkaSinkParameters:

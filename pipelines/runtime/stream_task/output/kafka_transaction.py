@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from .....infra.kafka_connection import KafkaConnection
 from .....infra.retry import ABSENT
@@ -84,7 +84,7 @@ class KafkaTransaction:
         )
 
     def open(self, topic: str) -> None:
-        """Fences older attempts and aborts their open transactions. `topic` is any topic that exists."""
+        """Fences older attempts and aborts their open transactions. `topic` is any topic that exists, or empty."""
         self._topic = topic
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
@@ -152,6 +152,14 @@ class KafkaTransaction:
         with contextlib.suppress(BufferError, KafkaException):  # the next call reports the error
             self._teller.produce(topic, value, partition=partition)
         self._teller.poll(0)
+
+    def commit_offsets(self, offsets: list[TopicPartition], group: Any) -> None:
+        """Adds committed offsets of a group to the transaction. `group`: the metadata of a consumer of it."""
+        self._begin()
+        self._persist(
+            "send_offsets_to_transaction",
+            lambda: self._producer.send_offsets_to_transaction(offsets, group, _TIMEOUT_S),
+        )
 
     def commit(self) -> None:
         """Ends the transaction; begins one if there is none."""
@@ -232,7 +240,7 @@ class KafkaTransaction:
     def _kafka_answers(self) -> bool:
         """Whether Kafka answers. Called from another thread."""
         try:
-            self._producer.list_topics(self._topic, _ANSWERS_S)
+            self._producer.list_topics(self._topic or None, _ANSWERS_S)
         except KafkaException:
             return False
         return True
