@@ -13,6 +13,7 @@ from tailrace import (
     AggregateFunction,
     BroadcastContext,
     BroadcastProcessFunction,
+    ChangeEvent,
     CoFlatMapFunction,
     CoMapFunction,
     Context,
@@ -23,6 +24,7 @@ from tailrace import (
     FilterFunction,
     FlatMapFunction,
     Formats,
+    KafkaRecord,
     KafkaSink,
     KafkaSource,
     KeyedBroadcastContext,
@@ -252,6 +254,21 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "kafka avro": lambda env: env.from_source(
         KafkaSource("a", Formats.avro({"type": "string"}), StartingOffsets.timestamp(5))
     ).sink_to(KafkaSink("b", Formats.raw(), key=lambda record: None)),
+    "kafka records": lambda env: env.from_source(
+        KafkaSource("a", Formats.csv(), output_type=KafkaRecord[str, list[str]], bootstrap_servers="b:9092")
+    ).sink_to(
+        KafkaSink(
+            lambda record: record.topic,
+            Formats.csv(),
+            headers="headers",
+            partitioner=lambda record, partitions: 0,
+            bootstrap_servers="c:9092",
+            properties={"security.protocol": "SSL"},
+        )
+    ),
+    "debezium": lambda env: env.from_source(
+        KafkaSource("a", Formats.debezium_json(), output_type=ChangeEvent[Trade])
+    ).sink_to(KafkaSink("b", Formats.json_schema(registry="http://registry:8081"))),
     "kafka latest": lambda env: env.from_source(
         KafkaSource("a", Formats.avro('"long"', framing="none"), StartingOffsets.latest())
     ).sink_to(KafkaSink("b")),

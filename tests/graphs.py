@@ -95,6 +95,11 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "roll_ms": 60_000,
     },
     OperatorKind.KAFKA_SINK: {"topic": "counts", "format": _FORMAT},
+    OperatorKind.EXTERNAL_KAFKA_SINK: {
+        "topic": "counts",
+        "format": _FORMAT,
+        "connection": {"bootstrap_servers": "elsewhere:9092", "properties": {}},
+    },
     OperatorKind.FOREACH: {"rich": False},
 }
 

@@ -14,6 +14,7 @@ from ..functions import (
     BroadcastOnTimerContext,
     BroadcastProcessFunction,
     BroadcastState,
+    ChangeEvent,
     CoFlatMapFunction,
     CoMapFunction,
     Context,
@@ -52,7 +53,16 @@ from ..functions.files import shipped_file
 from ..graph.errors import ProgramError
 from ..graph.stream_graph import ChainingStrategy
 from ..types import RecordType, RecordTypeError, Types
-from .connectors import FileSink, FileSource, Format, Formats, KafkaSink, KafkaSource, StartingOffsets
+from .connectors import (
+    FileSink,
+    FileSource,
+    Format,
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    SchemaRegistry,
+    StartingOffsets,
+)
 from .environment import StreamExecutionEnvironment
 from .executor import CheckpointFailedError, JobClient, JobExecutionResult, PipelineExecutor
 from .streams import (
@@ -93,6 +103,7 @@ __all__ = [
     "AggregateFunction",
     "AllWindowedStream",
     "ChainingStrategy",
+    "ChangeEvent",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -135,6 +146,7 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
     "SingleOutputStreamOperator",
+    "SchemaRegistry",
     "SinkFunction",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",

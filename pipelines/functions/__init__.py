@@ -13,6 +13,7 @@ from .broadcast import (
     KeyedReadOnlyBroadcastContext,
     ReadOnlyBroadcastContext,
 )
+from .change_event import ChangeEvent
 from .context import Counter, MetricGroup, RuntimeContext
 from .kafka_record import KafkaRecord
 from .process import (
@@ -56,6 +57,7 @@ __all__ = [
     "BroadcastOnTimerContext",
     "BroadcastProcessFunction",
     "BroadcastState",
+    "ChangeEvent",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",

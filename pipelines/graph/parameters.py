@@ -21,6 +21,7 @@ from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
 from .errors import one_line, shown
 from .operators import OperatorKind
+from .registry_properties import find_registry_errors
 
 Rule = Callable[[str, Any], Iterator[str]]
 """(path, value; None if it is missing) -> the errors."""
@@ -149,6 +150,18 @@ def _connection(path: str, value: Any) -> Iterator[str]:
         yield f"its parameter {path}: {one_line(fault)}"
 
 
+def _registry_properties(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        yield f"its parameter {path} is no object of texts"
+        return
+    for fault in find_registry_errors(value):
+        yield f"its parameter {path}: {one_line(fault)}"
+
+
+def _is_character(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 1 and value not in '"\r\n'
+
+
 def _is_filled(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
@@ -179,6 +192,13 @@ _registry = _value(
     "a URL without a user and password (schema.registry.basic-auth.credentials-file is for these)",
 )
 
+_REGISTRY: Mapping[str, Rule] = {
+    "registry": _optional(_registry),
+    "subject": _optional(_one_of("topic", "record", "topic-record")),
+    "registry_properties": _optional(_registry_properties),
+    "register": _flag,
+}
+
 _SINK: Mapping[str, Rule] = {"rich": _flag}
 _SENDER: Mapping[str, Rule] = {
     **_SINK,
@@ -202,11 +222,18 @@ _FORMAT = _variants(
     {
         "text": {},
         "raw": {},
+        "csv": {"delimiter": _optional(_value(_is_character, "one character"))},
         "json": {"schema": _optional(_value(_is_json, "a schema as JSON text"))},
+        "json-schema": {
+            "schema": _optional(_value(_is_json, "a JSON Schema as JSON text")),
+            **_REGISTRY,
+            "registry": _registry,
+        },
+        "debezium-json": {},
         "avro": {
             "schema": _optional(_value(_is_json, "an Avro schema as JSON text")),
             "framing": _one_of("single-object", "registry", "none"),
-            "registry": _optional(_registry),
+            **_REGISTRY,
         },
     },
     framing=_optional(_one_of("none")),

@@ -1,7 +1,7 @@
 """Sources and sinks for Kafka topics and files, and the formats of their records."""
 
 from .files import FileSink, FileSource
-from .formats import Format, Formats
+from .formats import Format, Formats, SchemaRegistry
 from .kafka import KafkaSink, KafkaSource, StartingOffsets
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "Formats",
     "KafkaSink",
     "KafkaSource",
+    "SchemaRegistry",
     "StartingOffsets",
 ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import msgspec
 import msgspec.inspect
 
+from ...functions.change_event import ChangeEvent
 from ...functions.kafka_record import kafka_record_type, key_and_value_types, without_none
 from ...graph.errors import ProgramError
 from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf, Types
@@ -85,8 +86,38 @@ def check_writes(form: Format, records: RecordType, step: str) -> None:
             _check_declared(records, step)
         case Format(kind="raw") if records != PICKLED:
             _check_plain("raw", "bytes", records, step)
+        case Format(kind="csv"):
+            _check_csv(records, step)
+        case Format(kind="debezium-json"):
+            _check_change_event(records, step)
+        case Format(kind="json-schema", schema=None) if records == PICKLED:
+            raise _refusal(
+                step,
+                "no JSON Schema follows from records whose type is not declared: give a schema, or declare the"
+                " output_type of the step that emits them",
+            )
         case _:
             pass
+
+
+def _check_csv(records: RecordType, step: str) -> None:
+    if records == RecordType.of(list[str]):
+        return
+    for name, of in records.columns():
+        if not isinstance(without_none(of), Scalar) or without_none(of) == Scalar("bytes"):
+            raise _refusal(
+                step,
+                f"CSV has no values of type {of}, the type of {name!r}: declare str, int, float or bool, or use"
+                " list[str]",
+            )
+
+
+def _check_change_event(records: RecordType, step: str) -> None:
+    if not (isinstance(records, ClassOf) and records.source is ChangeEvent):
+        raise _refusal(
+            step,
+            f"Debezium's format takes ChangeEvents, not records of type {records}: declare ChangeEvent[T]",
+        )
 
 
 def _check_reads(form: Format, hint: object, records: RecordType, step: str) -> None:
@@ -96,6 +127,10 @@ def _check_reads(form: Format, hint: object, records: RecordType, step: str) -> 
             _check_plain("text", "str", records, step)
         case Format(kind="raw"):
             _check_plain("raw", "bytes", records, step)
+        case Format(kind="csv"):
+            _check_csv(records, step)
+        case Format(kind="debezium-json"):
+            _check_change_event(records, step)
         case Format(kind="avro", schema=None, framing="single-object" | "none"):
             _check_declared(records, step)
         case _:
@@ -116,7 +151,7 @@ def _part_named(part: str) -> Iterator[None]:
 def _check_readable(kind: str, declared: object, records: RecordType, step: str) -> None:
     """Raises ProgramError if the reader cannot make records of the declared type: it would return dictionaries
     instead."""
-    if kind not in ("json", "avro", "parquet"):
+    if kind not in ("json", "json-schema", "debezium-json", "avro", "parquet"):
         return
     for hint in _hints_without_layout(declared):
         raise _refusal(

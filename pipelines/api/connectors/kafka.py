@@ -124,7 +124,7 @@ class KafkaSource:
                 "KafkaSource",
                 "it has a key_format, and its records have no keys: declare output_type=KafkaRecord[K, V]",
             )
-        self.on_tombstone = on_tombstone or _tombstones(on_bad_record, parts)
+        self.on_tombstone = on_tombstone or _tombstones(self.value_format, on_bad_record, parts)
         self.on_data_loss = on_data_loss
         self.connection = _connection("KafkaSource", bootstrap_servers, properties)
         if not self.topics:
@@ -236,8 +236,10 @@ def choose_key_format(who: str, given: Format | None, keys: RecordType) -> Forma
 
 
 def _tombstones(
-    on_bad_record: Literal["fail", "skip"], parts: tuple[RecordType, RecordType] | None
+    form: Format, on_bad_record: Literal["fail", "skip"], parts: tuple[RecordType, RecordType] | None
 ) -> Literal["fail", "skip", "read"]:
+    if form.kind == "debezium-json" and parts is None:
+        return "skip"  # one follows each deletion
     if parts is not None and parts[1] != PICKLED and takes_none(parts[1]):
         return "read"
     return on_bad_record

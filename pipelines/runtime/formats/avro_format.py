@@ -47,7 +47,7 @@ class AvroReader:
                 " give one, or declare the type of the records"
             )
         self._framing = of.framed
-        self._registry = SchemaRegistry(_registry_of(of), cache) if of.framed is Framing.REGISTRY else None
+        self._registry = SchemaRegistry.of_format(of, cache) if of.framed is Framing.REGISTRY else None
         self._head = b"" if self._own is None else SINGLE_OBJECT + self._own.fingerprint()
         self._convert = _to_records(record_type)
         self._validate = create_validator(record_type, decoded=True)
@@ -89,8 +89,7 @@ class AvroReader:
 
 
 class AvroWriter:
-    """See `factory.create_writer`. With a registry, the constructor registers the schema as `<topic>-value`, or as
-    `<topic>-key`."""
+    """See `factory.create_writer`. With a registry, the constructor registers the schema."""
 
     def __init__(
         self, of: ValueFormat, record_type: RecordType, topic: str, part: MessagePart = MessagePart.VALUE
@@ -102,7 +101,10 @@ class AvroWriter:
             case Framing.SINGLE_OBJECT:
                 self._head = SINGLE_OBJECT + schema.fingerprint()
             case Framing.REGISTRY:
-                schema_id = SchemaRegistry(_registry_of(of)).register(f"{topic}-{part}", schema)
+                name = schema.parsed.get("name") if isinstance(schema.parsed, dict) else None
+                subject = of.subject.subject(topic, part, name)
+                registry = SchemaRegistry.of_format(of)
+                schema_id = registry.find_id(subject, str(schema), "AVRO", register=of.register)
                 self._head = CONFLUENT + _ID.pack(schema_id)
             case Framing.NONE:
                 self._head = b""
@@ -134,14 +136,6 @@ def _own_schema(of: ValueFormat, record_type: RecordType) -> Schema | None:
     if of.schema is not None:
         return given(of.schema)
     return None if record_type == PICKLED else derive_schema(record_type)
-
-
-def _registry_of(of: ValueFormat) -> str:
-    if of.registry is None:
-        raise TaskError(
-            "Avro with framing registry needs the address of a schema registry: give `registry`, or another framing"
-        )
-    return of.registry
 
 
 def _to_records(record_type: RecordType) -> Convert:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from ...types import RecordType
 from .avro_format import AvroReader, AvroWriter
+from .csv_format import CsvReader, CsvWriter
+from .debezium_format import DebeziumReader
 from .format import FormatKind, MessagePart, ValueFormat, ValueReader, ValueWriter
 from .json_format import JsonReader, JsonWriter
+from .json_schema_format import JsonSchemaReader, JsonSchemaWriter
 from .text import RawReader, RawWriter, TextReader, TextWriter
 
 
@@ -21,8 +24,14 @@ def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None =
             return TextReader()
         case FormatKind.RAW:
             return RawReader()
+        case FormatKind.CSV:
+            return CsvReader(of, record_type)
         case FormatKind.JSON:
             return JsonReader(record_type)
+        case FormatKind.JSON_SCHEMA:
+            return JsonSchemaReader(of, record_type, cache)
+        case FormatKind.DEBEZIUM_JSON:
+            return DebeziumReader(record_type)
         case FormatKind.AVRO:
             return AvroReader(of, record_type, cache)
 
@@ -37,7 +46,11 @@ def create_writer(
             return TextWriter(record_type)
         case FormatKind.RAW:
             return RawWriter(record_type)
-        case FormatKind.JSON:
+        case FormatKind.CSV:
+            return CsvWriter(of, record_type)
+        case FormatKind.JSON | FormatKind.DEBEZIUM_JSON:
             return JsonWriter(record_type)
+        case FormatKind.JSON_SCHEMA:
+            return JsonSchemaWriter(of, record_type, topic, part)
         case FormatKind.AVRO:
             return AvroWriter(of, record_type, topic, part)

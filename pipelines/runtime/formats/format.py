@@ -20,7 +20,13 @@ class FormatKind(StrEnum):
     """UTF-8."""
     RAW = "raw"
     """The unchanged bytes."""
+    CSV = "csv"
+    """A row of comma-separated values."""
     JSON = "json"
+    JSON_SCHEMA = "json-schema"
+    """JSON in Confluent's wire format."""
+    DEBEZIUM_JSON = "debezium-json"
+    """Debezium's envelope."""
     AVRO = "avro"
 
 
@@ -35,13 +41,48 @@ class Framing(StrEnum):
     """No prefix: both sides know the schema."""
 
 
+class MessagePart(StrEnum):
+    """The part of a message that a format is for; it is in the name of a schema's subject."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+class SubjectStrategy(StrEnum):
+    """The subject that a schema is registered as."""
+
+    TOPIC = "topic"
+    """<topic>-value or <topic>-key."""
+    RECORD = "record"
+    """The name of the record."""
+    TOPIC_RECORD = "topic-record"
+    """<topic>-<name of the record>."""
+
+    def subject(self, topic: str, part: MessagePart, record: str | None) -> str:
+        """Returns the subject. Raises TaskError if the schema has no name, and the subject needs one."""
+        if self is SubjectStrategy.TOPIC:
+            return f"{topic}-{part}"
+        if record is None:
+            raise TaskError(
+                f"the schema of the {part}s for {topic} has no name, which the subject strategy {self} needs: name it,"
+                " or use the strategy topic"
+            )
+        return record if self is SubjectStrategy.RECORD else f"{topic}-{record}"
+
+
 class ValueFormat(msgspec.Struct, frozen=True):
-    """The value of `format` in the parameters of a Kafka source or sink; `schema` is Avro's, as JSON text."""
+    """The value of `format` in the parameters of a Kafka source or sink; `schema` is JSON text."""
 
     kind: FormatKind
     schema: str | None = None
     framing: Framing | None = None
     registry: str | None = None
+    """URL of a schema registry."""
+    subject: SubjectStrategy = SubjectStrategy.TOPIC
+    registry_properties: Mapping[str, str] | None = None
+    register: bool = True
+    """Whether a sink registers its schema."""
+    delimiter: str | None = None
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> ValueFormat:
@@ -54,13 +95,6 @@ class ValueFormat(msgspec.Struct, frozen=True):
         if self.framing is not None:
             return self.framing
         return Framing.SINGLE_OBJECT if self.registry is None else Framing.REGISTRY
-
-
-class MessagePart(StrEnum):
-    """The part of a message that a format is for; it is in the name of a schema's subject."""
-
-    KEY = "key"
-    VALUE = "value"
 
 
 class ValueReader(Protocol):

@@ -49,6 +49,7 @@ from tailrace.pipelines.api import (
     MapFunction,
     OutputTag,
     ProgramError,
+    SchemaRegistry,
     SlidingEventTimeWindows,
     StartingOffsets,
     StreamExecutionEnvironment,
@@ -496,6 +497,38 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (
         lambda env, s: s.map(lambda x: x, KafkaRecord[str, Any]).sink_to(KafkaSink("t", Formats.avro())),
         "sink_to at {}: the value of a message: no Avro schema follows from",
+    ),
+    (
+        lambda env, s: KafkaSink("t", bootstrap_servers="a:1", properties={"sasl.password": "x"}),
+        "KafkaSink at {}: sasl.password is a secret",
+    ),
+    (
+        lambda env, s: KafkaSink("t", properties={"client.id": "x"}),
+        "KafkaSink at {}: it has properties, and no",
+    ),
+    (lambda env, s: KafkaSource("t", bootstrap_servers=""), "KafkaSource at {}: bootstrap_servers is ''"),
+    (lambda env, s: Formats.csv(";;"), "Formats.csv at {}: the delimiter is ';;', not one character"),
+    (
+        lambda env, s: Formats.json_schema(),
+        "Formats.json_schema at {}: it needs the URL of a schema registry",
+    ),
+    (
+        lambda env, s: Formats.json_schema({"type": 7}, "http://r"),
+        "Formats.json_schema at {}: the schema is not a valid JSON Schema",
+    ),
+    (
+        lambda env, s: Formats.avro(
+            registry=SchemaRegistry("http://r", properties={"bearer.auth.token": "x"})
+        ),
+        "Formats.avro at {}: the registry's property bearer.auth.token is a secret",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("t", Formats.csv(), output_type=tuple[str, list[int]])),
+        "from_source at {}: CSV has no values of type list[int], the type of 'f1'",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("t", Formats.debezium_json(), output_type=Trade)),
+        "from_source at {}: Debezium's format takes ChangeEvents, not records of type Trade",
     ),
     (lambda env, s: s.sink_to(KafkaSink("t", key=takes_two)), "sink_to at {}: its function takes_two("),
     (lambda env, s: FileSink("", "text"), "FileSink at {}: the path is ''"),

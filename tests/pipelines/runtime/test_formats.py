@@ -20,7 +20,7 @@ from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.formats import ValueFormat, create_reader, create_writer, read_valid
 from tailrace.pipelines.runtime.formats.avro_schema import derive_schema
 from tailrace.pipelines.runtime.formats.format import FormatKind, Framing
-from tailrace.pipelines.runtime.formats.schema_registry import SchemaRegistry
+from tailrace.pipelines.runtime.formats.schema_registry import RegisteredText, SchemaRegistry
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import PICKLED, RecordType
 
@@ -185,12 +185,12 @@ def test_unavailable_registry_makes_no_value_bad() -> None:
 
 def test_answer_of_registry_is_cached_for_other_processes(tmp_path: Path) -> None:
     class Silent(SchemaRegistry):
-        def _ask(self, schema_id: int) -> list[str]:
+        def _ask(self, schema_id: int) -> list[RegisteredText]:
             raise AssertionError("it was asked again")
 
     class Telling(SchemaRegistry):
-        def _ask(self, schema_id: int) -> list[str]:
-            return ['"string"']
+        def _ask(self, schema_id: int) -> list[RegisteredText]:
+            return [RegisteredText("", '"string"')]
 
     Telling("http://127.0.0.1:1", tmp_path).schema(5)
     assert Silent("http://127.0.0.1:1", tmp_path).schema(5).form == "string"
@@ -241,7 +241,7 @@ def test_avro_values_equal_those_of_fastavro(trips: list[Trip]) -> None:
             lambda: create_reader(ValueFormat(FormatKind.AVRO, schema="{"), PICKLED),
             "the Avro schema '{' is invalid",
         ),
-        (lambda: create_reader(ValueFormat(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs the address"),
+        (lambda: create_reader(ValueFormat(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs its address"),
     ],
 )  # fmt: skip
 def test_invalid_format_says_what_to_do(make: Any, message: str) -> None:

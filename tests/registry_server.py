@@ -1,0 +1,110 @@
+"""A schema registry with Confluent's interface, as far as its clients use it; with users, tokens and TLS if asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class RegistryServer:
+    """Schemas by id and by subject."""
+
+    def __init__(self, authorization: str | None = None, context: ssl.SSLContext | None = None) -> None:
+        """`authorization`: the only accepted header of that name; None: any. `context`: for TLS."""
+        self.schemas: list[dict[str, Any]] = []
+        """By id, from 1."""
+        self.subjects: dict[str, list[int]] = {}
+        self.incompatible: set[str] = set()
+        """Subjects that accept no other schema."""
+        self.requests = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer(*outer._get(self.path.partition("?")[0].strip("/").split("/")))
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                asked = json.loads(self.rfile.read(length))
+                self._answer(*outer._post(self.path.partition("?")[0].strip("/").split("/"), asked))
+
+            def _answer(self, status: int, found: Any) -> None:
+                outer.requests += 1
+                if authorization is not None and self.headers.get("Authorization") != authorization:
+                    status, found = 401, {"error_code": 40101, "message": "Unauthorized"}
+                body = json.dumps(found).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'' if context is None else 's'}://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Returns the id of a schema under a subject."""
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        schema_id = self.schemas.index(schema) + 1
+        versions = self.subjects.setdefault(subject, [])
+        if schema_id not in versions:
+            versions.append(schema_id)
+        return schema_id
+
+    def _get(self, path: list[str]) -> tuple[int, Any]:
+        match path:
+            case ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
+                return 200, self.schemas[int(number) - 1]
+            case ["subjects", subject, "versions", version] if subject in self.subjects:
+                return 200, self._version(subject, self.subjects[subject][int(version) - 1])
+            case _:
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+
+    def _post(self, path: list[str], asked: dict[str, Any]) -> tuple[int, Any]:
+        match path:
+            case ["subjects", subject, "versions"]:
+                if subject in self.incompatible and asked not in self.schemas:
+                    message = f"Schema being registered is incompatible with an earlier schema for subject {subject}"
+                    return 409, {"error_code": 409, "message": message}
+                return 200, {"id": self.register(subject, asked)}
+            case ["subjects", subject] if asked in self.schemas:
+                return 200, self._version(subject, self.schemas.index(asked) + 1)
+            case _:
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+
+    def _version(self, subject: str, schema_id: int) -> dict[str, Any]:
+        version = self.subjects[subject].index(schema_id) + 1
+        return {"subject": subject, "version": version, "id": schema_id, **self.schemas[schema_id - 1]}
+
+    def start(self) -> None:
+        """Starts to listen."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextlib.contextmanager
+def registry_server(
+    authorization: str | None = None, context: ssl.SSLContext | None = None
+) -> Iterator[RegistryServer]:
+    """Runs a registry."""
+    server = RegistryServer(authorization, context)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
