@@ -40,6 +40,13 @@ def secured() -> Iterator[SecuredKafka]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def other_kafka() -> Iterator[EmbeddedKafka]:
+    """Yields a second Kafka cluster."""
+    with EmbeddedKafka() as running:
+        yield running
+
+
 @pytest.fixture
 def cluster_id() -> str:
     """Returns a unique cluster id, so that one Kafka serves all tests."""

@@ -238,6 +238,38 @@ def test_backlog_and_live_records_are_exact_with_killed_stream_task(
     assert sorted(map(int, results)) == list(range(expected))
 
 
+def test_records_cross_two_clusters_exactly_with_killed_stream_tasks(
+    start: Start, on_kafka: Topics, other_kafka: EmbeddedKafka, runtime: TaskRuntime
+) -> None:
+    """One job reads from the other cluster, one writes to it, and their StreamTasks are killed in between."""
+    there = Topics(other_kafka.bootstrap_servers)
+    source, between, back = there.new(2), on_kafka.new(2), there.new()
+    servers = other_kafka.bootstrap_servers
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    count = 4_000
+    reads = KafkaSource(source, group_id=group, bootstrap_servers=servers, properties={"client.id": "reader"})
+    writes = KafkaSink(back, Formats.text(), bootstrap_servers=servers)
+    jobs = [
+        start(copying(reads, KafkaSink(between, Formats.text()))),
+        start(copying(KafkaSource(between), writes)),
+    ]
+    attempts = [job.deploy_all()[0] for job in jobs]
+    for job, attempt in zip(jobs, attempts, strict=True):
+        job.reports.wait([attempt], ExecutionState.RUNNING)
+    for kill in range(1, 5):
+        part = texts(count // 4, (kill - 1) * count // 4)
+        there.write(source, list(part[::2]), 0)
+        there.write(source, list(part[1::2]), 1)
+        there.read(back, (kill - 1) * count // 4 + count // 40)
+        for i, job in enumerate(jobs):
+            os.kill(runtime.process_ids()[attempts[i]], signal.SIGKILL)
+            job.reports.wait([attempts[i]], ExecutionState.FAILED)
+            (attempts[i],) = job.deploy(0, [0], kill)
+    results = there.read(back, count, beyond_s=1.0)
+    assert sorted(map(int, results)) == list(range(count))
+    wait_until(lambda: there.committed(group, source) + there.committed(group, source, 1) == count)
+
+
 def test_undecodable_message_fails_job_and_is_named(start: Start, on_kafka: Topics) -> None:
     source, sink = on_kafka.new(), on_kafka.new()
     on_kafka.write(source, [b'{"a": 1}', b"{", b'{"a": 2}'])

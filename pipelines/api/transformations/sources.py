@@ -8,6 +8,7 @@ from typing import Any
 
 from ...graph.operators import OperatorKind
 from ..connectors import FileSource, KafkaSource
+from ..connectors.kafka import connection_parameters
 from .base import OneFunction, Physical, Surroundings
 
 
@@ -94,4 +95,5 @@ class ReadKafka(Physical):
             "on_bad_record": source.on_bad_record,
             "on_tombstone": source.on_tombstone,
             "on_data_loss": source.on_data_loss,
+            "connection": None if source.connection is None else connection_parameters(source.connection),
         }

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import OperatorConfig
 from ..formats import ValueFormat
 
@@ -70,6 +71,8 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     key_format: ValueFormat | None = None
     """For keys, if records are KafkaRecords; None: a record is a value."""
+    connection: KafkaConnection | None = None
+    """The cluster to read from; None: the job's own."""
 
     @classmethod
     def from_config(cls, config: OperatorConfig) -> KafkaSourceParameters:

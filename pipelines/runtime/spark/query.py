@@ -13,6 +13,7 @@ Spark's own checkpoint directory is temporary, new for each query: progress is s
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import uuid
@@ -20,6 +21,8 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import truncate
@@ -99,7 +102,7 @@ def start_query(
     _prepare(checkpoint)
     rows = (
         spark.readStream.format("kafka")
-        .options(**_source_options(kafka, begin, hand_over.plan, pace, checkpoint.parent / SECRETS_FILE))
+        .options(**_source_options(kafka, begin, hand_over.plan, pace, _secrets_file(kafka, checkpoint)))
         .load()
         .selectExpr(*_columns(hand_over.plan, pace))
         .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
@@ -136,6 +139,12 @@ def _prepare(checkpoint: Path) -> None:
     for name in ("offsets", "commits", "sources/0"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+
+
+def _secrets_file(kafka: KafkaConnection, checkpoint: Path) -> Path:
+    """Returns a file for each connection; all its queries have the present secrets there."""
+    name = hashlib.sha256(msgspec.json.encode(kafka, order="sorted")).hexdigest()[:16]
+    return checkpoint.parent / f"{SECRETS_FILE}-{name}"
 
 
 def _source_options(

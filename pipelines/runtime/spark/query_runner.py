@@ -73,15 +73,19 @@ class QueryRunner:
         hand_over: PartitionForwarder,
         pace: QueryMode,
         *,
+        kafka: KafkaConnection | None = None,
         started: Callable[[], None],
         ended: Callable[[str | None], None],
     ) -> None:
-        """Starts a query and sets `run.query`. Posts `started` and later `ended` with the reason, or only `ended` if
-        it cannot start."""
+        """Starts a query and sets `run.query`.
+
+        `kafka`: another cluster than the job's own. Posts `started` and later `ended` with the reason, or only `ended`
+        if it cannot start.
+        """
 
         def work() -> None:
             try:
-                query = self._start(run, begin, hand_over, pace)
+                query = self._start(run, begin, hand_over, pace, kafka or self._kafka)
             except Exception as error:
                 reason = describe_failure(error)
                 self._post(lambda: ended(reason))
@@ -132,13 +136,18 @@ class QueryRunner:
         threads.Thread(target=work, name="awaiting-stop").start()
 
     def _start(
-        self, run: QueryRun, begin: Begin, hand_over: PartitionForwarder, pace: QueryMode
+        self,
+        run: QueryRun,
+        begin: Begin,
+        hand_over: PartitionForwarder,
+        pace: QueryMode,
+        kafka: KafkaConnection,
     ) -> RunningQuery:
         self._settled.wait()
         spark, bulk = self._spark, self._bulk
         if spark is None or bulk is None:
             raise TaskError(f"Spark did not start: {self._failure}")
         if pace is QueryMode.BULK:
-            spark = bulk.session_for(largest_message_bytes(self._kafka, begin))
+            spark = bulk.session_for(largest_message_bytes(kafka, begin))
         checkpoint = self._scratch / f"query-{run.number}"
-        return start_query(spark, self._kafka, begin, hand_over, pace, checkpoint)
+        return start_query(spark, kafka, begin, hand_over, pace, checkpoint)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from ....infra.kafka_connection import KafkaConnection
 from ...graph.chain import edge_type, output_type
 from ...graph.operators import traits_of
 from ...graph.physical_plan import channel_topic
@@ -33,6 +34,10 @@ class ReceivingSubtask(msgspec.Struct, frozen=True):
 class QueryInput(Protocol):
     """The inputs of a deployment."""
 
+    @property
+    def connection(self) -> KafkaConnection | None:
+        """The cluster to read from; None: the job's own."""
+
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
         """Returns every partition to read, and its first offset. A task of Spark reads each."""
 
@@ -44,6 +49,8 @@ class QueryInput(Protocol):
 
 class ChannelQueryInput:
     """Channels: a subtask reads the partition of its index in each."""
+
+    connection: KafkaConnection | None = None
 
     def __init__(self, spec: VertexDeployment) -> None:
         self._topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
@@ -80,6 +87,7 @@ class TopicQueryInput:
     def __init__(self, spec: VertexDeployment, cache: str) -> None:
         config = spec.vertex.operators[0]
         self.source = KafkaSourceParameters.from_config(config)
+        self.connection: KafkaConnection | None = self.source.connection
         self._record_type = output_type(config).to_json()
         self._prefix = _create_prefix(spec)
         self._cache = cache

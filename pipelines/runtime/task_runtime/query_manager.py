@@ -125,6 +125,7 @@ class QueryManager:
             begin,
             hand_over,
             pace,
+            kafka=reading.connection,
             started=lambda: self._on_query_started(deployment, run, pace),
             ended=lambda failure: self._on_query_ended(deployment, run, failure),
         )
@@ -163,12 +164,14 @@ class QueryManager:
         assert isinstance(reading, TopicQueryInput)
         begin = reading.begin(deployment.receivers)
         partitions = [(topic, partition) for topic, offsets in begin.items() for partition in offsets]
+        other = reading.connection
+        end_offsets = self._end_offsets if other is None else EndOffsets(other)
 
         def work() -> None:
             has_warned = False
             while True:
                 try:
-                    ends = self._end_offsets.read(partitions)
+                    ends = end_offsets.read(partitions)
                 except Exception as error:
                     # Without brokers no records arrive either; asks again until they are available.
                     if not has_warned:

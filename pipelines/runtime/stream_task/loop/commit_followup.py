@@ -50,17 +50,19 @@ class CommitFollowUp:
         keeps_state: bool,
         channels: Collection[str] = (),
         shared_group: str | None = None,
+        source_kafka: KafkaConnection | None = None,
         requests: LowPriorityRequests | None = None,
         keep_s: float = KEEP_S,
     ) -> None:
         """`channels`: topics whose partition only this subtask reads. `shared_group`: the `group_id` of a Kafka
-        source."""
+        source; `source_kafka`: the cluster of its topics, if that is another one. The subtask's own group cannot have
+        positions of topics that its cluster does not have."""
         self._requests = requests or LowPriorityRequests()
         self._changelog = changelog
         self._partition = partition
         self._keeps_state = keeps_state
-        self._group = GroupOffsets(kafka, group)
-        self._shared = None if shared_group is None else GroupOffsets(kafka, shared_group)
+        self._group = None if source_kafka is not None else GroupOffsets(kafka, group)
+        self._shared = None if shared_group is None else GroupOffsets(source_kafka or kafka, shared_group)
         self._deletion = RecordDeletion(kafka)
         self._channels = channels
         self._keep_s = keep_s
@@ -108,7 +110,8 @@ class CommitFollowUp:
         }
         # The changelog's own position would be useless: Kafka removes the committed offsets of a deleted topic.
         if positions:
-            self._group.commit(positions, copy)
+            if self._group is not None:
+                self._group.commit(positions, copy)
             if self._shared is not None:
                 self._shared.commit(positions)
 

@@ -118,6 +118,7 @@ class StreamTask:
 
     def _upkeep(self, assembly: Assembly) -> CommitFollowUp:
         source = assembly.through_spark
+        parameters = None if source is None else KafkaSourceParameters.from_config(source)
         return CommitFollowUp(
             self._kafka,
             assembly.changelog,
@@ -125,7 +126,8 @@ class StreamTask:
             self._group,
             keeps_state=assembly.keeps_state,
             channels=() if source is not None else assembly.channel_topics,
-            shared_group=None if source is None else KafkaSourceParameters.from_config(source).group_id,
+            shared_group=None if parameters is None else parameters.group_id,
+            source_kafka=None if parameters is None else parameters.connection,
         )
 
     def _hangs(self, reason: str) -> None:
@@ -176,13 +178,14 @@ class StreamTask:
         assembly, transactions, consumer = self._assemble()
         changelog = assembly.changelog
         source = assembly.through_spark
+        parameters = None if source is None else KafkaSourceParameters.from_config(source)
         evidence = ProgressEvidence(
             self._kafka,
             consumer,
             changelog,
             self._subtask,
             assembly.channel_topics,
-            () if source is None else KafkaSourceParameters.from_config(source).topics,
+            () if parameters is None or parameters.connection is not None else parameters.topics,
         )
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
         ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
@@ -232,18 +235,25 @@ class StreamTask:
         record."""
         kafka, resolved = None, False
         if (source := assembly.through_spark) is not None:
-            reading = resolve_offsets(
-                consumer,
-                self._kafka,
-                KafkaSourceParameters.from_config(source),
-                self._subtask,
-                assembly.vertex.parallelism,
-                generation=self._generation,
-                entry=tail.entry,
-                resumption=ResumedPositions(beginning.kafka_positions(source.operator_id))
-                if beginning.begins
-                else None,
-            )
+            parameters = KafkaSourceParameters.from_config(source)
+            other = parameters.connection
+            theirs = consumer if other is None else group_consumer(other, self._group)
+            try:
+                reading = resolve_offsets(
+                    theirs,
+                    other or self._kafka,
+                    parameters,
+                    self._subtask,
+                    assembly.vertex.parallelism,
+                    generation=self._generation,
+                    entry=tail.entry,
+                    resumption=ResumedPositions(beginning.kafka_positions(source.operator_id))
+                    if beginning.begins
+                    else None,
+                )
+            finally:
+                if theirs is not consumer:
+                    theirs.close()
             kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
             progress, resolved = SubtaskProgress(reading.positions), reading.resolved
         else:

@@ -10,7 +10,6 @@ from connectors import CollectedRecords, operator_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.operators.external_kafka_sink import ExternalKafkaSinkOperator
 from tailrace.pipelines.runtime.operators.operator import OperatorSetup
@@ -302,6 +301,5 @@ def test_connection_is_named_in_errors() -> None:
     job.do(1)
     job.commit()
     cluster.fails = "before"
-    with pytest.raises(TaskError, match="to elsewhere:9092 as User:ANONYMOUS"):
+    with pytest.raises(TaskError, match="to elsewhere:9092: "):
         job.sink.committed()
-    assert str(KafkaConnection("elsewhere:9092")).startswith("elsewhere:9092")
