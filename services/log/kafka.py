@@ -66,14 +66,8 @@ class KafkaEventLog:
         self._appending = threading.Lock()
         self._admin = AdminClientCache(lambda: client_configuration(kafka), kafka.version)
         self._connected: AdminClient | None = None
-        milliseconds = int(timeout_s * 1000)
-        self._producer = Producer(
-            producer_configuration(
-                kafka,
-                delivery_timeout_ms=milliseconds,
-                request_timeout_ms=min(milliseconds, 10_000),
-            )
-        )
+        self._producer: Producer | None = None
+        """From the first append on: an idempotent producer gets an id at once, which needs the right to write."""
 
     @property
     def topic(self) -> str:
@@ -115,10 +109,11 @@ class KafkaEventLog:
                 offsets.append(message.offset() or 0)
 
         with self._appending:
+            producer = self._connect_producer()
             for event, value in entries:
-                self._produce(event, value, on_delivery)
+                self._produce(producer, event, value, on_delivery)
             while len(offsets) + len(failures) < len(entries):
-                self._producer.poll(0.1)
+                producer.poll(0.1)
         if failures:
             raise LogUnavailable(
                 f"{self._topic} does not accept events: {failures[0].str()}; is Kafka at {self._kafka} up?"
@@ -126,8 +121,21 @@ class KafkaEventLog:
         # The producer is idempotent: the partition keeps the order of produce calls.
         return sorted(offsets)
 
+    def _connect_producer(self) -> Producer:
+        if self._producer is None:
+            milliseconds = int(self._timeout * 1000)
+            self._producer = Producer(
+                producer_configuration(
+                    self._kafka,
+                    delivery_timeout_ms=milliseconds,
+                    request_timeout_ms=min(milliseconds, 10_000),
+                )
+            )
+        return self._producer
+
     def _produce(
         self,
+        producer: Producer,
         event: Event | None,
         value: bytes | None,
         on_delivery: Callable[[KafkaError | None, Message], None],
@@ -135,13 +143,11 @@ class KafkaEventLog:
         headers = [] if event is None else headers_of(event)
         while True:
             try:
-                self._producer.produce(
-                    self._topic, value, partition=0, headers=headers, on_delivery=on_delivery
-                )
+                producer.produce(self._topic, value, partition=0, headers=headers, on_delivery=on_delivery)
                 return
             except BufferError:
                 # The local queue is full: wait for deliveries, which keeps the order.
-                self._producer.poll(0.1)
+                producer.poll(0.1)
             except KafkaException as error:
                 raise LogUnavailable(
                     f"{self._topic} does not accept events: {error.args[0].str()}"
@@ -202,7 +208,8 @@ class KafkaEventLog:
         )
 
     def close(self) -> None:
-        self._producer.flush(self._timeout)
+        if self._producer is not None:
+            self._producer.flush(self._timeout)
 
 
 class _KafkaTail:
