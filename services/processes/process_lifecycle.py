@@ -34,6 +34,7 @@ from ..log.topics import (
 
 _log = logger(__name__)
 _PAUSE_S = 1.0
+_TOPICS_PAUSE_S = 0.2
 EMIT_TIMEOUT_S = 0.5
 """How long a process that ends waits until its last events are in the log."""
 ITERATION_TIMEOUT_S = 0.3
@@ -136,11 +137,15 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
     return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 
-def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
-    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set.
+def wait_for_topics(
+    configuration: Configuration, stop: threading.Event, *, others_create: bool = False
+) -> None:
+    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set. `others_create`: a process that may
+    not create them waits until a jobmanager has.
 
     Raises TopicRefused if one is missing and this process may not create it; KafkaRefusal if Kafka does not accept it.
     """
+    told = False
     while not stop.is_set():
         try:
             # A broker that does not answer yet is waited for below.
@@ -153,8 +158,13 @@ def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None
                 options=TopicOptions.from_configuration(configuration),
             )
             return
-        except TopicRefused:
-            raise
+        except TopicRefused as error:
+            if not others_create:
+                raise
+            if not told:
+                told = True
+                _log.info("waits for a jobmanager to create the topics", reason=str(error))
+            stop.wait(_TOPICS_PAUSE_S)
         except LogUnavailable as error:
             _log.warning("Kafka or the topics are not available yet; retries", error=str(error))
             stop.wait(_PAUSE_S)

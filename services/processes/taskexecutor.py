@@ -113,7 +113,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         starting.start()
         _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
         try:
-            wait_for_topics(configuration, stop)
+            wait_for_topics(configuration, stop, others_create=True)
             if stop.is_set():
                 return
             restore_task_executor(configuration, replica, log)
