@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from certificates import CertificateAuthority
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -39,6 +40,22 @@ SCRAM_ONLY: Final = "SCRAM_ONLY"
 CERTIFICATES: Final = "CERTIFICATES"
 """The listener without SASL: a certificate says who a client is."""
 _TIMEOUT_S: Final = 20.0
+_LOG_DECISIONS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=debug"
+_DECISION: Final = re.compile(
+    r"Principal = User:(\S+) is (Allowed|Denied) operation = (\w+) from .*? on resource = (\w+):LITERAL:(\S*) for "
+)
+
+
+class Decision(NamedTuple):
+    """What the broker has decided about a request."""
+
+    user: str
+    is_allowed: bool
+    operation: str
+    """As Kafka names it, such as DESCRIBE_CONFIGS."""
+    kind: str
+    """The type of the resource, such as TransactionalId."""
+    name: str
 
 
 class SecuredKafka:
@@ -57,6 +74,13 @@ class SecuredKafka:
     def password_file(self, user: str) -> Path:
         """The file with a user's password."""
         return self._directory / f"{user}.password"
+
+    def decisions(self) -> list[Decision]:
+        """Returns what the broker has decided since its start, oldest first."""
+        return [
+            Decision(user, verdict == "Allowed", operation, kind, name)
+            for user, verdict, operation, kind, name in _DECISION.findall(self.kafka.log_path.read_text())
+        ]
 
     def add_user(self, user: str, mechanism: str = "SCRAM-SHA-512") -> KafkaConnection:
         """Creates a user of SCRAM, who is allowed nothing yet, with a new password; returns how it connects."""
@@ -131,5 +155,5 @@ def secured_kafka() -> Iterator[SecuredKafka]:
                 CERTIFICATES: Listener(authority.issue("certificates"), protocol="SSL"),
             },
         )
-        with EmbeddedKafka(security=security) as kafka:
+        with EmbeddedKafka(security=security, jvm_options=[_LOG_DECISIONS]) as kafka:
             yield SecuredKafka(kafka, authority, directory)

@@ -148,7 +148,7 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
     )
     yield _topic(
         submissions_topic(cluster),
-        "admits requests; `cluster stop` writes one",
+        "admits requests, checks the settings; `cluster stop` writes a request",
         *(Operation.READ, Operation.WRITE, configs, *create, *delete),
     )
     yield _topic(
@@ -232,10 +232,10 @@ _RULES: Final = {
 }
 
 PURPOSES: Final = {
-    PrincipalRole.JOBMANAGER: "the jobmanagers, and who runs `cluster start` and `cluster stop`",
+    PrincipalRole.JOBMANAGER: "the jobmanagers, `cluster start` and `cluster stop`",
     PrincipalRole.TASKMANAGER: "the TaskExecutors",
     PrincipalRole.TASKS: "the tasks: Spark and the StreamTasks, which run the code of users",
     PrincipalRole.SUBMITTER: "programs that submit, cancel or stop jobs",
-    PrincipalRole.AUDITOR: "who reads: `list`, `log`, `story`, `output`, `cluster verify`",
+    PrincipalRole.AUDITOR: "who reads: `list`, `log`, `story`, `output`, `cluster status`, `cluster verify`",
 }
 """Role -> who has it."""

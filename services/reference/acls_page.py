@@ -29,7 +29,8 @@ commands for an administrator of Kafka, with the names of your principals, clust
         --read orders --write 'totals.*' --bootstrap-servers broker:9093 --command-config admin.properties
 
 `tailrace cluster doctor --role ROLE` checks them with the credentials of a process, and prints the command that grants
-what is missing. A principal may have several roles: who works with the command line has `submitter` and `auditor`.
+what is missing. A principal may have several roles: who works with the command line (`run`, `cancel`, `stop`) has
+`submitter` and `auditor`.
 
 - `<c>` is `cluster.id`. A name with `*` is a prefix. No prefix of a cluster covers a name of another cluster.
 - `<source>`, `<group>` and `<sink>` are the topics, and the `group_id`s, of the jobs' Kafka sources and sinks.

@@ -13,15 +13,13 @@ from .cluster_acls import Groups, Reads, TopicsExist, Writes, parse_role, scope_
 
 
 def doctor(
-    roles: Annotated[
-        list[str] | None,
+    role: Annotated[
+        str,
         typer.Option(
-            "--role",
             metavar="ROLE",
-            help="The role whose rights are checked: jobmanager, taskmanager, tasks, submitter, auditor. May be given "
-            "several times. \\[default: jobmanager]",
+            help="Whose credentials and rights are checked: jobmanager, taskmanager, tasks, submitter, auditor.",
         ),
-    ] = None,
+    ] = "jobmanager",
     reads: Reads = None,
     writes: Writes = None,
     groups: Groups = None,
@@ -42,12 +40,14 @@ def doctor(
     need not run. Exit code 3 if Kafka does not answer, 12 after another fault.
     """
     from ....infra.logging_setup import log_to_stderr
-    from ..doctor.doctor import examine, exit_code
+    from ...configuration.options.kafka import KafkaUser
+    from ..doctor.doctor import USERS, examine, exit_code
     from ..doctor.report import Subject
     from ..render.acls import SCRIPT, AclTool
 
-    wanted = tuple(dict.fromkeys(parse_role(name) for name in roles or ["jobmanager"]))
+    wanted = parse_role(role)
     configuration = cluster.locate(definitions)
+    configuration = configuration.as_user(USERS.get(wanted, KafkaUser.COMMAND))
     log_to_stderr()
     subject = Subject(
         configuration,
@@ -63,5 +63,5 @@ def doctor(
         print_result(f"{each.health:8}{each.check}: {each}")
     faults = len(found.failed())
     verdict = format_count(faults, "fault") if faults else "no faults"
-    print_progress(f"cluster {found.cluster_id} has {verdict} for {', '.join(wanted)}")
+    print_progress(f"cluster {found.cluster_id} has {verdict} for {wanted}")
     return exit_code(found)

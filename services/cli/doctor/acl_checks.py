@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ...log.clients import client_configuration
 from ...log.factory import create_admin_client
-from ...reference.acls import Acl, Operation, PatternType, PrincipalRole, ResourceType, acls_of
+from ...reference.acls import Acl, Operation, PatternType, ResourceType, acls_of
 from ..render.acls import grant_command
 from .report import Report, Subject
 
@@ -46,35 +46,30 @@ class Rights(NamedTuple):
 
 
 def check_acls(subject: Subject, report: Report) -> None:
-    """Checks all ACLs of all roles."""
+    """Checks all ACLs of the role."""
     admin = create_admin_client(subject.configuration)
-    for role in subject.roles:
-        _check_role(subject, role, admin, report)
-
-
-def _check_role(subject: Subject, role: PrincipalRole, admin: AdminClient, report: Report) -> None:
-    needed = acls_of(role, subject.scope)
-    principal = principal_of(subject)
-    count = unknown = 0
+    needed = acls_of(subject.role, subject.scope)
+    principal = subject.configuration.kafka.principal
+    missing_count = unknown_count = 0
     for acl, rights in zip(needed, read_rights(subject, admin, needed), strict=True):
         missing = [operation for operation in acl.operations if operation in rights.refused]
-        open_ = [operation for operation in acl.operations if operation not in (*rights.allowed, *missing)]
-        count, unknown = count + len(missing), unknown + len(open_)
+        unknown = [operation for operation in acl.operations if operation not in (*rights.allowed, *missing)]
+        missing_count, unknown_count = missing_count + len(missing), unknown_count + len(unknown)
         star = "*" if acl.pattern_type is PatternType.PREFIXED else ""
         if missing:
             report.fail(
-                f"{principal} lacks {', '.join(missing)} on {acl.resource_type} {acl.name}{star}, which {role} needs "
-                f"({acl.reason})",
+                f"{principal} lacks {', '.join(missing)} on {acl.resource_type} {acl.name}{star}, which "
+                f"{subject.role} needs ({acl.reason})",
                 grant_command(acl, principal, subject.tool, missing),
             )
-        if open_:
+        if unknown:
             report.skip(
-                f"{', '.join(open_)} on {acl.resource_type} {acl.name}{star} can't be checked: there is no "
-                "such topic yet"
+                f"{', '.join(unknown)} on {acl.resource_type} {acl.name}{star} can't be checked: there is no such "
+                "topic yet"
             )
-    if not count:
-        rest = f", except {unknown} that can't be checked yet" if unknown else ""
-        report.ok(f"{principal} has the rights of {role} on {len(needed)} resources{rest}")
+    if not missing_count:
+        rest = f", except {unknown_count} that can't be checked yet" if unknown_count else ""
+        report.ok(f"{principal} has the rights of {subject.role} on {len(needed)} resources{rest}")
 
 
 def read_rights(subject: Subject, admin: AdminClient, acls: Sequence[Acl]) -> list[Rights]:
@@ -183,8 +178,3 @@ def _example(acl: Acl, existing: Sequence[str]) -> str:
     if acl.pattern_type is PatternType.LITERAL:
         return acl.name
     return next((name for name in existing if name.startswith(acl.name)), f"{acl.name}{_PROBE}")
-
-
-def principal_of(subject: Subject) -> str:
-    """Returns the principal for messages and commands."""
-    return subject.configuration.kafka.principal

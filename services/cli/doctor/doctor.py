@@ -9,35 +9,35 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from ....infra import threads
+from ...configuration.options.kafka import KafkaUser
 from ...reference.acls import PrincipalRole
 from ..exit_codes import ExitCode, to_failure
 from .acl_checks import check_acls
 from .clock import check_clock
-from .kafka_checks import check_authentication, check_reachability, check_topics
+from .kafka_checks import check_kafka, check_topics
 from .report import Check, Diagnosis, Finding, Health, Report, Subject
 from .service_checks import check_blob_server, check_registry, check_storage, check_zookeeper
 
 LONGEST_CHECK_S: Final = 30.0
-REACHABLE: Final = "kafka"
-AUTHENTICATED: Final = "authentication"
+KAFKA: Final = "kafka"
+USERS: Final = {
+    PrincipalRole.JOBMANAGER: KafkaUser.JOBMANAGER,
+    PrincipalRole.TASKMANAGER: KafkaUser.TASKMANAGER,
+    PrincipalRole.TASKS: KafkaUser.TASKS,
+}
+"""Role -> whose credentials it has; those of a command for all others."""
 
 _SERVICES: Final = frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER, PrincipalRole.TASKS})
 _READERS: Final = frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER, PrincipalRole.AUDITOR})
 CHECKS: Final = (
-    Check(REACHABLE, check_reachability),
-    Check(AUTHENTICATED, check_authentication, (REACHABLE,)),
-    Check("acls", check_acls, (REACHABLE, AUTHENTICATED)),
-    Check(
-        "topics",
-        check_topics,
-        (REACHABLE, AUTHENTICATED),
-        frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR}),
-    ),
-    Check("clock", check_clock, (REACHABLE, AUTHENTICATED), _READERS),
+    Check(KAFKA, check_kafka),
+    Check("acls", check_acls, (KAFKA,)),
+    Check("topics", check_topics, (KAFKA,), frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR})),
+    Check("clock", check_clock, (KAFKA,), _READERS),
     Check("registry", check_registry),
     Check("storage", check_storage, roles=_SERVICES),
     Check("zookeeper", check_zookeeper, roles=frozenset({PrincipalRole.JOBMANAGER})),
-    Check("blob server", check_blob_server, (REACHABLE, AUTHENTICATED), _READERS),
+    Check("blob server", check_blob_server, (KAFKA,), _READERS),
 )
 """In the order of the report."""
 
@@ -47,7 +47,7 @@ def examine(subject: Subject, on_begin: Callable[[str], None], checks: Sequence[
     findings: list[Finding] = []
     failed: set[str] = set()
     for check in checks:
-        if not check.concerns(subject.roles):
+        if subject.role not in check.roles:
             continue
         missing = [name for name in check.needs if name in failed]
         if missing:
@@ -59,12 +59,12 @@ def examine(subject: Subject, on_begin: Callable[[str], None], checks: Sequence[
         findings += found
         if any(each.health is Health.FAILED for each in found):
             failed.add(check.name)
-    return Diagnosis(cluster_id=subject.configuration.cluster_id, roles=subject.roles, findings=findings)
+    return Diagnosis(cluster_id=subject.configuration.cluster_id, role=subject.role, findings=findings)
 
 
 def exit_code(diagnosis: Diagnosis) -> ExitCode:
     """Returns the exit code of a diagnosis."""
-    if diagnosis.failed(REACHABLE, AUTHENTICATED):
+    if diagnosis.failed(KAFKA):
         return ExitCode.UNREACHABLE
     return ExitCode.UNSOUND if diagnosis.failed() else ExitCode.OK
 
@@ -79,7 +79,7 @@ def _run(check: Check, subject: Subject) -> list[Finding]:
             check.run(subject, report)
         except (KafkaException, TimeoutError) as error:
             reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
-            report.fail(f"Kafka at {subject.configuration.bootstrap_servers} fails: {reason}")
+            report.fail(f"Kafka at {subject.configuration.kafka} fails: {reason}")
         except Exception as error:
             failure = to_failure(error)
             if failure is None:

@@ -1,13 +1,10 @@
-"""Checks of Kafka: its addresses, the credentials, the topics of the cluster."""
+"""Checks of Kafka: whether it answers to the credentials, and the topics of the cluster."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from confluent_kafka import KafkaException
-
-from ....infra.kafka_check import KafkaRefusal, KafkaUnreachable, check_connection
-from ...configuration.options.cluster import BOOTSTRAP_SERVERS
+from ....infra.kafka_check import check_connection
 from ...log.factory import create_admin_client
 from ...log.kafka_release import REMEDY, find_faulty_brokers
 from ..readers.kafka_check import silent_addresses
@@ -18,32 +15,19 @@ from .report import Report, Subject
 _TIMEOUT_S: Final = 10.0
 
 
-def check_reachability(subject: Subject, report: Report) -> None:
-    """Checks that an address accepts connections."""
-    servers = subject.configuration.bootstrap_servers
-    silent = silent_addresses(servers)
-    for problem in silent:
-        report.warn(problem)
-    if len(silent) == len(servers.split(",")):
-        report.fail(f"there is no Kafka at {servers}", f"start it, or correct {BOOTSTRAP_SERVERS.key}")
-    else:
-        report.ok(f"{servers} accepts connections")
+def check_kafka(subject: Subject, report: Report) -> None:
+    """Checks that a broker answers to the credentials, and that all brokers are reachable under their names.
 
-
-def check_authentication(subject: Subject, report: Report) -> None:
-    """Checks that a broker answers to the credentials."""
-    try:
-        check_connection(subject.configuration.kafka, _TIMEOUT_S)
-        found = create_admin_client(subject.configuration).list_topics(timeout=_TIMEOUT_S)
-    except (KafkaRefusal, KafkaUnreachable) as error:
-        report.fail(str(error))
-        return
-    except KafkaException as error:
-        report.fail(f"Kafka at {subject.configuration.kafka} does not answer: {error.args[0].str()}")
-        return
-    brokers = ", ".join(f"{broker.host}:{broker.port}" for broker in found.brokers.values())
-    report.ok(f"Kafka answers; its brokers are {brokers}")
-    for _, fault in find_faulty_brokers(subject.configuration.kafka):
+    Raises KafkaRefusal, KafkaUnreachable.
+    """
+    kafka = subject.configuration.kafka
+    check_connection(kafka, _TIMEOUT_S)
+    found = create_admin_client(subject.configuration).list_topics(timeout=_TIMEOUT_S).brokers.values()
+    brokers = ",".join(f"{broker.host}:{broker.port}" for broker in found)
+    for problem in silent_addresses(brokers):
+        report.warn(f"a broker of {kafka} is out of reach: {problem}")
+    report.ok(f"Kafka at {kafka} answers; its brokers are {brokers}")
+    for _, fault in find_faulty_brokers(kafka):
         if fault is not None:
             report.warn(fault, REMEDY)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -40,23 +40,21 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `cluster doctor`."""
 
     cluster_id: str
-    roles: tuple[PrincipalRole, ...]
+    role: PrincipalRole
     findings: list[Finding]
 
-    def failed(self, *checks: str) -> list[Finding]:
-        """Returns what failed, of these checks or of all."""
+    def failed(self, check: str | None = None) -> list[Finding]:
+        """Returns what failed, of one check or of all."""
         return [
-            each
-            for each in self.findings
-            if each.health is Health.FAILED and (not checks or each.check in checks)
+            each for each in self.findings if each.health is Health.FAILED and check in (None, each.check)
         ]
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What is examined: a configuration, the roles of its principal, and the scope of its ACLs."""
+    """What is examined: a role, its configuration with its credentials, and the scope of its ACLs."""
 
     configuration: Configuration
-    roles: tuple[PrincipalRole, ...]
+    role: PrincipalRole
     scope: AclScope
     tool: AclTool
 
@@ -90,14 +88,10 @@ class Report:
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check. It is skipped if a check that it needs has failed, or if no examined role needs it."""
+    """One check. It is skipped if a check that it needs has failed, and left out for other roles."""
 
     name: str
     run: Callable[[Subject, Report], None]
     """Adds findings. What it raises is a fault, if the command line knows the exception as an expected one."""
     needs: tuple[str, ...] = ()
     roles: frozenset[PrincipalRole] = frozenset(PrincipalRole)
-
-    def concerns(self, roles: Iterable[PrincipalRole]) -> bool:
-        """Whether one of these roles needs it."""
-        return not self.roles.isdisjoint(roles)

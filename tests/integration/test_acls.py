@@ -1,0 +1,381 @@
+"""A cluster on a secured Kafka with the ACLs of `cluster acls` and no others: each principal can do its work, and
+nothing of another's.
+
+One cluster serves all tests, in order: a job is stopped with a savepoint, continues from it, and is cancelled.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from polling import wait_until
+from secured_kafka import Decision, SecuredKafka
+
+from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.log.topics import (
+    create_topics,
+    dead_letters_topic,
+    heartbeats_topic,
+    log_topic,
+    submissions_topic,
+)
+
+from .test_cluster import Cluster
+
+pytestmark = pytest.mark.timeout(400)
+
+_KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_PATTERNS = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}
+_KIND_NAMES = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+}
+NOT_USED_HERE = {
+    ("masters", "ALTER", "job."),
+    ("masters", "WRITE", "submissions"),
+    ("tasks", "READ", "warm-up"),
+}
+"""(user, operation, name without the cluster): partitions are added to topics that somebody has made with fewer, the
+cluster is stopped later, and a query that only warms Spark may end before it reads."""
+_OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
+PROGRAM = """
+import sys
+
+from tailrace import StreamExecutionEnvironment, TumblingProcessingTimeWindows
+from tailrace.pipelines.api import Formats, KafkaSink, KafkaSource
+
+source, sink = sys.argv[1:]
+env = StreamExecutionEnvironment.get_execution_environment()
+counts = (
+    env.from_source(KafkaSource(source, group_id=f"{source}-readers"))
+    .uid("orders")
+    .map(lambda name: (name, 1), output_type=tuple[str, int])
+    .key_by(0)
+    .window(TumblingProcessingTimeWindows.of(seconds=1))
+    .sum(1)
+    .uid("counts")
+)
+counts.print()
+counts.map(lambda count: f"{count[0]} {count[1]}", output_type=str).sink_to(KafkaSink(sink, Formats.text()))
+env.execute("Orders")
+"""
+
+
+class SecuredCluster(Cluster):
+    """A cluster whose principals have the rights of their roles."""
+
+    def __init__(self, secured: SecuredKafka, home: Path, cluster_id: str) -> None:
+        self.secured = secured
+        self.cluster_id = cluster_id
+        self.orders, self.totals = f"{cluster_id}-orders", f"{cluster_id}-totals"
+        self.users = {
+            name: f"{cluster_id}-{name}"
+            for name in ("masters", "workers", "tasks", "operator", "shop", "audit")
+        }
+        roles = {
+            "jobmanager": "masters",
+            "taskmanager": "workers",
+            "tasks": "tasks",
+            "submitter": "shop",
+            "auditor": "audit",
+        }
+        self.connections = {name: secured.add_user(user) for name, user in self.users.items()}
+        environment = _environment("", self.connections["operator"])
+        for role in ("jobmanager", "taskmanager", "tasks"):
+            environment |= _environment(f"{role}.", self.connections[roles[role]])
+        super().__init__(
+            home,
+            **environment,
+            TAILRACE_BOOTSTRAP_SERVERS=secured.bootstrap_servers,
+            TAILRACE_CLUSTER_ID=cluster_id,
+            TAILRACE_HEARTBEAT_INTERVAL="500 ms",
+        )
+        self.granted: set[AclBinding] = set()
+        self.principals = [
+            *((role, f"User:{self.users[name]}") for role, name in roles.items()),
+            *((role, f"User:{self.users['operator']}") for role in ("submitter", "auditor")),
+        ]
+
+    def grant(self) -> None:
+        """Creates exactly the ACLs that `cluster acls` prints."""
+        options = [f"--principal={role}={principal}" for role, principal in self.principals]
+        options += ["--read", self.orders, "--write", self.totals, "--group", f"{self.orders}-readers"]
+        printed = json.loads(self.ok("cluster", "acls", *options, "-o", "json").stdout)
+        bindings = {
+            AclBinding(
+                _KINDS[acl["resource_type"]],
+                acl["name"],
+                _PATTERNS[acl["pattern_type"]],
+                each["principal"],
+                "*",
+                _OPERATIONS.get(operation) or AclOperation[operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for each in printed["principals"]
+            for acl in each["acls"]
+            for operation in acl["operations"]
+        }
+        for created in self.secured.admin.create_acls(list(bindings)).values():
+            created.result(20)
+        self.granted = bindings
+
+    def run_as(self, name: str, *arguments: str, fails: bool = False) -> str:
+        """Runs a command with the credentials of a user; returns its output. `fails`: its exit code may be any."""
+        other = Cluster(
+            self.home,
+            **_environment("", self.connections[name]),
+            TAILRACE_BOOTSTRAP_SERVERS=self.secured.bootstrap_servers,
+            TAILRACE_CLUSTER_ID=self.cluster_id,
+        )
+        return (other.run if fails else other.ok)(*arguments).stdout
+
+    def order(self, names: list[str]) -> None:
+        producer = Producer(self.secured.kafka.connection.to_librdkafka())
+        for name in names:
+            producer.produce(self.orders, name.encode())
+        assert producer.flush(20) == 0
+
+    def totals_so_far(self) -> Counter[str]:
+        """Returns the committed counts of the sink."""
+        consumer = Consumer(
+            {
+                **self.secured.kafka.connection.to_librdkafka(),
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(self.totals, 0, 0)])
+        found: Counter[str] = Counter()
+        while (message := consumer.poll(20)) is not None and message.error() is None:
+            name, count = (message.value() or b"").decode().split()
+            found[name] += int(count)
+        consumer.close()
+        return found
+
+
+def _environment(prefix: str, connection: KafkaConnection) -> dict[str, str]:
+    """Returns the variables of `kafka.<prefix><property>`."""
+    named = {f"kafka.{prefix}{key}": value for key, value in connection.properties.items()}
+    return {
+        f"TAILRACE_{key.upper().replace('.', '_').replace('-', '_')}": value for key, value in named.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    home = tmp_path_factory.mktemp("secured") / "home"
+    made = SecuredCluster(secured, home, f"c{uuid.uuid4().hex[:8]}")
+    create_topics(secured.admin, [NewTopic(made.orders, 2), NewTopic(made.totals, 1)])
+    made.grant()
+    (home.parent / "orders.py").write_text(PROGRAM)
+    try:
+        made.ok("cluster", "start", "--taskexecutors", "1", "--slots", "2")
+        yield made
+    finally:
+        made.ok("cluster", "stop")
+
+
+@pytest.fixture(scope="module")
+def first_job(cluster: SecuredCluster) -> str:
+    return start_job(cluster)
+
+
+def start_job(cluster: SecuredCluster, *options: str) -> str:
+    interval = ("-D", "execution.checkpointing.interval=1s")
+    arguments = ("orders.py", cluster.orders, cluster.totals)
+    return cluster.ok("run", "-d", *interval, *options, *arguments).stdout.strip()
+
+
+def test_job_reads_and_writes_topics_of_user_and_takes_checkpoints(
+    cluster: SecuredCluster, first_job: str
+) -> None:
+    cluster.order(["tea", "milk"] * 50)
+    wait_until(lambda: cluster.totals_so_far() == {"tea": 50, "milk": 50}, "counts in the sink")
+
+    def completed() -> list[str]:
+        lines = cluster.ok("checkpoints", first_job, "-o", "json").stdout.splitlines()
+        return [each["uri"] for each in map(json.loads, lines) if each["status"] == "COMPLETED"]
+
+    wait_until(completed, "a completed checkpoint")
+
+
+@pytest.mark.parametrize("role", ["jobmanager", "taskmanager", "tasks"])
+def test_doctor_finds_no_fault_in_running_cluster(cluster: SecuredCluster, first_job: str, role: str) -> None:
+    topics = ("--read", cluster.orders, "--write", cluster.totals, "--group", f"{cluster.orders}-readers")
+    found = json.loads(cluster.ok("cluster", "doctor", "--role", role, *topics, "-o", "json").stdout)
+    health = Counter(each["health"] for each in found["findings"] if each["check"] == "acls")
+    assert health["ok"] == 1
+    assert health["failed"] == 0
+
+
+def test_auditor_reads_history_and_output(cluster: SecuredCluster, first_job: str) -> None:
+    (listed,) = map(json.loads, cluster.run_as("audit", "list", "-o", "json").splitlines())
+    assert (listed["job_id"], listed["status"]) == (first_job, "RUNNING")
+    assert "SubmitJob" in cluster.run_as("audit", "log", "--job", first_job)
+    assert "('tea', " in cluster.run_as("audit", "output", first_job)
+    assert first_job in cluster.run_as("audit", "cluster", "status", "-o", "json")
+
+
+def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, first_job: str) -> None:
+    savepoint = cluster.ok("stop", first_job).stdout.strip()
+    job = start_job(cluster, "-s", savepoint)
+    cluster.order(["tea"] * 10)
+    wait_until(lambda: cluster.totals_so_far() == {"tea": 60, "milk": 50}, "counts after the savepoint")
+    cluster.ok("cancel", job)
+    wait_until(lambda: "CANCELED" in cluster.run_as("audit", "list", "-o", "json"), "the job CANCELED")
+    prefix = f"{cluster.cluster_id}.job.{job}."
+
+    def left() -> list[str]:
+        names = cluster.secured.admin.list_topics(timeout=20).topics
+        return [name for name in names if name.startswith(prefix) and not name.endswith(".output")]
+
+    wait_until(lambda: not left(), "deletion of the job's topics")
+    # Its checkpoints may be on their way out.
+    verified = json.loads(cluster.run_as("audit", "cluster", "verify", "--quick", "-o", "json", fails=True))
+    assert [fault for fault in verified["faults"] if fault["kind"] != "checkpoint"] == []
+
+
+def test_every_right_is_used_and_no_other_is_wanted(cluster: SecuredCluster) -> None:
+    assert write_error(cluster.connections["shop"], submissions_topic(cluster.cluster_id)) is None
+    wait_until(
+        lambda: "dead-letters" in {wanted.name.partition(".")[2] for wanted in written(cluster)},
+        "the dead letter of garbage",
+    )
+    own = [each for each in cluster.secured.decisions() if each.user in cluster.users.values()]
+    # A client that only looks whether a broker answers asks for a topic without a name.
+    assert [each for each in own if not each.is_allowed and each.name] == []
+    used = {(each.user, each.operation, each.kind, each.name) for each in own}
+
+    def is_used(binding: AclBinding) -> bool:
+        user = binding.principal.removeprefix("User:")
+        kind = _KIND_NAMES[binding.restype]
+        is_prefix = binding.resource_pattern_type is ResourcePatternType.PREFIXED
+        return any(
+            (user, binding.operation.name, kind) == each[:3]
+            and (each[3].startswith(binding.name) if is_prefix else each[3] == binding.name)
+            for each in used
+        )
+
+    unused = {
+        (binding.principal.rpartition("-")[2], binding.operation.name, binding.name.partition(".")[2])
+        for binding in cluster.granted
+        # An operator has two roles of others.
+        if not binding.principal.endswith("-operator") and not is_used(binding)
+    }
+    assert unused <= NOT_USED_HERE
+
+
+def written(cluster: SecuredCluster) -> list[Decision]:
+    """Returns what masters have written."""
+    return [
+        each
+        for each in cluster.secured.decisions()
+        if each.user == cluster.users["masters"] and each.operation == "WRITE"
+    ]
+
+
+@pytest.mark.parametrize("name", ["tasks", "shop", "audit"])
+@pytest.mark.parametrize("topic", [log_topic, heartbeats_topic, dead_letters_topic, submissions_topic])
+def test_topic_of_cluster_is_not_written_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
+    wanted = topic(cluster.cluster_id)  # type: ignore[operator]
+    if name == "shop" and topic is submissions_topic:
+        assert write_error(cluster.connections[name], wanted) is None
+    else:
+        assert write_error(cluster.connections[name], wanted) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("name", ["tasks", "shop"])
+@pytest.mark.parametrize("topic", [log_topic, heartbeats_topic, dead_letters_topic, submissions_topic])
+def test_topic_of_cluster_is_not_read_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
+    wanted = topic(cluster.cluster_id)  # type: ignore[operator]
+    assert read_error(cluster.connections[name], wanted) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_topic_of_user_that_no_option_names_is_not_written_by_tasks(cluster: SecuredCluster) -> None:
+    assert write_error(cluster.connections["tasks"], cluster.orders) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_doctor_names_lost_right_and_its_command_gives_it_back(cluster: SecuredCluster) -> None:
+    principal = f"User:{cluster.users['workers']}"
+    lost = AclBindingFilter(
+        ResourceType.TOPIC,
+        heartbeats_topic(cluster.cluster_id),
+        ResourcePatternType.LITERAL,
+        principal,
+        None,
+        AclOperation.WRITE,
+        AclPermissionType.ANY,
+    )
+    for deleted in cluster.secured.admin.delete_acls([lost]).values():
+        assert len(deleted.result(20)) == 1
+    properties = cluster.home / "admin.properties"
+    cluster.secured.kafka.connection.write_java_properties(properties)
+
+    def failed() -> list[dict[str, str]]:
+        options = ("--role", "taskmanager", "--command-config", str(properties), "-o", "json")
+        result = cluster.run("cluster", "doctor", *options)
+        findings = json.loads(result.stdout)["findings"]
+        faults = [each for each in findings if each["health"] == "failed"]
+        assert result.returncode == (ExitCode.UNSOUND if faults else ExitCode.OK)
+        return faults
+
+    (fault,) = wait_until(failed, "the lost right")
+    assert fault["check"] == "acls"
+    assert f"{principal} lacks Write on topic {cluster.cluster_id}.heartbeats" in fault["message"]
+    script, *arguments = shlex.split(fault["remedy"])
+    assert script == "kafka-acls.sh"
+    cluster.ok("kafka-tools", "kafka-acls", *arguments)
+    wait_until(lambda: not failed(), "the right")
+
+
+def write_error(connection: KafkaConnection, topic: str) -> int | None:
+    """Returns the code of the error with which a write fails; None if it does not."""
+    errors: list[int | None] = []
+    producer = Producer({**connection.to_librdkafka(), "message.timeout.ms": 20_000, "log_level": 0})
+    producer.produce(
+        topic, b"garbage", partition=0, on_delivery=lambda error, _: errors.append(error and error.code())
+    )
+    producer.flush(20)
+    (code,) = errors
+    return code
+
+
+def read_error(connection: KafkaConnection, topic: str) -> int | None:
+    """Returns the code of the error with which a consumer is refused a topic; None if it is not."""
+    consumer = Consumer({**connection.to_librdkafka(), "group.id": "tailrace-reader", "log_level": 0})
+    try:
+        refusal = consumer.list_topics(topic, 20).topics[topic].error
+        if refusal is not None:
+            return int(refusal.code())
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(20)) is not None:
+            error = message.error()
+            # The group is refused, too.
+            if error is None or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return None if error is None else error.code()
+        raise AssertionError(f"{topic} returned nothing")
+    finally:
+        consumer.close()
