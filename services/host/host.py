@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...infra.logging_setup import logger
-from ...schemas.event import EVERYONE, Event
+from ...schemas.event import Event
 from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import STANDBY, Clock, OutgoingEvent, Shell, Time, address, kind_of, with_headers
 from ..election.leader_election import LeaderElection
 from ..log import EventLog, Tail
-from ..log.event_log import OnUnreadable
+from ..log.event_log import AddressFilter, OnUnreadable
 from ..log.newer_release import UnreadableRecords
 from .event_appender import EventAppender
 from .event_emitter import EventEmitter
@@ -66,7 +66,7 @@ class Host:
         self._core = HostCore(replica, self._identity, election)
         self._clock = clock
         self._unreadable = UnreadableRecords(lambda: replica.leadership, on_unreadable)
-        self._concerns = frozenset(concerns) if concerns is not None else None
+        self._concerns = AddressFilter(frozenset(concerns)) if concerns is not None else None
         self._abandons_election = abandons_election
         self._shells: Mapping[str, Shell] = {}
         self._failure: Exception | None = None
@@ -200,16 +200,8 @@ class Host:
 
     def _tail(self) -> Tail:
         # The replica may have been restored from a snapshot.
-        wanted, start = self._concerns, self._replica.offset + 1
-        if wanted is None:
-            return self._log.tail(start, on_unreadable=self._unreadable)
-        return self._log.tail(
-            start,
-            concerns=lambda sender, recipient: (
-                recipient in wanted or sender in wanted or recipient == EVERYONE
-            ),
-            on_unreadable=self._unreadable,
-        )
+        start = self._replica.offset + 1
+        return self._log.tail(start, concerns=self._concerns, on_unreadable=self._unreadable)
 
     def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
         """Folds the old log before the process leads or joins anything: the core need not look at changed states."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from ...schemas.event import Event, Record
+from ...schemas.event import EVERYONE, Event, Record
 from ...schemas.types import Header
 from ..core.leadership import LeadershipState
 
@@ -82,6 +82,15 @@ class Unreadable(msgspec.Struct, frozen=True):
 OnUnreadable = Callable[[Unreadable], None]
 Concerns = Callable[[str, str], bool]
 """(sender, recipient) -> whether the reader wants the event; others are skipped without being decoded."""
+
+
+class AddressFilter(msgspec.Struct, frozen=True):
+    """A Concerns of the events to and from addresses, and of those to everyone."""
+
+    addresses: frozenset[str]
+
+    def __call__(self, sender: str, recipient: str) -> bool:
+        return recipient in self.addresses or sender in self.addresses or recipient == EVERYONE
 
 
 class Tail(Protocol):

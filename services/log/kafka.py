@@ -25,7 +25,7 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
-from ...schemas.event import Event, Record
+from ...schemas.event import Event
 from ..core.leadership import LeadershipState
 from .clients import (
     ENDS_READING,
@@ -35,8 +35,9 @@ from .clients import (
     retry_until,
     watermarks,
 )
-from .codec import Codec, Undecodable
-from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .codec import Codec
+from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
+from .raw_record import DecodingTail, RawRecord, RawTail
 from .unreadable_batch import UNREADABLE_BATCH, find_batch_end
 
 _BATCH = 10_000
@@ -196,16 +197,34 @@ class KafkaEventLog:
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
+        return self.decode(self.raw_tail(start, concerns=concerns), concerns, on_unreadable)
+
+    def raw_tail(
+        self,
+        start: int,
+        *,
+        concerns: Concerns | None = None,
+        has_addresses: bool = False,
+        prefetched: int = 50_000,
+        timeout_s: float | None = None,
+    ) -> RawTail:
+        """Reads records from offset `start` on without decoding them. `has_addresses`: their addresses are read also
+        without `concerns`. `prefetched`: the number of messages that the client fetches ahead. `timeout_s`: of the
+        first request to Kafka. Raises LogTruncated, LogUnavailable."""
         return _KafkaTail(
             self._kafka,
             self._topic,
-            self._codec,
             start,
             concerns,
-            on_unreadable,
-            self._timeout,
+            self._timeout if timeout_s is None else timeout_s,
             self._skipped,
+            has_addresses=has_addresses,
+            prefetched=prefetched,
         )
+
+    def decode(self, source: RawTail, concerns: Concerns | None, on_unreadable: OnUnreadable | None) -> Tail:
+        """Returns a tail of the events of `source`, which has records of this log."""
+        return DecodingTail(source, self._codec, self._topic, lambda: self._skipped, concerns, on_unreadable)
 
     def close(self) -> None:
         if self._producer is not None:
@@ -217,26 +236,26 @@ class _KafkaTail:
         self,
         kafka: KafkaConnection,
         topic: str,
-        codec: Codec,
         start: int,
         concerns: Concerns | None,
-        on_unreadable: OnUnreadable | None,
         timeout_s: float,
         skipped: frozenset[int],
+        *,
+        has_addresses: bool,
+        prefetched: int,
     ) -> None:
         self._kafka = kafka
         self._topic = topic
-        self._codec = codec
         self._skipped = skipped
         self._position = start
         self._bytes_read = 0
         self._warned: set[int] = set()
         """Errors that were logged."""
         self._concerns = concerns
-        self._on_unreadable = on_unreadable
+        self._has_addresses = has_addresses or concerns is not None
         self._consumer = Consumer(
             consumer_configuration(
-                kafka, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000
+                kafka, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=prefetched
             )
         )
         try:
@@ -259,8 +278,8 @@ class _KafkaTail:
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def poll(self, timeout_s: float) -> list[Record]:
-        records: list[Record] = []
+    def poll(self, timeout_s: float) -> list[RawRecord]:
+        records: list[RawRecord] = []
         concerns = self._concerns
         for message in poll_messages(self._consumer, timeout_s):
             error = message.error()
@@ -276,15 +295,9 @@ class _KafkaTail:
                 continue
             self._position = offset + 1
             self._bytes_read += len(message)
-            named = _addresses(message) if concerns is not None else None
-            if concerns is not None and named is not None and not concerns(*named):
-                continue
-            event = self._decode(message, offset)
-            if event is None:
-                continue
-            header = event.header
-            if concerns is None or named is not None or concerns(header.sender, header.recipient):
-                records.append(Record(offset, header, event.body))
+            addresses = _addresses(message) if self._has_addresses else None
+            if concerns is None or addresses is None or concerns(*addresses):
+                records.append(RawRecord(offset, addresses, message.key(), message.value()))
         return records
 
     def _on_message(self, error: KafkaError, offset: int) -> None:
@@ -308,28 +321,6 @@ class _KafkaTail:
             )
         self._position = find_batch_end(self._kafka, self._topic, 0, first)
         self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
-
-    def _decode(self, message: Message, offset: int) -> Event | None:
-        value = message.value()
-        try:
-            if offset in self._skipped:
-                raise Undecodable(SKIPPED)
-            return self._codec.decode(value)
-        except Undecodable as reason:
-            if self._on_unreadable is not None:
-                self._on_unreadable(
-                    Unreadable(
-                        self._topic,
-                        0,
-                        offset,
-                        str(reason),
-                        message.key(),
-                        value,
-                        reason.header,
-                        reason.release,
-                    )
-                )
-            return None
 
     def close(self) -> None:
         self._consumer.close()

@@ -8,10 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 
-from ...schemas.event import Event, Record
+from ...schemas.event import Event
 from ..core.leadership import LeadershipState
-from .codec import Codec, Undecodable
-from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .codec import Codec
+from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
+from .raw_record import DecodingTail, RawRecord, RawTail
+
+Entry = tuple[tuple[str, str] | None, bytes | None]
+"""Sender and recipient as in the headers of a Kafka message, if it has them, and the value."""
 
 
 class MemoryEventLog:
@@ -31,7 +35,7 @@ class MemoryEventLog:
         self._codec = codec or Codec(topic)
         self._topic = topic
         self._first = 0
-        self._values: list[bytes | None] = []
+        self._entries: list[Entry] = []
         self._grown = threading.Condition()
         self._closed = False
 
@@ -43,8 +47,11 @@ class MemoryEventLog:
         values = self._codec.encode_all(events, most_bytes)
         schemas = self._codec.registration(events[0]) if events and self._registers_schemas else None
         if schemas is None:
-            return self.append_values(values)
-        _, *offsets = self.append_values([self._codec.encode(schemas), *values])
+            return self._append(
+                [(_addresses(event), value) for event, value in zip(events, values, strict=False)]
+            )
+        written = [(schemas, self._codec.encode(schemas)), *zip(events, values, strict=False)]
+        _, *offsets = self._append([(_addresses(event), value) for event, value in written])
         self._codec.learn_from(schemas)
         return offsets
 
@@ -53,60 +60,84 @@ class MemoryEventLog:
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
         """Like KafkaEventLog.append_all."""
-        return self.append_values(
-            [self._codec.encode(entry) if isinstance(entry, Event) else entry for entry in entries]
+        return self._append(
+            [
+                (_addresses(entry), self._codec.encode(entry)) if isinstance(entry, Event) else (None, entry)
+                for entry in entries
+            ]
         )
 
     def append_values(self, values: Sequence[bytes | None]) -> list[int]:
         """Appends raw bytes, as a foreign writer would."""
+        return self._append([(None, value) for value in values])
+
+    def _append(self, entries: Sequence[Entry]) -> list[int]:
         with self._grown:
             if self._closed:
                 raise LogUnavailable(f"{self._topic} is closed")
-            start = self._first + len(self._values)
-            self._values.extend(values)
+            start = self._first + len(self._entries)
+            self._entries.extend(entries)
             self._grown.notify_all()
-            return list(range(start, start + len(values)))
+            return list(range(start, start + len(entries)))
 
     def end(self) -> int:
         with self._grown:
-            return self._first + len(self._values)
+            return self._first + len(self._entries)
 
     def truncate(self, first: int) -> None:
         """Deletes everything below offset `first`, as Kafka's DeleteRecords does."""
         with self._grown:
-            del self._values[: max(0, first - self._first)]
+            del self._entries[: max(0, first - self._first)]
             self._first = max(first, self._first)
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
+        return self.decode(self.raw_tail(start, concerns=concerns), concerns, on_unreadable)
+
+    def raw_tail(
+        self,
+        start: int,
+        *,
+        concerns: Concerns | None = None,
+        has_addresses: bool = True,
+        prefetched: int = 0,
+        timeout_s: float | None = None,
+    ) -> RawTail:
+        """Like KafkaEventLog.raw_tail."""
+        del has_addresses, prefetched, timeout_s
         if start < self._first:
             raise LogTruncated(self._topic, start, self._first)
-        return _MemoryTail(self, start, concerns, on_unreadable)
+        return _MemoryTail(self, start, concerns)
+
+    def decode(self, source: RawTail, concerns: Concerns | None, on_unreadable: OnUnreadable | None) -> Tail:
+        """Like KafkaEventLog.decode."""
+        return DecodingTail(source, self._codec, self._topic, lambda: self.skipped, concerns, on_unreadable)
 
     def close(self) -> None:
         with self._grown:
             self._closed = True
             self._grown.notify_all()
 
-    def values_from(self, offset: int, timeout_s: float) -> list[bytes | None]:
-        """Returns the values from `offset` on; waits up to `timeout_s` seconds for the first."""
+    def entries_from(self, offset: int, timeout_s: float) -> list[Entry]:
+        """Returns addresses and values from `offset` on; waits up to `timeout_s` seconds for the first."""
         with self._grown:
             if offset < self._first:
                 raise LogTruncated(self._topic, offset, self._first)
-            self._grown.wait_for(lambda: self._closed or offset < self._first + len(self._values), timeout_s)
-            return self._values[offset - self._first :]
+            self._grown.wait_for(lambda: self._closed or offset < self._first + len(self._entries), timeout_s)
+            return self._entries[offset - self._first :]
+
+
+def _addresses(event: Event) -> tuple[str, str]:
+    return event.header.sender, event.header.recipient
 
 
 class _MemoryTail:
-    def __init__(
-        self, log: MemoryEventLog, start: int, concerns: Concerns | None, on_unreadable: OnUnreadable | None
-    ) -> None:
+    def __init__(self, log: MemoryEventLog, start: int, concerns: Concerns | None) -> None:
         self._log = log
         self._position = start
         self._bytes_read = 0
         self._concerns = concerns
-        self._on_unreadable = on_unreadable
 
     @property
     def position(self) -> int:
@@ -116,26 +147,15 @@ class _MemoryTail:
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def poll(self, timeout_s: float) -> list[Record]:
+    def poll(self, timeout_s: float) -> list[RawRecord]:
         records = []
-        for value in self._log.values_from(self._position, timeout_s):
+        concerns = self._concerns
+        for addresses, value in self._log.entries_from(self._position, timeout_s):
             offset = self._position
             self._position += 1
             self._bytes_read += len(value or b"")
-            try:
-                if offset in self._log.skipped:
-                    raise Undecodable(SKIPPED)
-                event = self._log._codec.decode(value)
-            except Undecodable as error:
-                if self._on_unreadable:
-                    self._on_unreadable(
-                        Unreadable(
-                            self._log.topic, 0, offset, str(error), None, value, error.header, error.release
-                        )
-                    )
-                continue
-            if self._concerns is None or self._concerns(event.header.sender, event.header.recipient):
-                records.append(Record(offset, event.header, event.body))
+            if concerns is None or addresses is None or concerns(*addresses):
+                records.append(RawRecord(offset, addresses, None, value))
         return records
 
     def close(self) -> None:

@@ -170,8 +170,8 @@ def test_process_that_does_not_read_yet_gets_answers() -> None:
 
 
 def test_slow_reader_is_no_silence(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    values_from = leader.log.values_from
-    monkeypatch.setattr(leader.log, "values_from", lambda *where: values_from(*where)[:1])
+    entries_from = leader.log.entries_from
+    monkeypatch.setattr(leader.log, "entries_from", lambda *where: entries_from(*where)[:1])
     for _ in range(100):
         leader.log.append([WORD, WORD])
         leader.looks(1)

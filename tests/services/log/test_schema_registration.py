@@ -48,7 +48,7 @@ class Process:
     def __init__(self, log: MemoryEventLog | None = None) -> None:
         self.log = MemoryEventLog(Codec("t.log"), "t.log", registers_schemas=True)
         if log is not None:
-            self.log._values = log._values
+            self.log._entries = log._entries
         self.log.follow(LeadershipState())
 
     def fold(self, replica: Replica | None = None) -> Replica:
@@ -126,7 +126,7 @@ def test_log_is_readable_by_its_own_schemas(appended: list[Event]) -> None:
         avro.fingerprint(SchemasRegistered.AVRO_NAME): avro.inlined(SchemasRegistered.AVRO_NAME, frozen)
     }
     read = []
-    for value in log.values_from(0, 0):
+    for _, value in log.entries_from(0, 0):
         assert value is not None
         schema = known[value[len(SINGLE_OBJECT) : SINGLE_OBJECT_HEAD]]
         datum: Any = fastavro.schemaless_reader(io.BytesIO(value[SINGLE_OBJECT_HEAD:]), schema, None)

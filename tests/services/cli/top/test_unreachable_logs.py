@@ -16,7 +16,7 @@ from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.log_source import open_log_source
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.event_log import Concerns, OnUnreadable, Tail
-from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.log.memory import Entry, MemoryEventLog
 
 from ...history.archive.archive_files import damage_block
 from ...snapshots.simulated_logs import LONG, create_log, history
@@ -40,9 +40,9 @@ class Fragile(MemoryEventLog):
         self._check()
         return super().tail(start, concerns=concerns, on_unreadable=on_unreadable)
 
-    def values_from(self, offset: int, timeout_s: float) -> list[bytes | None]:
+    def entries_from(self, offset: int, timeout_s: float) -> list[Entry]:
         self._check()
-        return super().values_from(offset, timeout_s)
+        return super().entries_from(offset, timeout_s)
 
     def close(self) -> None:
         """Does nothing: the log outlives its readers."""

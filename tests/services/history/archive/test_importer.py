@@ -179,7 +179,7 @@ class _WithGap(MemoryEventLog):
 
     def __init__(self, log: MemoryEventLog) -> None:
         super().__init__(Codec("gap.log"), topic="gap.log")
-        self._values = list(log._values)
+        self._entries = list(log._entries)
 
     def tail(self, start: int, **more: object) -> object:  # type: ignore[override]
         result = super().tail(start, **more)  # type: ignore[arg-type]
