@@ -119,6 +119,10 @@ api-docs: .make/venv  ## The API reference of the public package, from its docst
 events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
 	$(BIN)/python -m tailrace.services.reference.events
 
+.PHONY: asyncapi
+asyncapi: .make/venv  ## docs/asyncapi.yaml, from the .avsc files and the settings of topics (`make events` writes it too)
+	$(BIN)/python -m tailrace.services.reference.asyncapi
+
 .PHONY: limits
 limits: .make/venv  ## docs/limits.md, from the constants in the code
 	$(BIN)/python -m tailrace.services.reference.limits

@@ -21,6 +21,7 @@ from ..dispatcher import role as dispatcher
 from ..job_master import role as job_master
 from ..resource_manager import role as resource_manager
 from ..task_executor import role as task_executor
+from . import asyncapi
 
 ROOT: Final = Path(__file__).parents[2]
 PATH: Final = ROOT / "docs" / "events.md"
@@ -217,4 +218,5 @@ def _schema_path(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # What describes the same events, and is out of date with them.
+    sys.exit(main(sys.argv[1:]) | asyncapi.main(sys.argv[1:]))
