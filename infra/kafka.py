@@ -63,6 +63,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
     "offsets.retention.minutes": "2147483647",
+    # Segments that tasks have deleted records from are freed at the next look.
+    "log.retention.check.interval.ms": "30000",
     # Prefer latency to batching: a single node has no replication to amortise.
     "group.initial.rebalance.delay.ms": "0",
     "controller.quorum.append.linger.ms": "0",

@@ -22,6 +22,8 @@ LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
 """The maximum bytes of a Kafka message: an event, or a dead letter with one, and its headers."""
 
 _log = logger("kafka")
+ATTEMPT_S = 3.0
+"""The time for one request of several: a broker that has died does not answer, and its successor is known then."""
 _CRITICAL = 2
 _APPEARANCE_S = 2.0
 """A new topic is not known to every client at once. These errors are retried; a topic that never existed is not waited
@@ -93,7 +95,8 @@ def retry_until(ask: Callable[[], T], timeout_s: float) -> T:
 def watermarks(consumer: Consumer, topic: str, timeout_s: float, partition: int = 0) -> tuple[int, int]:
     """Returns the first offset of a partition of the topic, and its end offset. Raises KafkaException."""
     wanted = TopicPartition(topic, partition)
-    return retry_until(lambda: consumer.get_watermark_offsets(wanted, timeout=timeout_s), timeout_s)
+    attempt_s = min(timeout_s, ATTEMPT_S)
+    return retry_until(lambda: consumer.get_watermark_offsets(wanted, timeout=attempt_s), timeout_s)
 
 
 _TOLD_EVERY_S = 30.0

@@ -28,6 +28,7 @@ from ...infra.logging_setup import logger
 from ...schemas.event import Event
 from ..core.leadership import LeadershipState
 from .clients import (
+    ATTEMPT_S,
     ENDS_READING,
     client_configuration,
     consumer_configuration,
@@ -168,7 +169,8 @@ class KafkaEventLog:
             # A client without a connection may take 3 s to look up the partition's leader.
             admin.list_topics(timeout=self._timeout)
             self._connected = admin
-        return self.probe_end(self._timeout).result()
+        # A request to a broker that has died waits for it: the next one goes to the new leader.
+        return self.probe_end(min(self._timeout, ATTEMPT_S)).result()
 
     def probe_end(self, timeout_s: float) -> Future[int]:
         """Returns a future of the end; it fails with a KafkaException after `timeout_s` seconds, or while the

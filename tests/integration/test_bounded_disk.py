@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedProgress
-from tailrace.pipelines.runtime.stream_task.loop.commit_followup import CommitFollowUp
+from tailrace.pipelines.runtime.stream_task.loop.commit_followup import CommitFollowUp, RecordDeletion
 from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LowPriorityRequests
 from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import KafkaTransaction
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
@@ -62,6 +64,25 @@ def test_channels_and_changelogs_of_stateless_vertices_are_trimmed_while_job_run
             upkeep.on_committed(CommittedProgress(entry, ends["changelog"]))
             wait_until(lambda: on_disk(tmp_path) < LIMIT)
         upkeep.close(ended=True)
+
+
+def test_refused_deletion_is_logged_once(
+    kafka: EmbeddedKafka, cluster_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    compacted = NewTopic(cluster_id, 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])[cluster_id].result(30)
+    deletion = RecordDeletion(kafka.bootstrap_servers)
+
+    def is_refused() -> bool:
+        """Whether Kafka refuses it; a topic that was created a moment ago has no leader yet."""
+        with pytest.raises(KafkaException) as failed:
+            deletion(cluster_id, 0, 0)
+        return bool(failed.value.args[0].code() == KafkaError.POLICY_VIOLATION)
+
+    wait_until(is_refused)
+    assert is_refused()
+    assert [cluster_id in line.getMessage() for line in caplog.records] == [True]
 
 
 def on_disk(directory: Path) -> int:

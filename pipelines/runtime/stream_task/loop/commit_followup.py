@@ -14,13 +14,14 @@ All requests are low priority (lazy_requests.py): a broker that does not answer 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from .....infra.kafka_connection import KafkaConnection
@@ -30,7 +31,10 @@ from ..restore.group_offsets import CommittedGroupOffset, GroupOffsets
 from ..state.progress_entry import ProgressEntry
 from .lazy_requests import LAST_ROUND_S, LowPriorityRequests
 
+_log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0
+_REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.POLICY_VIOLATION})
+"""No right, or a topic that is compacted."""
 KEEP_S: Final = 60.0
 """How long a channel keeps records after they are read and committed."""
 _STEPS: Final = 6
@@ -119,12 +123,14 @@ class CommitFollowUp:
 class RecordDeletion:
     """Deletes records before an offset (KIP-107). For one thread.
 
-    A client that has failed is replaced: a new one does not know a broker that is gone.
+    A client that has failed is replaced: a new one does not know a broker that is gone. A deletion that Kafka refuses
+    is logged once for each topic, because nothing else fails with it, and the disk fills.
     """
 
     def __init__(self, kafka: KafkaConnection) -> None:
         self._kafka = kafka
         self._client: AdminClient | None = None
+        self._refused: set[str] = set()
 
     def __call__(self, topic: str, partition: int, offset: int) -> None:
         """Deletes the records. Raises KafkaException."""
@@ -138,6 +144,19 @@ class RecordDeletion:
         try:
             for future in asked.values():
                 future.result(_TIMEOUT_S)
-        except Exception:
+        except Exception as error:
             self._client = None
+            if isinstance(error, KafkaException) and error.args[0].code() in _REFUSED:
+                self._warn(topic, error.args[0])
             raise
+
+    def _warn(self, topic: str, error: KafkaError) -> None:
+        if topic in self._refused:
+            return
+        self._refused.add(topic)
+        _log.warning(
+            "cannot delete the records of %s that nobody reads again, so it grows: %s. Grant Delete on it to the "
+            "principal of the tasks, and give it cleanup.policy=delete",
+            topic,
+            error.str(),
+        )
