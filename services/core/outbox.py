@@ -136,7 +136,8 @@ class Outbox(msgspec.Struct, Generic[E], frozen=True):
 
     def remove_all(self, events: Iterable[OwedEvent]) -> Outbox[E]:
         """Like `remove`, for the events with the keys of these."""
-        return self._without({event.key for event in events})
+        keys = {event.key for event in events}
+        return self._without(keys) if keys else self
 
     def due(self, now: Time) -> list[tuple[OutboxKey, E]]:
         """Returns the events that are due at `now` with their keys, in no particular order (`OutboxOrder` sorts

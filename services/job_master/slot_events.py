@@ -113,16 +113,14 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     """Returns RequestSlot, in the order of the slots' groups and places."""
     if state.registration is not RegistrationState.REGISTERED or state.status not in ACTIVE:
         return []
-    due = state.slots.wanted.due(now)
-    wanted = sorted(
-        (state.slots.requests[owed.allocation_id].slot, owed.allocation_id, owed.cause) for _, owed in due
-    )
+    requests = state.slots.requests
+    wanted = [(requests[owed.allocation_id], owed.cause) for _, owed in state.slots.wanted.due(now)]
     if not wanted:
         return []
     numbers, events = dict(state.slots.profile_numbers), []
     unused = 1 + max(numbers.values(), default=-1)
-    for _, allocation_id, cause in wanted:
-        profile, number = state.slots.requests[allocation_id].profile, None
+    for request, cause in sorted(wanted, key=lambda pair: (pair[0].slot, pair[0].allocation_id)):
+        profile, number = request.profile, None
         if profile is not None:
             number = numbers.setdefault(profile_key(profile), unused)
             if number == unused:
@@ -132,7 +130,7 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
                 profile = None
         body = resource_manager.RequestSlot(
             job_id=state.job_id,
-            allocation_id=allocation_id,
+            allocation_id=request.allocation_id,
             resource_profile=profile,
             resource_profile_number=number,
         )

@@ -47,6 +47,8 @@ def _disconnect(state: StartedJob, resource_id: str) -> StartedJob:
     outbox = state.outbox.remove(OwedJobManagerRegistrationSuccess, resource_id)
     outbox = outbox.remove(OwedDisconnectJobManager, resource_id)
     connections = delete_key(state.connections, resource_id)
+    if outbox is state.outbox and connections is state.connections:
+        return state
     return replace(state, connections=connections, outbox=outbox)
 
 
@@ -134,7 +136,8 @@ def _forget_owed(
         if isinstance(event, kinds) and getattr(event, "resource_id", None) == resource_id
     ]
     state = with_outbox(state, state.outbox.remove_all(owed))
-    return replace(state, checkpoints=state.checkpoints.without_notifications(resource_id))
+    checkpoints = state.checkpoints.without_notifications(resource_id)
+    return state if checkpoints is state.checkpoints else replace(state, checkpoints=checkpoints)
 
 
 STEPS: Mapping[type[Body], Step[StartedJob]] = {

@@ -194,6 +194,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
     def without_notifications(self, resource_id: str) -> Checkpoints:
         """Drops the notifications to a TaskExecutor that is gone."""
+        if not self.notifications:
+            return self
         gone = (owed for owed in self.notifications if owed.resource_id == resource_id)
         left = self.notifications.remove_all(gone)
         return self if left is self.notifications else replace(self, notifications=left)
