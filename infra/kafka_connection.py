@@ -60,6 +60,11 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         return self._protocol.endswith("SSL")
 
     @property
+    def is_secured(self) -> bool:
+        """Whether the connections use TLS or SASL, so that the broker may refuse some clients."""
+        return self._protocol != "PLAINTEXT"
+
+    @property
     def principal(self) -> str:
         """Returns the user that the broker sees, for messages: `User:name`, or what it is derived from."""
         if self._protocol.startswith("SASL_"):

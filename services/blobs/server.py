@@ -70,7 +70,7 @@ class BlobServer(Closeable):
         files = BlobFiles(directory, durable=True)
         self.depot: Final = TieredBlobStore(files, store or VoidBlobStore(), largest=self._limits.largest)
         """Its blobs, for use in the same process."""
-        self._socket = _listen(host, ports, self._limits.backlog)
+        self._socket = listen(host, ports, self._limits.backlog)
         self._socket.settimeout(_PAUSE_S)
         self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
         """host:port."""
@@ -150,7 +150,8 @@ class BlobServer(Closeable):
                 connection.close()
 
 
-def _listen(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
+def listen(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
+    """Returns a socket that listens on the first free port of `ports`; 0: any. Raises OSError if none is free."""
     refusal = OSError(errno.EADDRINUSE, "no port is given")
     for port in ports:
         try:

@@ -68,6 +68,7 @@ from .process_lifecycle import (
     raise_thread_failure,
     wait_for_topics,
 )
+from .relay import create_relay
 from .snapshots import MasterSnapshots
 
 _log = logger(__name__)
@@ -134,8 +135,10 @@ def run(
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()
+    relay = create_relay(configuration, own_log)
+    endpoints = {**blobs.endpoints, **({} if relay is None else relay.endpoints)}
     log = LivenessTrackingLog(own_log)
-    me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
+    me = LeaderInformation(own_address, own_session, endpoints=endpoints)
     roles = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
     election = create_leader_election(configuration, me, roles, log)
     letters = DeadLetters(configuration.kafka, cluster)
@@ -147,7 +150,7 @@ def run(
         process_address=own_address,
         session=own_session,
         election=election,
-        endpoints=blobs.endpoints,
+        endpoints=endpoints,
         clock=clock,
         on_unreadable=lambda unreadable: letters.post(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
@@ -236,6 +239,8 @@ def run(
             beating.start()
             topics.start()
             blobs.start()
+            if relay is not None:
+                relay.start()
             if effects.deletes_job_topics:
                 job_topics.start()
             host.run(stop, shells, finished=_has_ended)
@@ -249,6 +254,8 @@ def run(
                     election.close()
                 if snapshots is not None:
                     snapshots.close()
+                if relay is not None:
+                    relay.close()
                 beating.close()
                 job_topics.close()
                 topics.close()

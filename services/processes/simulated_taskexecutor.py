@@ -32,6 +32,7 @@ from .process_lifecycle import (
     raise_thread_failure,
     wait_for_topics,
 )
+from .relay import with_relay
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
@@ -45,7 +46,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     replica = Replica(task_executor_roles, only=own.__contains__)
     host = Host(
-        log,
+        with_relay(configuration, log, replica),
         replica,
         cluster=cluster,
         leads=tuple(own),

@@ -41,6 +41,7 @@ from .process_lifecycle import (
     raise_thread_failure,
     wait_for_topics,
 )
+from .relay import with_relay
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
@@ -62,7 +63,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     )
     blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
     host = Host(
-        log,
+        with_relay(configuration, log, replica),
         replica,
         cluster=cluster,
         leads=(own_address,),

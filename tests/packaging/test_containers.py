@@ -61,8 +61,9 @@ def test_all_services_share_one_storage(compose: dict[str, Any]) -> None:
     assert [len(paths) for paths in directories] == [3]
 
 
-def test_blob_server_listens_on_cluster_network(compose: dict[str, Any]) -> None:
-    assert compose["services"]["jobmanager"]["environment"]["TAILRACE_BLOB_SERVER_HOST"] == "jobmanager"
+def test_blob_server_and_relay_listen_on_cluster_network(compose: dict[str, Any]) -> None:
+    environment = compose["services"]["jobmanager"]["environment"]
+    assert environment["TAILRACE_BLOB_SERVER_HOST"] == environment["TAILRACE_LOG_RELAY_HOST"] == "jobmanager"
 
 
 def test_task_executor_keeps_name_after_container_restart(compose: dict[str, Any]) -> None:

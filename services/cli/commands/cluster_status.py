@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
-from ...core.role import JOB_MASTER, kind_of
+from ...core.role import DISPATCHER, JOB_MASTER, kind_of
 from ..args.common_options import Format
 from ..render.formatting import format_count, format_time
 from ..render.output import print_json, print_progress, print_result, print_table
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
+    from ...core.leadership import Leader
     from ...history import HistoryProjection
     from ...history.cluster_view import LeaderView
     from ..local.cluster import LocalCluster
@@ -69,7 +70,7 @@ def cluster_to_data(
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
-        "masters": _masters(leading, kept.candidates, local),
+        "masters": _masters(leading, kept.candidates, local, fold.replica.leadership.leader(DISPATCHER)),
         "orphans": msgspec.to_builtins(
             find_orphaned_resources(configuration, kept, statuses, fold.replica.offset)
         ),
@@ -84,7 +85,10 @@ def cluster_to_data(
 
 
 def _masters(
-    leading: Sequence[LeaderView], candidates: tuple[str, ...] | None, local: LocalCluster | None
+    leading: Sequence[LeaderView],
+    candidates: tuple[str, ...] | None,
+    local: LocalCluster | None,
+    leader: Leader | None,
 ) -> list[dict[str, Any]]:
     """Returns every jobmanager that runs here, stands for election, or leads a role in the log.
 
@@ -100,6 +104,7 @@ def _masters(
             "running": ours[address].is_running() if address in ours else None,
             "stands_for_election": None if candidates is None else address in candidates,
             "leads": [each.role for each in leading if each.address == address],
+            "endpoints": dict(leader.endpoints) if leader is not None and leader.address == address else {},
         }
         for address in known
     ]
@@ -116,13 +121,20 @@ def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
     print_table("Processes", ("PROCESS", "PID", "STATE"), rows)
 
 
+def _format_servers(master: dict[str, Any]) -> str:
+    return " ".join(f"{name}={address}" for name, address in sorted(master["endpoints"].items()))
+
+
 def show(data: dict[str, Any]) -> None:
     if data["processes"]:
         show_processes(Format.TEXT, data["processes"])
     print_table(
         "Masters",
-        ("MASTER", "ADDRESS", "LEADS"),
-        [(each["name"] or "", each["address"], format_roles(each)) for each in data["masters"]],
+        ("MASTER", "ADDRESS", "LEADS", "SERVERS"),
+        [
+            (each["name"] or "", each["address"], format_roles(each), _format_servers(each))
+            for each in data["masters"]
+        ],
     )
     workers = [
         (worker["resource_id"], worker["address"], f"{worker['free_slots']}/{worker['slots']}")

@@ -17,6 +17,7 @@ from ...configuration import Configuration
 from ...configuration.options.blob import BLOB_SERVER_PORT
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ...configuration.options.relay import RELAY_PORT
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ...configuration.options.simulation import SIMULATED as SIMULATION
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
@@ -226,15 +227,16 @@ class LocalCluster:
                 f"{len(names)} jobmanagers need an election, else each takes the lead from the one before: add "
                 f"-D {HIGH_AVAILABILITY.key}={HighAvailability.ZOOKEEPER}",
             )
-        ports = self._given.get(BLOB_SERVER_PORT)
-        if ports.max_count is not None and ports.max_count < len(names):
-            first = next(iter(ports))
-            raise CommandFailure(
-                ExitCode.USAGE,
-                f"{len(names)} jobmanagers on one machine need as many ports for their BlobServers, but "
-                f"{BLOB_SERVER_PORT.key} is {ports}: give a range such as {first}-{first + len(names) - 1}, or 0 for "
-                "free ones",
-            )
+        for option, servers in ((BLOB_SERVER_PORT, "BlobServers"), (RELAY_PORT, "relays")):
+            ports = self._given.get(option)
+            if ports.max_count is not None and ports.max_count < len(names):
+                first = next(iter(ports))
+                raise CommandFailure(
+                    ExitCode.USAGE,
+                    f"{len(names)} jobmanagers on one machine need as many ports for their {servers}, but "
+                    f"{option.key} is {ports}: give a range such as {first}-{first + len(names) - 1}, or 0 for "
+                    "free ones",
+                )
         return names
 
     def _take_over(self, record: ClusterRecord) -> None:

@@ -1,0 +1,50 @@
+"""Options of the relays of masters, by which TaskExecutors read the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....infra.config.option_types import BOOL, MEMORY, pattern
+from ....infra.config.options import ConfigOption
+from ..ports import PORTS, Ports
+from .kinds import BOTH, MASTER
+
+RELAY_ENABLED = ConfigOption(
+    key="log.relay.enabled",
+    type=BOOL,
+    default=True,
+    doc="Whether jobmanagers relay the log to TaskExecutors. A TaskExecutor without a relay reads the whole log from "
+    "Kafka. For a TaskExecutor: whether it reads by a relay.",
+    scopes=BOTH,
+    ours=True,
+)
+RELAY_HOST = ConfigOption(
+    key="log.relay.host",
+    type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
+    default="127.0.0.1",
+    doc="The address on which the relay of a jobmanager listens and TaskExecutors connect to it. Whoever connects can "
+    "read the log: the relay has no TLS and at most the authentication of blob.secret-file. If Kafka is secured, there "
+    "is no relay without a secret.",
+    scopes=MASTER,
+    ours=True,
+)
+RELAY_PORT = ConfigOption(
+    key="log.relay.port",
+    type=PORTS,
+    default=Ports(),
+    doc="The port of the relay, as blob.server.port; 0: any free port.",
+    scopes=MASTER,
+    ours=True,
+)
+RELAY_MEMORY = ConfigOption(
+    key="log.relay.memory",
+    type=MEMORY,
+    default=32 << 20,
+    at_least=1 << 20,
+    doc="The memory for the last records of the log, from which a relay serves TaskExecutors that start or reconnect. "
+    "Older records are read from Kafka, once for all that wait.",
+    scopes=MASTER,
+    ours=True,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (RELAY_ENABLED, RELAY_HOST, RELAY_PORT, RELAY_MEMORY)
