@@ -1,11 +1,12 @@
 import java.io.File;
+import java.io.FileReader;
 import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Map;
+import java.util.Properties;
 import java.util.UUID;
 import org.apache.avro.Schema;
 import org.apache.avro.SchemaParser;
@@ -21,16 +22,17 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /**
  * Submits WindowWordCount to a tailrace cluster, from Java: one Avro record to one Kafka topic.
  *
- * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS]</pre>
+ * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES]]</pre>
  *
- * SCHEMAS is tailrace's folder of .avsc files; "schemas" by default. Prints the id of the job.
- * See docs/submit-from-anywhere.md.
+ * SCHEMAS is tailrace's folder of .avsc files; "schemas" by default. PROPERTIES is a file with further properties of
+ * Kafka's client, such as those of TLS and SASL; the principal needs Write on CLUSTER.submissions and nothing else.
+ * Prints the id of the job. See docs/submit-from-anywhere.md.
  */
 public class SubmitWordCount {
 
   public static void main(String[] args) throws Exception {
     if (args.length < 4) {
-      System.err.println("usage: SubmitWordCount BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS]");
+      System.err.println("usage: SubmitWordCount BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES]]");
       System.exit(2);
     }
     String bootstrap = args[0], cluster = args[1], host = args[2], port = args[3];
@@ -62,7 +64,14 @@ public class SubmitWordCount {
 
     // Avro's single-object encoding: C3 01, the schema's fingerprint, the record.
     ByteBuffer value = new BinaryMessageEncoder<GenericRecord>(GenericData.get(), schema).encode(event);
-    Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "max.block.ms", 10_000);
+    Properties settings = new Properties();
+    settings.put("max.block.ms", 10_000);
+    if (args.length > 5) {
+      try (var file = new FileReader(args[5])) {
+        settings.load(file);
+      }
+    }
+    settings.put("bootstrap.servers", bootstrap);
     try (var producer =
         new KafkaProducer<>(settings, new StringSerializer(), new ByteBufferSerializer())) {
       producer.send(new ProducerRecord<>(cluster + ".submissions", jobId, value)).get();

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -24,10 +25,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from java_programs import run_java
 from polling import wait_until
 from secured_kafka import Decision, SecuredKafka
 
+from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.schemas import avro
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log.topics import (
     create_topics,
@@ -41,6 +45,7 @@ from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)
 
+ROOT = Path(__file__).parents[2]
 _KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -55,10 +60,11 @@ _KIND_NAMES = {
 NOT_USED_HERE = {
     ("masters", "ALTER", "job."),
     ("masters", "WRITE", "submissions"),
+    ("masters", "READ", "dead-letters"),
     ("tasks", "READ", "warm-up"),
 }
-"""(user, operation, name without the cluster): partitions are added to topics that somebody has made with fewer, the
-cluster is stopped later, and a query that only warms Spark may end before it reads."""
+"""(user, operation, name without the cluster). Partitions are added to topics that somebody has made with fewer; the
+cluster is stopped later; there are no earlier dead letters; a query that warms Spark may end before it reads."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
 PROGRAM = """
 import sys
@@ -226,9 +232,14 @@ def test_job_reads_and_writes_topics_of_user_and_takes_checkpoints(
 def test_doctor_finds_no_fault_in_running_cluster(cluster: SecuredCluster, first_job: str, role: str) -> None:
     topics = ("--read", cluster.orders, "--write", cluster.totals, "--group", f"{cluster.orders}-readers")
     found = json.loads(cluster.ok("cluster", "doctor", "--role", role, *topics, "-o", "json").stdout)
-    health = Counter(each["health"] for each in found["findings"] if each["check"] == "acls")
-    assert health["ok"] == 1
-    assert health["failed"] == 0
+    health: dict[str, set[str]] = {}
+    for each in found["findings"]:
+        health.setdefault(each["check"], set()).add(each["health"])
+    assert "ok" in health["acls"]
+    assert "failed" not in set().union(*health.values())
+    of_services = ["kafka", "storage", *(["clock", "blob server"] if role != "tasks" else [])]
+    of_services += ["topics"] if role == "jobmanager" else []
+    assert {name: health[name] for name in of_services} == {name: {"ok"} for name in of_services}
 
 
 def test_auditor_reads_history_and_output(cluster: SecuredCluster, first_job: str) -> None:
@@ -318,6 +329,40 @@ def test_topic_of_user_that_no_option_names_is_not_written_by_tasks(cluster: Sec
     assert write_error(cluster.connections["tasks"], cluster.orders) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+def accepted(cluster: SecuredCluster, job: str) -> bool:
+    """Returns whether the log has the acceptance of a job."""
+    return bool(cluster.run_as("audit", "log", "--job", job, "--type", "JobAccepted", "-o", "json"))
+
+
+def test_java_program_submits_with_right_to_write_alone(cluster: SecuredCluster) -> None:
+    properties = cluster.home / "shop.properties"
+    cluster.connections["shop"].write_java_properties(properties)
+    classpath = [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]
+    where = (cluster.secured.bootstrap_servers, cluster.cluster_id, "127.0.0.1", "9999")
+    program = ROOT / "examples" / "submit-from-java" / "SubmitWordCount.java"
+    job = run_java(program, classpath, *where, str(ROOT / "schemas"), str(properties)).strip()
+    wait_until(lambda: accepted(cluster, job), "acceptance of the job")
+    cluster.ok("cancel", job)
+
+
+@pytest.mark.soak  # the compilation takes a minute
+def test_go_program_submits_with_right_to_write_alone(cluster: SecuredCluster) -> None:
+    schema = cluster.home / "schema.json"
+    schema.write_text(json.dumps(avro.standalone("tailrace.dispatcher.SubmitJob")))
+    properties = cluster.connections["shop"].properties
+    login = ("-user", properties["sasl.username"], "-password-file", properties["sasl.password-file"])
+    where = (cluster.secured.bootstrap_servers, cluster.cluster_id, "127.0.0.1", "9999")
+    options = ("-schema", str(schema), "-ca", properties["ssl.ca.location"], *login, *where)
+    folder = ROOT / "examples" / "submit-from-go"
+    done = subprocess.run(
+        ["go", "run", ".", *options], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    wait_until(lambda: accepted(cluster, job), "acceptance of the job")
+    cluster.ok("cancel", job)
+
+
 def test_doctor_names_lost_right_and_its_command_gives_it_back(cluster: SecuredCluster) -> None:
     principal = f"User:{cluster.users['workers']}"
     lost = AclBindingFilter(
@@ -349,6 +394,20 @@ def test_doctor_names_lost_right_and_its_command_gives_it_back(cluster: SecuredC
     assert script == "kafka-acls.sh"
     cluster.ok("kafka-tools", "kafka-acls", *arguments)
     wait_until(lambda: not failed(), "the right")
+
+
+def test_doctor_says_that_password_is_wrong_and_skips_what_needs_kafka(
+    cluster: SecuredCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text("wrong\n")
+    options = ("-D", f"kafka.jobmanager.sasl.password-file={tmp_path / 'password'}", "-o", "json")
+    result = cluster.run("cluster", "doctor", *options)
+    assert result.returncode == ExitCode.UNREACHABLE
+    findings = json.loads(result.stdout)["findings"]
+    (fault,) = [each for each in findings if each["health"] == "failed"]
+    assert f"User:{cluster.users['masters']}" in fault["message"]
+    skipped = {each["check"] for each in findings if each["message"].endswith("the check of kafka failed")}
+    assert skipped == {"acls", "topics", "clock", "blob server"}
 
 
 def write_error(connection: KafkaConnection, topic: str) -> int | None:
