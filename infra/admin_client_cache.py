@@ -1,9 +1,11 @@
 """An AdminClient that stays usable for the whole life of a process.
 
-An AdminClient sends requests with the leader epoch that it saw last, and refreshes its metadata only after minutes. A
-client from before a restart of Kafka gets FENCED_LEADER_EPOCH for that time. This cache replaces the client after such
-an error, so that the next request uses a new one. It also replaces it when a file with a password, a key or a
-certificate has changed: a client reads them only when it is created.
+An AdminClient sends requests to the leader of a partition that it saw last, with its leader epoch, and by default it
+refreshes its metadata only after 15 minutes. A request to a broker that has died times out, and so do the next ones,
+although another broker leads: so these clients keep metadata for seconds only. A client from before a restart of Kafka
+gets FENCED_LEADER_EPOCH: this cache replaces it after such an error, so that the next request uses a new one. It also
+replaces it when a file with a password, a key or a certificate has changed: a client reads them only when it is
+created.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ OUTDATED: Final = frozenset(
     }
 )
 """The errors of a client that does not know the current leader of a partition."""
+METADATA_AGE_MS: Final = 3_000
+"""How long a client sends requests to the leader that it knows."""
 
 
 class AdminClientCache:
@@ -45,7 +49,7 @@ class AdminClientCache:
         with self._lock:
             version = self._find_version()
             if self._client is None or self._outdated or version != self._version:
-                self._client = AdminClient(dict(self._configure()))
+                self._client = AdminClient({"metadata.max.age.ms": METADATA_AGE_MS, **self._configure()})
                 self._outdated, self._version = False, version
             return self._client
 
