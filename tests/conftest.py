@@ -1,8 +1,9 @@
 """Configuration of all tests: markers, the rewriting of transcripts, Hypothesis profiles and a cache for tests only.
 
-Hypothesis has no deadlines, because the machine that runs the tests may be busy. It draws the same examples in each
-run, so that a result depends on the change only. If EXAMPLES is set, as in `make soak`, it draws other examples, and
-that many of them unless a test sets its own number (tests/example_count.py).
+Hypothesis has no deadlines, and accepts that examples are drawn slowly: the machine that runs the tests may be busy,
+and `make test` runs the unit tests at a low priority beside the others. It draws the same examples in each run, so that
+a result depends on the change only. If EXAMPLES is set, as in `make soak`, it draws other examples, and that many of
+them unless a test sets its own number (tests/example_count.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from example_count import example_count
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tailrace.infra.jars import cache_dir
@@ -57,7 +58,11 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
 settings.register_profile(
-    "tailrace", deadline=None, derandomize="EXAMPLES" not in os.environ, max_examples=example_count(40)
+    "tailrace",
+    deadline=None,
+    derandomize="EXAMPLES" not in os.environ,
+    max_examples=example_count(40),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tailrace")
 
