@@ -7,7 +7,7 @@ import uuid
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from polling import TIMEOUT_S
 
 
@@ -18,8 +18,12 @@ class Topics:
         self._servers = servers
         self._admin = AdminClient({"bootstrap.servers": servers})
 
-    def new(self, partitions: int = 1) -> str:
-        name = f"topic-{uuid.uuid4().hex[:8]}"
+    def add_partitions(self, topic: str, total: int) -> None:
+        for added in self._admin.create_partitions([NewPartitions(topic, total)]).values():
+            added.result(30)
+
+    def new(self, partitions: int = 1, prefix: str = "topic") -> str:
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
             created.result(30)
         return name

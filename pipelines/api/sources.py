@@ -149,7 +149,9 @@ class Sources:
     def _kafka(self, step: str, source: KafkaSource) -> SingleOutputStreamOperator[Any]:
         of = source_record_type(source)
         check_source(source, of, step)
-        return self._source(ReadKafka, step, topics_name("Source: Kafka", source.topics), of, source=source)
+        return self._source(
+            ReadKafka, step, topics_name("Source: Kafka", source.shown_topics), of, source=source
+        )
 
     def _files(self, step: str, source: FileSource) -> SingleOutputStreamOperator[Any]:
         undeclared = RecordType.of(str) if source.format == "text" else PICKLED

@@ -8,6 +8,7 @@ out.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -158,6 +159,13 @@ def _registry_properties(path: str, value: Any) -> Iterator[str]:
         yield f"its parameter {path}: {one_line(fault)}"
 
 
+def _is_pattern(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and re.compile(value) is not None
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
 def _is_character(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 1 and value not in '"\r\n'
 
@@ -285,7 +293,9 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "rate": _optional(_value(_is_rate, "a number of records per second above 0, or null")),
         },
         OperatorKind.KAFKA_SOURCE: {
-            "topics": _texts("a list of topics, one or more"),
+            "topics": _texts("a list of topics", least=0),
+            "topic_pattern": _optional(_value(_is_pattern, "a regular expression, or null")),
+            "discovery_ms": _optional(_size),
             "format": _FORMAT,
             "key_format": _optional(_FORMAT),
             "starting": _STARTING,

@@ -11,6 +11,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -236,6 +237,33 @@ def test_backlog_and_live_records_are_exact_with_killed_stream_task(
     results = on_kafka.read(sink, expected, beyond_s=1.0)
     assert len(results) == expected
     assert sorted(map(int, results)) == list(range(expected))
+
+
+def test_added_partitions_and_topics_of_pattern_are_read_while_job_runs(
+    start: Start, on_kafka: Topics
+) -> None:
+    prefix = f"pattern-{uuid.uuid4().hex[:8]}"
+    first, sink = on_kafka.new(1, prefix), on_kafka.new()
+    on_kafka.write(first, list(texts(3)))
+    reading = KafkaSource(re.compile(f"{prefix}-.*"), discovery_interval=timedelta(milliseconds=200))
+    job = start(copying(reading, KafkaSink(sink, Formats.text()), parallelism=2))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    assert sorted(on_kafka.read(sink, 3)) == texts(3)
+    on_kafka.add_partitions(first, 3)
+    for partition in range(3):
+        on_kafka.write(first, list(texts(2, 3 + 2 * partition)), partition)
+    assert sorted(map(int, on_kafka.read(sink, 9))) == list(range(9))
+    second = on_kafka.new(2, prefix)
+    on_kafka.write(second, list(texts(2, 9)), 0)
+    on_kafka.write(second, list(texts(2, 11)), 1)
+    on_kafka.write(first, list(texts(1, 13)))
+    assert sorted(map(int, on_kafka.read(sink, 14))) == list(range(14))
+    job.reports.wait(job.deploy(0, [1], 1), ExecutionState.RUNNING)
+    on_kafka.write(second, list(texts(1, 14)), 0)
+    on_kafka.write(first, list(texts(1, 15)), 2)
+    results = on_kafka.read(sink, 16, beyond_s=0.5)
+    assert sorted(map(int, results)) == list(range(16))
 
 
 def test_records_cross_two_clusters_exactly_with_killed_stream_tasks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from ....infra.kafka_connection import KafkaConnection
@@ -12,6 +13,7 @@ from ...functions.kafka_record import key_and_value_types, takes_none, without_n
 from ...graph.errors import ProgramError
 from ...types import PICKLED, RecordType, Scalar
 from ..checks import is_whole
+from ..durations import to_milliseconds
 from ..source_location import caller_location
 from .formats import Format, Formats
 
@@ -62,7 +64,10 @@ class StartingOffsets:
 
 
 class KafkaSource:
-    """Reads topics. The timestamp of a record is that of its message.
+    """Reads topics: one, a list, or all whose whole name matches a pattern (`re.compile("orders-.*")`).
+
+    The timestamp of a record is that of its message. Partitions and topics that are added are found while the job runs:
+    every `discovery_interval`, or with None when a subtask starts; they are read from their first message.
 
     A record is the value of a message, or with `output_type=KafkaRecord[K, V]` the whole message: key, value, headers,
     topic, partition, offset and timestamp. `key_format` is for its keys: by default text if K is `str`, and raw for
@@ -83,6 +88,7 @@ class KafkaSource:
     __slots__ = (
         "bounded",
         "connection",
+        "discovery_ms",
         "group_id",
         "key_format",
         "on_bad_record",
@@ -90,13 +96,14 @@ class KafkaSource:
         "on_tombstone",
         "output_type",
         "starting",
+        "topic_pattern",
         "topics",
         "value_format",
     )
 
     def __init__(
         self,
-        topics: str | Sequence[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         value_format: Format | None = None,
         starting: StartingOffsets | None = None,
         bounded: bool = False,
@@ -108,9 +115,17 @@ class KafkaSource:
         key_format: Format | None = None,
         bootstrap_servers: str | None = None,
         properties: Mapping[str, str] | None = None,
+        discovery_interval: timedelta | None = timedelta(seconds=30),
     ) -> None:
         """By default reads text from the earliest offsets. Raises ProgramError."""
-        self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
+        self.topic_pattern = topics if isinstance(topics, re.Pattern) else None
+        names = () if isinstance(topics, re.Pattern) else {topics} if isinstance(topics, str) else set(topics)
+        self.topics = tuple(sorted(names))
+        self.discovery_ms = None
+        if discovery_interval is not None and not bounded:
+            self.discovery_ms = to_milliseconds(
+                "discovery_interval", discovery_interval, operator="KafkaSource"
+            )
         self.value_format = _format_of("KafkaSource", value_format or Formats.text())
         self.starting = starting or StartingOffsets.earliest()
         self.bounded = bounded
@@ -127,7 +142,7 @@ class KafkaSource:
         self.on_tombstone = on_tombstone or _tombstones(self.value_format, on_bad_record, parts)
         self.on_data_loss = on_data_loss
         self.connection = _connection("KafkaSource", bootstrap_servers, properties)
-        if not self.topics:
+        if not self.topics and self.topic_pattern is None:
             raise _refusal("KafkaSource", "it has no topic")
         for topic in self.topics:
             _check_topic("KafkaSource", topic)
@@ -154,6 +169,11 @@ class KafkaSource:
             raise _refusal(
                 "KafkaSource", "it cannot read Avro without a schema, a registry or an output_type"
             )
+
+    @property
+    def shown_topics(self) -> Sequence[str]:
+        """The topics, or the pattern, for names."""
+        return self.topics if self.topic_pattern is None else [self.topic_pattern.pattern]
 
 
 class KafkaSink:

@@ -87,6 +87,8 @@ class ReadKafka(Physical):
         source = self.source
         return {
             "topics": list(source.topics),
+            "topic_pattern": None if source.topic_pattern is None else source.topic_pattern.pattern,
+            "discovery_ms": source.discovery_ms,
             "format": source.value_format.parameters(),
             "key_format": None if source.key_format is None else source.key_format.parameters(),
             "starting": source.starting.parameters(),

@@ -75,6 +75,8 @@ class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
     query: int
     at_once: bool = True
     """Whether to switch now; otherwise at the first frame of the new query that brings new data."""
+    added: Mapping[str, Mapping[int, int]] = msgspec.field(default_factory=dict)
+    """Topic -> partition -> first offset, for partitions that the subtask reads from now on."""
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -105,6 +107,8 @@ class StateRestored(msgspec.Struct, frozen=True, tag=True):
     positions: PartitionPositions
     ends: PartitionPositions | None = None
     """For a bounded Kafka source: records at or after these offsets are not forwarded."""
+    topics: tuple[str, ...] = ()
+    """The topics of a Kafka source, by index of the input."""
 
 
 class TaskOpened(msgspec.Struct, frozen=True, tag=True):
@@ -116,6 +120,8 @@ class QuerySwitched(msgspec.Struct, frozen=True, tag=True):
 
     query: int
     positions: PartitionPositions
+    topics: tuple[str, ...] = ()
+    """As in StateRestored."""
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

@@ -176,6 +176,11 @@ class OperatorChain:
         for operator in self._per_split:
             operator.read_splits(known)
 
+    def add_split(self, split: Hashable) -> None:
+        """Announces a further split of the source, after `open`."""
+        for operator in self._per_split:
+            operator.add_split(split)
+
     def begin_split(self, split: Hashable) -> None:
         """Announces that the next records belong to this split."""
         for operator in self._per_split:

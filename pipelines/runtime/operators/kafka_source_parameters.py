@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -61,7 +63,7 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """The parameters of an operator of kind KAFKA_SOURCE."""
 
     topics: tuple[str, ...]
-    """Sorted: the index of a topic is its index as an input."""
+    """Sorted; empty if there is a pattern."""
     format: ValueFormat
     starting: StartingPosition = StartingPosition()
     group_id: str | None = None
@@ -73,6 +75,10 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """For keys, if records are KafkaRecords; None: a record is a value."""
     connection: KafkaConnection | None = None
     """The cluster to read from; None: the job's own."""
+    topic_pattern: str | None = None
+    """A regular expression for whole names of topics; None: they are listed."""
+    discovery_ms: int | None = None
+    """The interval at which new partitions and topics are looked for; None: only when a subtask starts."""
 
     @classmethod
     def from_config(cls, config: OperatorConfig) -> KafkaSourceParameters:
@@ -80,18 +86,33 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
         read = msgspec.convert(json.loads(config.parameters), cls)
         return msgspec.structs.replace(read, topics=tuple(sorted(set(read.topics))))
 
+    def matching(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns the topics that the source reads if there are topics of these names, sorted.
+
+        A pattern matches no topic that is Kafka's own (`__consumer_offsets`).
+        """
+        if self.topic_pattern is None:
+            return self.topics
+        pattern = re.compile(self.topic_pattern)
+        return tuple(
+            sorted(name for name in set(names) if pattern.fullmatch(name) and not name.startswith("__"))
+        )
+
     def assigned_partitions(
         self, counts: Mapping[str, int], subtask: int, parallelism: int
-    ) -> list[tuple[int, int]]:
-        """Returns the partitions of a subtask, as (index of the topic, partition). `counts`: partitions of each
-        topic.
+    ) -> list[tuple[str, int]]:
+        """Returns the partitions of a subtask, as (topic, partition). `counts`: partitions of each topic.
 
-        The next topic and the next partition belong to the next subtask, so a partition that is added to a topic moves
-        no other.
+        The next partition belongs to the next subtask, so a partition that is added to a topic moves no other. The
+        first partitions of listed topics belong to subtasks in turn; those of a pattern are spread by a hash of the
+        name, so a topic that is added moves no other.
         """
         return [
-            (i, partition)
-            for i, topic in enumerate(self.topics)
+            (topic, partition)
+            for topic in sorted(counts)
             for partition in range(counts[topic])
-            if (i + partition) % parallelism == subtask
+            if (self._rank(topic) + partition) % parallelism == subtask
         ]
+
+    def _rank(self, topic: str) -> int:
+        return self.topics.index(topic) if self.topic_pattern is None else zlib.crc32(topic.encode())

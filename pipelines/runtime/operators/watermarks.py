@@ -72,6 +72,11 @@ class WatermarkAssigner(Operator):
         """Called before `open` with the splits that the records come from."""
         self._splits = {split: _Split() for split in splits}
 
+    def add_split(self, split: Hashable) -> None:
+        """Adds a split after `open`: it holds event time until its first record, or until it is idle."""
+        added = self._splits[split] = _Split()
+        added.last_record = self._setup.wall_clock()
+
     def begin_split(self, split: Hashable) -> None:
         """Announces that the next records belong to this split."""
         self._split = self._splits[split]

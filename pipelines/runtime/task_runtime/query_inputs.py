@@ -29,6 +29,8 @@ class ReceivingSubtask(msgspec.Struct, frozen=True):
     positions: PartitionPositions
     ends: PartitionPositions | None = None
     attempt_number: int = 0
+    topics: tuple[str, ...] = ()
+    """The topics of a Kafka source, by index of the input."""
 
 
 class QueryInput(Protocol):
@@ -97,7 +99,7 @@ class TopicQueryInput:
         found: dict[str, dict[int, int]] = {}
         for receiver in receivers:
             for i, positions in receiver.positions.items():
-                found.setdefault(self.source.topics[i], {}).update(positions)
+                found.setdefault(receiver.topics[i], {}).update(positions)
         return found
 
     def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> RecordForwardingPlan:
@@ -107,7 +109,7 @@ class TopicQueryInput:
             for i, positions in receiver.positions.items():
                 ends = None if receiver.ends is None else receiver.ends[i]
                 for partition in positions:
-                    targets.setdefault(self.source.topics[i], {})[partition] = SubtaskTarget(
+                    targets.setdefault(receiver.topics[i], {})[partition] = SubtaskTarget(
                         receiver.socket_path,
                         i,
                         None if ends is None else ends[partition],

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....infra import threads
 from ....infra.kafka_connection import KafkaConnection
+from ..common.deployment import vertex_of
 from ..common.protocol import PartitionPositions, SwitchQuery, WorkerHello
 from ..common.settings import ExecutionMode
 from ..common.task_logging import TaskLogging
@@ -25,9 +26,10 @@ from ..spark.partition_forwarder import PartitionForwarder
 from ..spark.query import QueryMode
 from ..spark.query_runner import QueryRun, QueryRunner
 from .end_offsets import EndOffsets
+from .partition_discovery import PartitionDiscovery
 from .query_inputs import TopicQueryInput
 from .query_phase import QueryEvent, QueryPhase
-from .runtime_state import QuerySwitch, RunningDeployment, RunningExecution
+from .runtime_state import Place, QuerySwitch, RunningDeployment, RunningExecution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +64,7 @@ class QueryManager:
         self._fail_all = failed
         self._dropped = dropped
         self._queries = QueryRunner(kafka, scratch, post)
+        self._kafka = kafka
         self._end_offsets = EndOffsets(kafka)
         self._runs: dict[int, RunningDeployment] = {}
         self._number = 0
@@ -88,6 +91,7 @@ class QueryManager:
         if topics and not any(e.positions for e in live):
             deployment.transition(QueryEvent.NOTHING_TO_READ)
             self._connected(deployment)
+            self._discover_partitions(deployment)
         elif deployment.can_switch_mode:
             self._watch(deployment)
         elif topics:
@@ -158,12 +162,15 @@ class QueryManager:
             del self._runs[number]
 
     def _watch(self, deployment: RunningDeployment) -> None:
-        """Measures the lag of a Kafka source until the deployment ends."""
+        """Measures the lag of a Kafka source until the deployment ends, and looks for new partitions."""
         deployment.transition(QueryEvent.WATCH)
+        self._measure_lag(deployment)
+        self._discover_partitions(deployment)
+
+    def _measure_lag(self, deployment: RunningDeployment) -> None:
         reading = deployment.reading
         assert isinstance(reading, TopicQueryInput)
-        begin = reading.begin(deployment.receivers)
-        partitions = [(topic, partition) for topic, offsets in begin.items() for partition in offsets]
+        _note_places(deployment, reading)
         other = reading.connection
         end_offsets = self._end_offsets if other is None else EndOffsets(other)
 
@@ -171,7 +178,7 @@ class QueryManager:
             has_warned = False
             while True:
                 try:
-                    ends = end_offsets.read(partitions)
+                    ends = end_offsets.read(deployment.places)
                 except Exception as error:
                     # Without brokers no records arrive either; asks again until they are available.
                     if not has_warned:
@@ -184,6 +191,50 @@ class QueryManager:
                     return
 
         threads.Thread(target=work, name=f"lag-{deployment.number}").start()
+
+    def _discover_partitions(self, deployment: RunningDeployment) -> None:
+        """Looks for new partitions until the deployment ends, if the source wants it."""
+        reading = deployment.reading
+        if not isinstance(reading, TopicQueryInput) or not deployment.can_switch_mode:
+            return
+        interval_ms = reading.source.discovery_ms
+        if interval_ms is None:
+            return
+        parallelism = vertex_of(deployment.spec.job_graph, deployment.spec.vertex_id).parallelism
+        discovery = PartitionDiscovery(reading.connection or self._kafka, reading.source, parallelism)
+        subtasks = [execution.subtask.subtask_index for execution in deployment.executions]
+
+        def work() -> None:
+            while not deployment.over.wait(interval_ms / 1000):
+                try:
+                    new = discovery.find_new(deployment.places, subtasks)
+                except (
+                    Exception
+                ) as error:  # the lag of the known ones is not measured either then, which warns
+                    log.info("new partitions could not be looked for; retries: %s", error)
+                    continue
+                if new:
+                    self._post(lambda new=new: self._on_partitions_found(deployment, new))  # type: ignore[misc]
+
+        threads.Thread(target=work, name=f"partitions-{deployment.number}").start()
+
+    def _on_partitions_found(
+        self, deployment: RunningDeployment, new: Mapping[int, Mapping[Place, int]]
+    ) -> None:
+        """Switches to a query that reads these partitions too. If a query is just starting, they are found again."""
+        run = deployment.run
+        is_idle = deployment.phase is QueryPhase.UNUSED
+        is_running = deployment.phase is QueryPhase.RUNNING and run is not None and run.query is not None
+        found = {place for those in new.values() for place in those}
+        if not deployment.live or not (is_idle or is_running) or found <= deployment.places:
+            return
+        for topic, partition in sorted(found):
+            log.info("the Kafka source reads %s-%d from now on", topic, partition)
+        if deployment.catch_up is None:
+            deployment.catch_up = CatchUpPolicy.initial(SourceLag(0, 0.0, len(found)), time.monotonic())
+        self._switch(deployment, deployment.catch_up.pace, new)
+        if is_idle:
+            self._measure_lag(deployment)
 
     def _on_lag_measured(self, deployment: RunningDeployment, ends: Mapping[tuple[str, int], int]) -> None:
         reading = deployment.reading
@@ -203,24 +254,38 @@ class QueryManager:
             deployment.catch_up = following
             self._switch(deployment, following.pace)
 
-    def _switch(self, deployment: RunningDeployment, pace: QueryMode) -> None:
+    def _switch(
+        self,
+        deployment: RunningDeployment,
+        pace: QueryMode,
+        added: Mapping[int, Mapping[Place, int]] | None = None,
+    ) -> None:
         run = self._new_run(deployment)
         log.info("vertex %s continues in %s mode", deployment.spec.vertex_id, pace.value)
         deployment.transition(QueryEvent.SWITCH)
         deployment.switch = QuerySwitch(run, pace)
         for execution in deployment.live:
-            execution.process.send(SwitchQuery(run.number, at_once=pace is not QueryMode.REAL_TIME))
+            own = (added or {}).get(execution.subtask.subtask_index, {})
+            by_topic: dict[str, dict[int, int]] = {}
+            for (topic, partition), offset in own.items():
+                by_topic.setdefault(topic, {})[partition] = offset
+            execution.process.send(
+                SwitchQuery(run.number, at_once=pace is not QueryMode.REAL_TIME, added=by_topic)
+            )
 
     def switch_if_answered(self, deployment: RunningDeployment) -> None:
         """Starts the next query when all subtasks have reported its start positions."""
         live, before, switch = deployment.live, deployment.run, deployment.switch
-        if switch is None or not live or before is None:
+        if switch is None or not live:
             return
         if switch.answered.issuperset(execution.id for execution in live):
             deployment.switch = None
-            before.predecessor, switch.run.predecessor = None, before
+            if isinstance(deployment.reading, TopicQueryInput):
+                _note_places(deployment, deployment.reading)
+            if before is not None:
+                before.predecessor, switch.run.predecessor = None, before
             self._start(deployment, switch.run, switch.mode)
-            if switch.mode is not QueryMode.REAL_TIME:
+            if before is not None and switch.mode is not QueryMode.REAL_TIME:
                 self._queries.stop(before)
 
     def on_worker_hello(self, greeting: WorkerHello) -> None:
@@ -277,6 +342,11 @@ class QueryManager:
             query = None if candidate is None else candidate.running
             if query is not None and not self.refuses:
                 query.stop()
+
+
+def _note_places(deployment: RunningDeployment, reading: TopicQueryInput) -> None:
+    begin = reading.begin(deployment.receivers)
+    deployment.places = frozenset((topic, partition) for topic, those in begin.items() for partition in those)
 
 
 def _lag(

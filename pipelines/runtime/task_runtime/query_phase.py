@@ -7,7 +7,7 @@
     STARTING   -          -         RUNNING   -           -            a query before this one may still deliver
     RUNNING    -          -         -         SWITCHING   -            the tasks of the query are connected
     SWITCHING  -          STARTING  -         -           -            subtasks report where the next query begins
-    UNUSED     -          -         -         -           -            no query is needed
+    UNUSED     -          -         -         SWITCHING   -            no query is needed, or not yet
 
 Any phase becomes STOPPED when all attempts of the deployment have ended.
 """
@@ -54,7 +54,7 @@ NEXT: Mapping[QueryPhase, Mapping[QueryEvent, QueryPhase]] = {
     QueryPhase.STARTING: {QueryEvent.CONNECT: QueryPhase.RUNNING},
     QueryPhase.RUNNING: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
     QueryPhase.SWITCHING: {QueryEvent.START: QueryPhase.STARTING},
-    QueryPhase.UNUSED: {},
+    QueryPhase.UNUSED: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
     QueryPhase.STOPPED: {},
 }
 

@@ -16,6 +16,9 @@ from .process_pool import TaskProcess
 from .query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
 from .query_phase import CONNECTED, QueryEvent, QueryPhase, transition
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
 
 class RunningExecution:
     """One attempt. `end` is set when it has ended."""
@@ -30,6 +33,8 @@ class RunningExecution:
         self.process_id: int | None = None
         self.positions: PartitionPositions | None = None
         self.ends: PartitionPositions | None = None
+        self.topics: tuple[str, ...] = ()
+        """The topics of a Kafka source, by index of the input."""
         self.counts: Mapping[str, float] = {}
         """All counts, including Flink's counters."""
         self.accumulators: Mapping[str, float] = {}
@@ -70,6 +75,8 @@ class RunningDeployment:
         self.catch_up: CatchUpPolicy | None = None
         self.written = 0, 0.0
         """For a Kafka source: the sum of its end offsets, and when it was measured."""
+        self.places: frozenset[Place] = frozenset()
+        """The partitions of a Kafka source that its subtasks read. Other threads read it."""
         self.over = threading.Event()
         self.python_path: str | None = None
         """The directory of the job's shipped files, after a subtask has been started."""
@@ -98,6 +105,7 @@ class RunningDeployment:
                 each.positions or {},
                 each.ends,
                 each.subtask.attempt_number,
+                each.topics,
             )
             for each in self.live
         ]

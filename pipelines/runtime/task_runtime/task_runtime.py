@@ -442,15 +442,17 @@ class TaskRuntime:
         match notice:
             case TaskBeat():
                 pass
-            case StateRestored(process_id, positions, ends):
+            case StateRestored(process_id, positions, ends, topics):
                 execution.process_id = process_id
+                execution.topics = topics
                 execution.positions = positions
                 execution.ends = ends
                 self._queries.start_if_due(execution.deployment)
             case TaskOpened():
                 execution.opened = True
                 self._report_running(execution.deployment)
-            case QuerySwitched(query, positions):
+            case QuerySwitched(query, positions, topics):
+                execution.topics = topics
                 self._queries.on_query_switched(execution, query, positions)
             case TaskMetrics():
                 execution.counts = notice.as_accumulators()

@@ -506,6 +506,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
         lambda env, s: KafkaSink("t", properties={"client.id": "x"}),
         "KafkaSink at {}: it has properties, and no",
     ),
+    (
+        lambda env, s: KafkaSource("t", discovery_interval=5),
+        "KafkaSource at {}: the discovery_interval is 5: give a timedelta",
+    ),
     (lambda env, s: KafkaSource("t", bootstrap_servers=""), "KafkaSource at {}: bootstrap_servers is ''"),
     (lambda env, s: Formats.csv(";;"), "Formats.csv at {}: the delimiter is ';;', not one character"),
     (

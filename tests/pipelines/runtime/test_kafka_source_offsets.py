@@ -36,7 +36,7 @@ class Broker:
         self.low = 0
         self.entry: ProgressEntry | None = None
 
-    def list_topics(self, topic: str, timeout: float) -> Any:
+    def list_topics(self, topic: str, timeout: float = 0) -> Any:
         result = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
         return SimpleNamespace(topics={topic: result})
 

@@ -268,8 +268,34 @@ def test_input_of_older_query_is_ignored_after_switch(start: Callable[[Task], Ta
     task.ended()
     assert (task.end, task.printed()) == (None, 6)
     assert [notice for notice in task.notices if isinstance(notice, QuerySwitched)] == [
-        QuerySwitched(2, {0: {3: 2}})
+        QuerySwitched(2, {0: {3: 2}}, ("lines",))
     ]
+
+
+def test_added_partitions_of_known_and_new_topics_are_read(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text())).print()
+    task = start(Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), None, ((0, 3),))))
+    codec = BufferCodec(Types.STRING())
+
+    def records(query: int, index: int, partition: int, first: int) -> ForwardedMessage:
+        payload = codec.payload(Batch([0], ["a"]))
+        return ForwardedMessage(RECORDS, index, query, partition, first, first + 1, payload)
+
+    task.hand_over(
+        records(1, 0, 3, 0),
+        SwitchQuery(2, added={"lines": {3: 7, 5: 4}, "more": {0: 9}}),
+        records(2, 0, 3, 1),
+        records(2, 0, 5, 4),
+        records(2, 1, 0, 9),
+    )
+    task.wait_until(lambda: task.printed() == 4)
+    assert [notice for notice in task.notices if isinstance(notice, QuerySwitched)] == [
+        QuerySwitched(2, {0: {3: 1, 5: 4}, 1: {0: 9}}, ("lines", "more"))
+    ]
+    entry = task.kafka.tail(task.changelog(), 0).entry
+    assert entry is not None
+    assert {i.topic: dict(i.positions) for i in entry.inputs} == {"lines": {3: 2, 5: 5}, "more": {0: 10}}
 
 
 def test_query_takes_over_when_it_has_caught_up(start: Callable[[Task], Task]) -> None:

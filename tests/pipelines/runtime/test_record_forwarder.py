@@ -323,20 +323,27 @@ def test_aggregates_span_batches_during_backlog(words: list[str], data: st.DataO
 def test_partitions_are_divided_over_subtasks_and_added_ones_move_none(
     parallelism: int, counts: list[int], more: int
 ) -> None:
-    source = KafkaSourceParameters(tuple(f"t{i}" for i in range(len(counts))), ValueFormat(FormatKind.TEXT))
+    listed = KafkaSourceParameters(tuple(f"t{i}" for i in range(len(counts))), ValueFormat(FormatKind.TEXT))
+    matching = KafkaSourceParameters((), ValueFormat(FormatKind.TEXT), topic_pattern="t.*")
+    names = listed.topics
 
-    def owners(of: list[int]) -> dict[tuple[int, int], int]:
-        named = dict(zip(source.topics, of, strict=True))
+    def owners(source: KafkaSourceParameters, of: dict[str, int]) -> dict[tuple[str, int], int]:
         return {
             place: subtask
             for subtask in range(parallelism)
-            for place in source.assigned_partitions(named, subtask, parallelism)
+            for place in source.assigned_partitions(of, subtask, parallelism)
         }
 
-    before = owners(counts)
-    assert sorted(before) == [(i, p) for i, count in enumerate(counts) for p in range(count)]
-    after = owners([counts[0] + more, *counts[1:]])
-    assert {place: after[place] for place in before} == before
+    named = dict(zip(names, counts, strict=True))
+    for source in (listed, matching):
+        before = owners(source, named)
+        assert sorted(before) == [(topic, p) for topic in names for p in range(named[topic])]
+        after = owners(source, {**named, "t0": counts[0] + more})
+        assert {place: after[place] for place in before} == before
+        if source is matching:
+            wider = owners(source, {**named, "a": more, "z": more})
+            assert {place: wider[place] for place in before} == before
+    before = owners(listed, named)
     loads = [sum(owner == subtask for owner in before.values()) for subtask in range(parallelism)]
     if len(counts) == 1:
         assert max(loads) - min(loads) <= 1

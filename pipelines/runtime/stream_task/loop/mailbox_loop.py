@@ -161,10 +161,11 @@ class MailboxLoop:
             case ForwardedMessage():
                 if letter.query >= self._query:
                     self._take(letter)
-            case SwitchQuery(query, at_once):
+            case SwitchQuery(query, at_once, added):
                 if at_once:
                     self._query = query
-                self._notify(QuerySwitched(query, self._task.positions))
+                self._task.add_partitions(added)
+                self._notify(QuerySwitched(query, self._task.positions, self._task.source_topics))
             case TriggerCheckpoint(checkpoint):
                 self._task.checkpoints.trigger(checkpoint)
             case ConfirmCheckpoint(checkpoint_id):

@@ -218,7 +218,9 @@ class StreamTask:
                 i: bounds(consumer, topic, self._subtask)[1]
                 for i, topic in enumerate(assembly.channel_topics)
             }
-        self._notify(StateRestored(os.getpid(), subtask.positions, ends))
+        self._notify(
+            StateRestored(os.getpid(), subtask.positions, ends, () if kafka is None else kafka.topics)
+        )
         self._restore_state(assembly, subtask, beginning, consumer)
         consumer.close()
         return assembly, subtask, beginning, CommittedProgress(entry, tail.offset)

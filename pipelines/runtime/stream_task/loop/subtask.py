@@ -191,6 +191,27 @@ class Subtask:
         """Returns input -> partition -> the next offset to take."""
         return self._positions.to_positions_by_input()
 
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics of a Kafka source, by index of the input."""
+        return () if self._kafka_source is None else tuple(self._input_topics)
+
+    def add_partitions(self, added: Mapping[str, Mapping[int, int]]) -> None:
+        """Lets a Kafka source read more partitions: topic -> partition -> first offset. Known ones stay as they are."""
+        for topic, offsets in added.items():
+            if topic not in self._input_topics:
+                self._input_topics.append(topic)
+                self._codecs.append(self._codecs[0])
+            index = self._input_topics.index(topic)
+            for partition, offset in offsets.items():
+                if self._positions.get(index, partition) is None:
+                    self._positions.advance(index, partition, offset)
+                    self._chain.add_split((index, partition))
+        if added and self._has_no_input:
+            self._has_no_input = False
+            self._chain.set_idle(False)
+        self.output.note_pending()
+
     def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
         """Whether these offsets have not been taken yet. Raises TaskError if some of them have."""
         return self._positions.admits(input_index, partition, first, following)

@@ -84,8 +84,14 @@ def resolve_offsets(
 
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
+    if source.topic_pattern is not None:
+        source = msgspec.structs.replace(source, topics=_matching_topics(consumer, source, kafka))
     counts = {topic: _partitions(consumer, topic, kafka) for topic in source.topics}
-    places = source.assigned_partitions(counts, subtask, parallelism)
+    index = {topic: i for i, topic in enumerate(source.topics)}
+    places = [
+        (index[topic], partition)
+        for topic, partition in source.assigned_partitions(counts, subtask, parallelism)
+    ]
     committed = _committed_positions(source, entry)
     if resumption is not None:
         offsets = _RestoredOffsets(consumer, kafka, source, resumption, committed)
@@ -298,6 +304,21 @@ def _partitions(consumer: Consumer, topic: str, kafka: KafkaConnection) -> int:
                 f"the Kafka source's topic {topic!r} {reason} at {kafka}: create it, or correct its name"
             )
         time.sleep(0.05)
+
+
+def _matching_topics(
+    consumer: Consumer, source: KafkaSourceParameters, kafka: KafkaConnection
+) -> tuple[str, ...]:
+    try:
+        found = source.matching(consumer.list_topics(timeout=_TIMEOUT_S).topics)
+    except KafkaException as error:
+        raise _silent(error.args[0]) from error
+    if not found:
+        raise TaskError(
+            f"no topic at {kafka} matches the Kafka source's pattern {source.topic_pattern!r}: create one, or correct"
+            " the pattern"
+        )
+    return found
 
 
 def _why(error: KafkaError) -> str:
