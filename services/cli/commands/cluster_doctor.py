@@ -55,7 +55,7 @@ def doctor(
         scope_of(configuration, reads or (), writes or (), groups or (), creates_topics=not topics_exist),
         AclTool(SCRIPT, configuration.bootstrap_servers, command_config),
     )
-    found = examine(subject, lambda name: print_progress(f"checks {name}"))
+    found = examine(subject, lambda name: print_progress(f"checks {name} ..."))
     if output is Format.JSON:
         print_json(found)
         return exit_code(found)

@@ -19,6 +19,7 @@ from .report import Check, Diagnosis, Finding, Health, Report, Subject
 from .service_checks import check_blob_server, check_registry, check_storage, check_zookeeper
 
 LONGEST_CHECK_S: Final = 30.0
+_SLOW_S: Final = 1.0
 KAFKA: Final = "kafka"
 USERS: Final = {
     PrincipalRole.JOBMANAGER: KafkaUser.JOBMANAGER,
@@ -42,8 +43,8 @@ CHECKS: Final = (
 """In the order of the report."""
 
 
-def examine(subject: Subject, on_begin: Callable[[str], None], checks: Sequence[Check] = CHECKS) -> Diagnosis:
-    """Runs all checks; `on_begin` is called with the name of each."""
+def examine(subject: Subject, on_slow: Callable[[str], None], checks: Sequence[Check] = CHECKS) -> Diagnosis:
+    """Runs all checks; `on_slow` is called with the name of one that takes longer than a second."""
     findings: list[Finding] = []
     failed: set[str] = set()
     for check in checks:
@@ -54,8 +55,7 @@ def examine(subject: Subject, on_begin: Callable[[str], None], checks: Sequence[
             reason = f"not checked, because the check of {missing[0]} failed"
             found = [Finding(check.name, Health.SKIPPED, reason)]
         else:
-            on_begin(check.name)
-            found = _run(check, subject)
+            found = _run(check, subject, on_slow)
         findings += found
         if any(each.health is Health.FAILED for each in found):
             failed.add(check.name)
@@ -69,7 +69,7 @@ def exit_code(diagnosis: Diagnosis) -> ExitCode:
     return ExitCode.UNSOUND if diagnosis.failed() else ExitCode.OK
 
 
-def _run(check: Check, subject: Subject) -> list[Finding]:
+def _run(check: Check, subject: Subject, on_slow: Callable[[str], None]) -> list[Finding]:
     """Runs a check in a thread that is left behind if it takes too long. Raises what is a bug."""
     report, done = Report(check.name), threading.Event()
     bugs: list[Exception] = []
@@ -90,6 +90,8 @@ def _run(check: Check, subject: Subject) -> list[Finding]:
             done.set()
 
     threads.Thread(target=run, name=f"check {check.name}").start()
+    if not done.wait(_SLOW_S):
+        on_slow(check.name)
     if not done.wait(LONGEST_CHECK_S):
         late = Finding(check.name, Health.FAILED, f"did not end within {LONGEST_CHECK_S:.0f} s")
         return [*report.findings, late]

@@ -71,13 +71,16 @@ def test_check_that_hangs_ends_with_what_it_found(monkeypatch: pytest.MonkeyPatc
         report.ok("so far")
         released.wait()
 
+    monkeypatch.setattr(doctor, "_SLOW_S", 0.05)
     monkeypatch.setattr(doctor, "LONGEST_CHECK_S", 0.05)
+    slow: list[str] = []
     try:
-        found = run(Check("a", hangs), Check("b", passes))
+        found = examine(SUBJECT, slow.append, (Check("a", hangs), Check("b", passes))).findings
     finally:
         released.set()
     assert [each.health for each in found] == [Health.OK, Health.FAILED, Health.OK]
     assert "did not end within" in found[1].message
+    assert slow == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -159,3 +162,13 @@ def test_storage_that_cannot_be_written_is_fault_with_remedy(
     (line,) = [line for line in lines if "high-availability.storageDir" in line]
     assert line.startswith("failed")
     assert "set high-availability.storageDir to another place" in line
+
+
+def test_registry_that_does_not_answer_is_fault_with_remedy(
+    tmp_path: Path, silent_server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--home", str(tmp_path), "--bootstrap-servers", silent_server]
+    main(["cluster", "doctor", *options, "-D", f"schema.registry.url=http://{silent_server}"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " registry: " in f" {line}"]
+    assert line.startswith("failed")
+    assert "correct schema.registry.url" in line

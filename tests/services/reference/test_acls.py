@@ -13,6 +13,7 @@ from tailrace.pipelines.graph.physical_plan import (
     output_topic,
     transactional_id,
 )
+from tailrace.services.log import topics
 from tailrace.services.log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
 from tailrace.services.reference import acls_page
 from tailrace.services.reference.acls import (
@@ -39,10 +40,10 @@ WRITERS = {
 
 def names_of(cluster: str, job: str, part: str) -> list[tuple[ResourceType, str]]:
     """Returns names of all kinds that a cluster uses."""
-    topics = [topic(cluster) for topic in CLUSTER_TOPICS]
-    topics += [of(cluster, job, part) for of in (channel_topic, changelog_topic)]
+    names = [topic(cluster) for topic in CLUSTER_TOPICS]
+    names += [of(cluster, job, part) for of in (channel_topic, changelog_topic)]
     return [
-        *((ResourceType.TOPIC, name) for name in (*topics, output_topic(cluster, job))),
+        *((ResourceType.TOPIC, name) for name in (*names, output_topic(cluster, job))),
         (ResourceType.GROUP, consumer_group(cluster, job, part, 3)),
         (ResourceType.TRANSACTIONAL_ID, transactional_id(cluster, job, part, 3)),
     ]
@@ -71,6 +72,16 @@ def test_topic_of_cluster_is_written_by_its_writers_only(topic: object) -> None:
         if allows(acls_of(role, AclScope("c")), Operation.WRITE, ResourceType.TOPIC, name)
     }
     assert writers == WRITERS[topic]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", [name for name in vars(topics) if name.endswith("_topic")])
+def test_every_topic_of_cluster_has_rules(name: str) -> None:
+    topic = getattr(topics, name)("c")
+    assert any(
+        acl.name == topic and acl.covers(ResourceType.TOPIC, topic)
+        for role in (PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER)
+        for acl in acls_of(role, AclScope("c"))
+    )
 
 
 @given(cluster=ids, job=ids, part=ids)
