@@ -31,6 +31,10 @@ NONE_SELECTED := 5
 demo: setup  ## WindowWordCount end to end: Kafka, a cluster, the job, and the story of it from the log
 	@$(BIN)/tailrace demo
 
+.PHONY: demo-secure
+demo-secure: setup  ## The same on a Kafka with TLS and logins, with a principal and its ACLs for each role
+	@PYTHONPATH=tests $(BIN)/python tests/demo_secure.py
+
 .PHONY: setup
 setup: .make/venv warm  ## The virtual environment, the pinned packages, the jars (quick when it is all there)
 

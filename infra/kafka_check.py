@@ -18,7 +18,7 @@ from . import tls
 from .kafka_connection import KafkaConnection, UnusableProperties
 
 _CONNECT_S: Final = 3.0
-_LOOK_S: Final = 0.2
+_LOOK_S: Final = 0.02
 _MOST_ERRORS: Final = 12
 """So many errors of a client with TLS: the broker does not take it as it is."""
 
@@ -46,22 +46,21 @@ def check_connection(kafka: KafkaConnection, timeout_s: float = 10.0) -> None:
         client = AdminClient({**configuration, **own})
     except KafkaException as error:
         raise KafkaRefusal(f"the properties of Kafka at {kafka} are refused: {error.args[0].str()}") from None
-    last = "it closes the connection"
-    while True:
-        try:
-            client.list_topics("", timeout=_LOOK_S)
-            return
-        except KafkaException as error:
-            if error.args[0].code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-                last = error.args[0].str()
-        client.poll(0)
+    answer = client.describe_cluster(request_timeout=timeout_s)
+    while not answer.done():
+        client.poll(_LOOK_S)
         for found in errors:
             if (line := _explain(found, kafka)) is not None:
                 raise KafkaRefusal(line)
         if errors and (line := _explain_silence(kafka, len(errors))) is not None:
             raise KafkaRefusal(line)
         if time.monotonic() > deadline:
-            raise KafkaUnreachable(f"Kafka at {kafka} does not answer: {last}")
+            break
+    try:
+        answer.result(0.0)
+    except (KafkaException, TimeoutError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+        raise KafkaUnreachable(f"Kafka at {kafka} does not answer: {why}") from None
 
 
 def _addresses(kafka: KafkaConnection) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from . import jaas
-from .file_versions import FileVersions, versions_of
+from .file_versions import FileVersions, FileWatch, versions_of
 from .kafka_properties import (
     FILE_SUFFIX,
     JAVA_ONLY,
@@ -158,6 +158,10 @@ class KafkaConnection(msgspec.Struct, frozen=True):
     def files(self) -> list[Path]:
         """Returns the files that a client is made from."""
         return [Path(path) for name, path in self.properties.items() if is_file(name)]
+
+    def watch(self) -> FileWatch:
+        """Returns a watch of these files: a client that lives long is replaced when one has changed."""
+        return FileWatch(self.files())
 
     def version(self) -> FileVersions:
         """Returns a value that changes when one of the files changes."""

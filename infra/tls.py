@@ -6,10 +6,11 @@ certificate can be replaced while the process runs: the next connection has it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -69,12 +70,13 @@ class ServerTls:
             files, lambda: server_context(certificate, files.key, files.key_password_file, files.ca)
         )
 
-    def wrap(self, accepted: socket.socket, timeout_s: float = _HANDSHAKE_S) -> ssl.SSLSocket:
-        """Returns the secured socket after the handshake. Raises OSError (ssl.SSLError), UnusableTlsFile; the socket is
-        closed then."""
-        return _wrap(
-            accepted, timeout_s, lambda: self._contexts.current().wrap_socket(accepted, server_side=True)
-        )
+    def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
+        """Returns the secured socket. The first read or write makes the handshake, within the socket's timeout, so that
+        a slow client does not delay others. Raises OSError, UnusableTlsFile; the socket is closed then."""
+        with _closed_on_error(accepted):
+            return self._contexts.current().wrap_socket(
+                accepted, server_side=True, do_handshake_on_connect=False
+            )
 
 
 class ClientTls:
@@ -95,20 +97,18 @@ class ClientTls:
     def wrap(self, connected: socket.socket, host: str, timeout_s: float = _HANDSHAKE_S) -> ssl.SSLSocket:
         """Returns the secured socket after the handshake with `host`. Raises OSError (ssl.SSLError), UnusableTlsFile;
         the socket is closed then."""
-        return _wrap(
-            connected,
-            timeout_s,
-            lambda: self._contexts.current().wrap_socket(connected, server_hostname=host),
-        )
+        before = connected.gettimeout()
+        with _closed_on_error(connected):
+            connected.settimeout(timeout_s)
+            secured = self._contexts.current().wrap_socket(connected, server_hostname=host)
+            secured.settimeout(before)
+            return secured
 
 
-def _wrap(plain: socket.socket, timeout_s: float, handshake: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
-    before = plain.gettimeout()
+@contextlib.contextmanager
+def _closed_on_error(plain: socket.socket) -> Iterator[None]:
     try:
-        plain.settimeout(timeout_s)
-        secured = handshake()
-        secured.settimeout(before)
-        return secured
+        yield
     except BaseException:
         plain.close()
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from certificates import CertificateAuthority
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -27,6 +28,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.infra.kafka_security import BROKER, BrokerSecurity, Listener
+from tailrace.services.reference import acls
+from tailrace.services.reference.acls import AclScope, PatternType, PrincipalRole, acls_of
 
 SCRAM: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
@@ -56,6 +59,17 @@ class Decision(NamedTuple):
     kind: str
     """The type of the resource, such as TransactionalId."""
     name: str
+
+
+_KINDS: Final = {
+    acls.ResourceType.TOPIC: ResourceType.TOPIC,
+    acls.ResourceType.GROUP: ResourceType.GROUP,
+    acls.ResourceType.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+}
+_PATTERNS: Final = {
+    PatternType.LITERAL: ResourcePatternType.LITERAL,
+    PatternType.PREFIXED: ResourcePatternType.PREFIXED,
+}
 
 
 class SecuredKafka:
@@ -118,6 +132,42 @@ class SecuredKafka:
         kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.BROKER)
         self._change([_acl(user, AclOperation.ALL, kind, "") for kind in kinds])
 
+    def grant(self, user: str, role: PrincipalRole, scope: AclScope) -> None:
+        """Gives a user the ACLs of a role, as `tailrace cluster acls` prints them."""
+        self._change(
+            [
+                AclBinding(
+                    _KINDS[acl.resource_type],
+                    acl.name,
+                    _PATTERNS[acl.pattern_type],
+                    f"User:{user}",
+                    "*",
+                    AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", operation).upper()],
+                    AclPermissionType.ALLOW,
+                )
+                for acl in acls_of(role, scope)
+                for operation in acl.operations
+            ]
+        )
+
+    def revoke(self, user: str, topic: str, operation: AclOperation) -> list[AclBinding]:
+        """Takes a right to a topic from a user; returns the removed ACLs, for `restore`."""
+        wanted = AclBindingFilter(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.MATCH,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        (future,) = self.admin.delete_acls([wanted]).values()
+        return list(future.result(_TIMEOUT_S))
+
+    def restore(self, bindings: list[AclBinding]) -> None:
+        """Creates removed ACLs again."""
+        self._change(bindings)
+
     def _change(self, bindings: list[AclBinding]) -> None:
         for future in self.admin.create_acls(bindings).values():
             future.result(_TIMEOUT_S)
@@ -157,3 +207,33 @@ def secured_kafka() -> Iterator[SecuredKafka]:
         )
         with EmbeddedKafka(security=security, jvm_options=[_LOG_DECISIONS]) as kafka:
             yield SecuredKafka(kafka, authority, directory)
+
+
+CLUSTER_ROLES: Final = {
+    "": (PrincipalRole.SUBMITTER, PrincipalRole.AUDITOR),
+    "jobmanager": (PrincipalRole.JOBMANAGER,),
+    "taskmanager": (PrincipalRole.TASKMANAGER,),
+    "tasks": (PrincipalRole.TASKS,),
+}
+"""The principals of a cluster, by their options: `kafka.<role>.sasl.username`; without a role: of commands."""
+
+
+def add_cluster_users(secured: SecuredKafka, scope: AclScope) -> dict[str, KafkaConnection]:
+    """Creates a user for each role of a cluster, with the ACLs of the role; returns how each connects."""
+    users = {}
+    for role, principals in CLUSTER_ROLES.items():
+        user = f"{scope.cluster}-{role or 'commands'}"
+        users[role] = secured.add_user(user)
+        for principal in principals:
+            secured.grant(user, principal, scope)
+    return users
+
+
+def yaml_of(users: Mapping[str, KafkaConnection]) -> str:
+    """Returns the lines of tailrace.yaml for the users of a cluster."""
+    lines = [f"bootstrap.servers: {users[''].bootstrap_servers}"]
+    for role, user in users.items():
+        prefix = f"kafka.{role}." if role else "kafka."
+        names = ("sasl.username", "sasl.password-file") if role else tuple(user.properties)
+        lines += [f"{prefix}{name}: {user.properties[name]}" for name in names]
+    return "\n".join(lines) + "\n"

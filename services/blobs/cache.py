@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ...infra.logging_setup import logger
+from ...infra.tls import ClientTls
 from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .keys import BlobKey
@@ -46,6 +47,7 @@ class BlobCache:
         connect_timeout_s: float = 5.0,
         pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         """Raises OSError for the directory.
 
@@ -61,7 +63,7 @@ class BlobCache:
         self._size_limit = size_limit
         self._first_pause = first_pause_s
         self._connect = functools.partial(
-            BlobClient, connect_timeout_s=connect_timeout_s, pace=pace, secret=secret
+            BlobClient, connect_timeout_s=connect_timeout_s, pace=pace, secret=secret, tls=tls
         )
         self._flights = SingleFlight()
         self._pins: Counter[BlobKey] = Counter()

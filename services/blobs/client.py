@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ...infra.closing import Closeable
+from ...infra.tls import ClientTls
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .keys import BlobKey, compute_digest, compute_file_digest
 from .protocol import Answer, Channel, Get, Hello, Introduction, Proof, Put, Request, Status, Timeouts
@@ -32,12 +33,16 @@ class BlobClient(Closeable):
         connect_timeout_s: float = _CONNECT_S,
         pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
-        """Connects to `address`, host:port. With a `secret` the server must prove that it knows the secret."""
+        """Connects to `address`, host:port. With a `secret` the server must prove that it knows the secret; with `tls`
+        its certificate must be trusted."""
         self.address: Final = address
         host, _, port = address.rpartition(":")
         try:
             connection = socket.create_connection((host.strip("[]"), int(port)), connect_timeout_s)
+            if tls is not None:
+                connection = tls.wrap(connection, host.strip("[]"), connect_timeout_s)
             self._channel = Channel(connection, pace or Timeouts())
         except (OSError, ValueError) as error:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error

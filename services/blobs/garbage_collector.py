@@ -33,6 +33,7 @@ from .protocol import ENDPOINT
 from .server import BlobServer, ServerLimits
 from .shared_secret_auth import SharedSecret
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
+from .tls import server_tls
 
 _log = logger(__name__)
 _CHECK_INTERVAL_S = 1.0
@@ -74,7 +75,7 @@ def blob_directory(configuration: Configuration) -> Path:
 
 def create_server(configuration: Configuration) -> BlobServer:
     """Creates the configured BlobServer. Raises BlobUnavailable if its address or directory is not available;
-    ConfigurationError for an invalid secret file."""
+    ConfigurationError for an invalid secret or certificate file."""
     host, ports, directory = (
         configuration.get(BLOB_SERVER_HOST),
         configuration.get(BLOB_SERVER_PORT),
@@ -85,10 +86,16 @@ def create_server(configuration: Configuration) -> BlobServer:
         backlog=configuration.get(BLOB_FETCH_BACKLOG),
         largest=configuration.get(BLOB_SIZE_MAX),
     )
-    secret = SharedSecret.from_configuration(configuration)
+    secret, tls = SharedSecret.from_configuration(configuration), server_tls(configuration)
     try:
         return BlobServer(
-            directory, create_store(configuration), host=host, ports=ports, limits=limits, secret=secret
+            directory,
+            create_store(configuration),
+            host=host,
+            ports=ports,
+            limits=limits,
+            secret=secret,
+            tls=tls,
         )
     except OSError as error:
         raise BlobUnavailable(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -149,6 +150,9 @@ class Channel:
         self._pace = pace
         self._length = bytearray(_LENGTH.size)
         self._chunk: memoryview | None = None
+        self._is_secured = isinstance(connection, ssl.SSLSocket)
+        # TLS has records of its own.
+        self._more = 0 if self._is_secured else socket.MSG_MORE
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: Introduction | Request | Answer) -> None:
@@ -187,7 +191,7 @@ class Channel:
         while sent < size:
             count = min(CHUNK, size - sent)
             self._socket.settimeout(min(self._pace.idle, max(until - time.monotonic(), 0.001)))
-            self._socket.sendall(_LENGTH.pack(count), socket.MSG_MORE)
+            self._socket.sendall(_LENGTH.pack(count), self._more)
             self._send_file(file, sent, count, until)
             sent += count
         self._socket.sendall(_LENGTH.pack(0))
@@ -199,7 +203,7 @@ class Channel:
         while rest:
             piece, rest = rest[:CHUNK], rest[CHUNK:]
             self._socket.settimeout(min(self._pace.idle, max(until - time.monotonic(), 0.001)))
-            self._socket.sendall(_LENGTH.pack(len(piece)), socket.MSG_MORE)
+            self._socket.sendall(_LENGTH.pack(len(piece)), self._more)
             self._socket.sendall(piece)
         self._socket.sendall(_LENGTH.pack(0))
 
@@ -263,6 +267,13 @@ class Channel:
             view = view[count:]
 
     def _send_file(self, file: BinaryIO, offset: int, count: int, until: float) -> None:
+        if self._is_secured:
+            file.seek(offset)
+            data = file.read(count)
+            if len(data) < count:
+                raise EOFError("the file has become shorter")
+            self._socket.sendall(data)
+            return
         while count:
             try:
                 sent = os.sendfile(self._socket.fileno(), file.fileno(), offset, count)

@@ -21,6 +21,7 @@ import msgspec
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
+from ...infra.tls import ServerTls, UnusableTlsFile
 from .connection import BlobServerConnection
 from .local_blob_files import BlobFiles
 from .protocol import Channel, Timeouts
@@ -62,10 +63,12 @@ class BlobServer(Closeable):
         ports: Iterable[int] = (0,),
         limits: ServerLimits | None = None,
         secret: SharedSecret | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Listens on the first free port of `ports`; 0: any. Serves clients that know the `secret`; None: all
         clients."""
         self._secret = secret
+        self._tls = tls
         self._limits = limits or ServerLimits()
         files = BlobFiles(directory, durable=True)
         self.depot: Final = TieredBlobStore(files, store or VoidBlobStore(), largest=self._limits.largest)
@@ -109,6 +112,7 @@ class BlobServer(Closeable):
 
     def _serve(self, accepted: socket.socket) -> None:
         try:
+            accepted = accepted if self._tls is None else self._tls.wrap(accepted)
             connection = BlobServerConnection(Channel(accepted, self._limits.pace), self.depot, self._secret)
             thread = threads.Thread(
                 target=self._run, args=(connection,), name="blob server connection", daemon=True
@@ -116,7 +120,7 @@ class BlobServer(Closeable):
             with self._changed:
                 self._active[connection] = thread
             thread.start()
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, UnusableTlsFile) as error:
             _log.warning("the BlobServer cannot serve a connection", error=str(error))
             accepted.close()
 

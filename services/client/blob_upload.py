@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeVar
 
 from ...schemas.event import EVERYONE
@@ -11,6 +12,7 @@ from ..blobs.errors import BlobError, BlobUnavailable
 from ..blobs.job_blobs import least_size, offload
 from ..blobs.protocol import ENDPOINT, Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
+from ..blobs.tls import client_tls
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
 from ..core.leadership import LeadershipState
@@ -51,9 +53,12 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
     minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
     if least_size(what, minsize) is None:
         return what, None
-    pace, secret = (
-        Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
-        SharedSecret.from_configuration(configuration),
+    connect = partial(
+        BlobClient,
+        connect_timeout_s=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
+        pace=Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
+        secret=SharedSecret.from_configuration(configuration),
+        tls=client_tls(configuration),
     )
     reason = ""
     for _ in range(_TRIES):
@@ -61,8 +66,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
             address = find_server(log, SnapshotStore.from_configuration(configuration))
             if address is None:
                 return what, "the cluster has no BlobServer"
-            timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
-            with BlobClient(address, connect_timeout_s=timeout, pace=pace, secret=secret) as client:
+            with connect(address) as client:
                 return offload(what, minsize, lambda content: client.put(content, job_id)), None
         except BlobUnavailable as error:
             # The leader may have changed.

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ...infra import threads
+from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas import dispatcher
@@ -118,16 +119,18 @@ class SubmissionsReader:
             self._thread.join()
 
     def _run(self) -> None:
-        admin = AdminClient(client_configuration(self._kafka))
+        admin = AdminClientCache(lambda: client_configuration(self._kafka), self._kafka.version)
         try:
             while not self._stop.is_set():
-                self._admit_while_unchanged(admin)
+                self._admit_while_unchanged(admin.client())
         except Exception as error:
             if not self._stop.is_set():
                 self._on_failure(error)
 
     def _admit_while_unchanged(self, admin: AdminClient) -> None:
-        """Returns when the topic has changed or is missing, or `close` was called."""
+        """Returns when the topic or a file of the connection has changed, the topic is missing, or `close` was
+        called."""
+        watch = self._kafka.watch()
         described = self._describe(admin)
         if described is None:
             self._stop.wait(_LOOK_S)
@@ -146,7 +149,7 @@ class SubmissionsReader:
                     return
                 if time.monotonic() - looked > _LOOK_S:
                     looked = time.monotonic()
-                    if self._describe(admin) not in (None, described):
+                    if self._describe(admin) not in (None, described) or watch.has_changed():
                         return
                     transactions.check(described.partitions)
         except (_TopicChanged, LogUnavailable) as error:

@@ -46,6 +46,7 @@ class KafkaHeartbeats:
         patience_s: float,
         timeout_s: float = 10.0,
     ) -> None:
+        self._watch = kafka.watch()
         self._topic = topic
         self._codec = codec
         self._reads = reads
@@ -113,6 +114,8 @@ class KafkaHeartbeats:
         return told or (oldest is not None and time.monotonic() - oldest > self._patience)
 
     def poll(self, timeout_s: float) -> list[Record]:
+        if self._watch.has_changed():
+            raise LogUnavailable("a file with a password, key or certificate has changed: connects again")
         records: list[Record] = []
         for message in poll_messages(self._consumer, timeout_s):
             self._take(message, records)

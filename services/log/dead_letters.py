@@ -86,6 +86,7 @@ class DeadLetters:
         self._log_written_to = -1
         """The last offset of the log with a letter, among the letters that were read."""
         self._writing = threading.Lock()
+        self._watch = kafka.watch()
         self._producer = Producer(producer_configuration(kafka))
         self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
         self._thread = threads.Thread(target=self._write_posted, name="dead letters")
@@ -147,6 +148,8 @@ class DeadLetters:
             is_old = where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
             if is_old or where in self._written:
                 return
+            if self._watch.has_changed():
+                self._producer = Producer(producer_configuration(self._kafka))
             try:
                 self._producer.produce(
                     self._topic,

@@ -38,6 +38,7 @@ from .clients import (
 )
 from .codec import Codec
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
+from .lost_right import RightWatch
 from .raw_record import DecodingTail, RawRecord, RawTail
 from .unreadable_batch import UNREADABLE_BATCH, find_batch_end
 
@@ -66,10 +67,12 @@ class KafkaEventLog:
         self._timeout = timeout_s
         self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
+        self._write_right = RightWatch(kafka, topic, "Write")
         self._admin = AdminClientCache(lambda: client_configuration(kafka), kafka.version)
         self._connected: AdminClient | None = None
         self._producer: Producer | None = None
         """From the first append on: an idempotent producer gets an id at once, which needs the right to write."""
+        self._watch = kafka.watch()
 
     @property
     def topic(self) -> str:
@@ -111,20 +114,29 @@ class KafkaEventLog:
                 offsets.append(message.offset() or 0)
 
         with self._appending:
-            producer = self._connect_producer()
-            for event, value in entries:
-                self._produce(producer, event, value, on_delivery)
-            while len(offsets) + len(failures) < len(entries):
-                producer.poll(0.1)
-        if failures:
-            raise LogUnavailable(
-                f"{self._topic} does not accept events: {failures[0].str()}; is Kafka at {self._kafka} up?"
-            )
+            while True:
+                producer = self._connect_producer()
+                for event, value in entries:
+                    self._produce(producer, event, value, on_delivery)
+                while len(offsets) + len(failures) < len(entries):
+                    producer.poll(0.1)
+                # If some were written, another attempt would write them twice.
+                if not failures or offsets or not self._write_right.is_lost(failures[0]):
+                    break
+                failures.clear()
+                # A producer asks minutes later whether it may write again.
+                self._producer = None
+            if failures:
+                why = self._write_right.describe(failures[0])
+                raise LogUnavailable(
+                    f"{self._topic} does not accept events: {why}; is Kafka at {self._kafka} up?"
+                )
+            self._write_right.note_success()
         # The producer is idempotent: the partition keeps the order of produce calls.
         return sorted(offsets)
 
     def _connect_producer(self) -> Producer:
-        if self._producer is None:
+        if self._producer is None or self._watch.has_changed():
             milliseconds = int(self._timeout * 1000)
             self._producer = Producer(
                 producer_configuration(
@@ -251,15 +263,14 @@ class _KafkaTail:
         self._skipped = skipped
         self._position = start
         self._bytes_read = 0
+        self._read_right = RightWatch(kafka, topic, "Read")
         self._warned: set[int] = set()
         """Errors that were logged."""
         self._concerns = concerns
         self._has_addresses = has_addresses or concerns is not None
-        self._consumer = Consumer(
-            consumer_configuration(
-                kafka, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=prefetched
-            )
-        )
+        self._prefetched = prefetched
+        self._watch = kafka.watch()
+        self._consumer = self._create_consumer()
         try:
             low, high = watermarks(self._consumer, topic, timeout_s)
         except KafkaException as error:
@@ -272,6 +283,21 @@ class _KafkaTail:
             raise LogTruncated(topic, start, low)
         self._consumer.assign([TopicPartition(topic, 0, min(start, high))])
 
+    def _create_consumer(self) -> Consumer:
+        return Consumer(
+            consumer_configuration(
+                self._kafka,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                queued_min_messages=self._prefetched,
+            )
+        )
+
+    def _connect_again(self) -> None:
+        self._consumer.close()
+        self._consumer = self._create_consumer()
+        self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
+
     @property
     def position(self) -> int:
         return self._position
@@ -282,7 +308,9 @@ class _KafkaTail:
 
     def poll(self, timeout_s: float) -> list[RawRecord]:
         records: list[RawRecord] = []
-        concerns = self._concerns
+        concerns, before = self._concerns, self._position
+        if self._watch.has_changed():
+            self._connect_again()
         for message in poll_messages(self._consumer, timeout_s):
             error = message.error()
             if error is not None:
@@ -300,15 +328,21 @@ class _KafkaTail:
             addresses = _addresses(message) if self._has_addresses else None
             if concerns is None or addresses is None or concerns(*addresses):
                 records.append(RawRecord(offset, addresses, message.key(), message.value()))
+        if self._position > before:
+            self._read_right.note_success()
         return records
 
     def _on_message(self, error: KafkaError, offset: int) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
+            self._read_right.note_success()
             self._position = max(self._position, offset)
+        elif self._read_right.is_lost(error):
+            # A consumer asks minutes later whether it may read again.
+            self._connect_again()
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise LogTruncated(self._topic, self._position, offset)
         elif error.fatal() or error.code() in ENDS_READING:
-            raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+            raise LogUnavailable(f"{self._topic} can't be read: {self._read_right.describe(error)}")
         elif error.code() not in self._warned:
             self._warned.add(error.code())
             _log.warning("reading is interrupted; retries", topic=self._topic, error=error.str())

@@ -18,6 +18,7 @@ from ..blobs.keys import BlobKey
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.protocol import Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
+from ..blobs.tls import client_tls
 from ..client.blob_upload import address_of
 from ..configuration import Configuration
 from ..configuration.options.blob import (
@@ -67,6 +68,7 @@ def create_task_executor_blobs(
         connect_timeout_s=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
         pace=Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
         secret=SharedSecret.from_configuration(configuration),
+        tls=client_tls(configuration),
     )
     manager = BlobLibraryCacheManager(cache, configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6)
     manager.start()

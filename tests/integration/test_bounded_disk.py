@@ -72,7 +72,7 @@ def test_refused_deletion_is_logged_once(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     compacted = NewTopic(cluster_id, 1, 1, config={"cleanup.policy": "compact"})
     admin.create_topics([compacted])[cluster_id].result(30)
-    deletion = RecordDeletion(kafka.bootstrap_servers)
+    deletion = RecordDeletion(kafka.connection)
 
     def is_refused() -> bool:
         """Whether Kafka refuses it; a topic that was created a moment ago has no leader yet."""

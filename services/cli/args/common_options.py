@@ -209,7 +209,7 @@ def resolve_location(found: Configuration) -> Configuration:
     """
     if found.bootstrap_servers:
         return found
-    from ...configuration.options.blob import BLOB_SECRET_FILE
+    from ...configuration.options.blob import BLOB_SECRET_FILE, BLOB_TLS_PREFIX
     from ...configuration.options.cluster import (
         SCHEMA_REGISTRY_CREDENTIALS_FILE,
         SCHEMA_REGISTRY_URL,
@@ -238,9 +238,12 @@ def resolve_location(found: Configuration) -> Configuration:
         text = record.configuration.get(option.key)
         if text is not None and not found.has(option.key):
             update[option.key] = text
-    update |= {
-        key: text for key, text in record.configuration.items() if is_property(key) and not found.has(key)
+    shared = {
+        key: text
+        for key, text in record.configuration.items()
+        if is_property(key) or key.startswith(BLOB_TLS_PREFIX)
     }
+    update |= {key: text for key, text in shared.items() if not found.has(key)}
     return found.replace(update)
 
 

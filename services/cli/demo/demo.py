@@ -18,6 +18,7 @@ from ....schemas.body import Body
 from ....schemas.client import JobFinished, JobStatusChanged
 from ....schemas.types import JobGraph, JobStatus
 from ...client import Client, read_output
+from ...configuration.options.kafka import KafkaUser
 from ...history import HistoryProjection
 from ...history.event_formatting import align_columns
 from ...log.factory import open_event_log
@@ -35,14 +36,21 @@ _QUIET_S = 0.7
 
 
 def run_demo(
-    home: Path | None, windows: int, window_seconds: int, parallelism: int, words_per_second: int
+    home: Path | None,
+    windows: int,
+    window_seconds: int,
+    parallelism: int,
+    words_per_second: int,
+    bootstrap_servers: str = "",
 ) -> bool:
-    """Returns whether the counts are right. A temporary home is kept only after an error. Raises CommandFailure."""
+    """Returns whether the counts are right. A temporary home is kept only after an error. Without `bootstrap_servers`
+    the demo starts a Kafka. Raises CommandFailure."""
     place = home or Path(tempfile.mkdtemp(prefix="tailrace-demo-"))
     is_kept = home is not None
     try:
         with TextServer(words_per_second) as server:
-            return _Demo(place, server, windows, window_seconds).run(parallelism, is_kept=is_kept)
+            demo = _Demo(place, server, windows, window_seconds, bootstrap_servers)
+            return demo.run(parallelism, is_kept=is_kept)
     except Exception:
         if not is_kept:
             print(f"the logs of the processes are kept in {place}/log", file=sys.stderr)
@@ -54,12 +62,14 @@ def run_demo(
 
 
 class _Demo:
-    def __init__(self, home: Path, server: TextServer, windows: int, window_seconds: int) -> None:
+    def __init__(
+        self, home: Path, server: TextServer, windows: int, window_seconds: int, bootstrap_servers: str
+    ) -> None:
         # The empty address makes the demo start its own Kafka, also if the environment names another cluster.
         slots = {"the demo": ("taskmanager.numberOfTaskSlots", 2)}
-        configuration = ClusterOptions(home, "", "demo").configuration(more=slots)
+        configuration = ClusterOptions(home, bootstrap_servers, "demo").configuration(more=slots)
         self._console = Console(highlight=False, soft_wrap=True)
-        self._cluster = LocalCluster(configuration, progress=self._step)
+        self._cluster = LocalCluster(configuration.as_user(KafkaUser.JOBMANAGER), progress=self._step)
         self._server = server
         self._wanted = windows
         self._window_s = window_seconds
@@ -104,7 +114,7 @@ class _Demo:
 
     def _count(self, graph: JobGraph) -> bool:
         """Runs the job until the wanted windows have closed; returns whether it counted what was sent."""
-        configuration = self._cluster.configuration
+        configuration = self._cluster.configuration.as_user(KafkaUser.COMMAND)
         with Client(configuration, name="demo") as client, client.subscribe() as conversation:
             job_id = client.submit(graph)
             conversation.accepted_at(job_id, _ACCEPT_TIMEOUT_S)

@@ -12,6 +12,7 @@ from ...blobs.client import BlobClient
 from ...blobs.errors import BlobError
 from ...blobs.protocol import Timeouts
 from ...blobs.shared_secret_auth import SharedSecret
+from ...blobs.tls import client_tls
 from ...client.blob_upload import find_server
 from ...configuration.options.blob import BLOB_SECRET_FILE
 from ...configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SCHEMA_REGISTRY_URL
@@ -106,10 +107,14 @@ def check_blob_server(subject: Subject, report: Report) -> None:
     if address is None:
         report.skip("no jobmanager has led the cluster yet, so there is no BlobServer")
         return
-    secret = SharedSecret.from_configuration(configuration)
+    secret, tls = SharedSecret.from_configuration(configuration), client_tls(configuration)
     try:
         with BlobClient(
-            address, connect_timeout_s=_CONNECT_S, pace=Timeouts(answer=_TIMEOUT_S), secret=secret
+            address,
+            connect_timeout_s=_CONNECT_S,
+            pace=Timeouts(answer=_TIMEOUT_S),
+            secret=secret,
+            tls=tls,
         ):
             report.ok(f"the BlobServer at {address} answers")
     except BlobError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...configuration import Configuration
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 10.0
 _CONNECT_S = 3.0
 
 

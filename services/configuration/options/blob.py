@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, INT, MEMORY, MILLISECOND, MINUTE, SECOND, derived, pattern
+from ....infra.config.option_types import (
+    BOOL,
+    DURATION,
+    INT,
+    MEMORY,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    derived,
+    pattern,
+)
 from ....infra.config.options import ConfigOption, Scope
 from ..ports import PORTS, Ports
 from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, WORKER
@@ -13,8 +23,8 @@ BLOB_SERVER_HOST = ConfigOption(
     key="blob.server.host",
     type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
     default="127.0.0.1",
-    doc="The address on which the BlobServer of a jobmanager listens and other processes connect to it. The server has "
-    "no TLS and at most the authentication of blob.secret-file: use a network that only the cluster can reach.",
+    doc="The address on which the BlobServer of a jobmanager listens and other processes connect to it. Without "
+    "blob.secret-file and blob.server.ssl.enabled, use a network that only the cluster can reach.",
     scopes=MASTER,
     ours=True,
 )
@@ -33,6 +43,56 @@ BLOB_SECRET_FILE = ConfigOption[str | None](
     doc="A file whose first line is the secret of the cluster, the same for all its processes and clients. A "
     "BlobServer serves only clients that know it; none: all clients. A file keeps the secret out of "
     "configurations, environments and logs.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_PREFIX = "blob.server.ssl."
+BLOB_TLS = ConfigOption(
+    key="blob.server.ssl.enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether BlobServers and their clients use TLS. The same for all processes and clients of a cluster. Flink's "
+    "blob.service.ssl.enabled.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_CA = ConfigOption[str | None](
+    key="blob.server.ssl.ca",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the certificate authorities that clients trust; none: those of the system.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_CERTIFICATE = ConfigOption[str | None](
+    key="blob.server.ssl.certificate",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the certificate of the BlobServer, and its chain. It has to name blob.server.host.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_KEY = ConfigOption[str | None](
+    key="blob.server.ssl.key",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the key of blob.server.ssl.certificate; none: the same file.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_KEY_PASSWORD_FILE = ConfigOption[str | None](
+    key="blob.server.ssl.key-password-file",
+    type=FILE,
+    default=None,
+    doc="A file whose first line is the password of that key; none: the key is not encrypted.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BLOB_TLS_HOSTNAMES = ConfigOption(
+    key="blob.server.ssl.hostname-verification",
+    type=BOOL,
+    default=True,
+    doc="Whether the certificate of a BlobServer must match its address.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -139,6 +199,12 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     BLOB_SERVER_HOST,
     BLOB_SERVER_PORT,
     BLOB_SECRET_FILE,
+    BLOB_TLS,
+    BLOB_TLS_CA,
+    BLOB_TLS_CERTIFICATE,
+    BLOB_TLS_KEY,
+    BLOB_TLS_KEY_PASSWORD_FILE,
+    BLOB_TLS_HOSTNAMES,
     BLOB_STORAGE_DIRECTORY,
     BLOB_FETCH_CONCURRENT,
     BLOB_FETCH_BACKLOG,
