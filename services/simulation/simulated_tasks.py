@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ...schemas.types import ExecutionState
 from ..core.role import JOB_MASTER, Instruction, OutgoingEvent, Time, address
-from ..task_executor.acknowledgement_batches import LINGER_US, AcknowledgementBatches, Batch
+from ..task_executor.acknowledgement_batches import AcknowledgementBatches, Batch
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from ..task_executor.resources import Task
 from .checkpoint_storage import SimulatedStorage, StatePart, part_name
@@ -125,6 +125,8 @@ class SimulatedTasks:
         """(address, job) -> (the last checkpoint that the TaskExecutor had to start, the cause)."""
         self._batches: dict[str, AcknowledgementBatches] = {}
         """By the address of the TaskExecutor."""
+        self._lingering: set[str] = set()
+        """The addresses whose next batch is scheduled to be sent."""
 
     def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
         """Performs an instruction of a TaskExecutor. Raises NotSimulated."""
@@ -196,6 +198,7 @@ class SimulatedTasks:
         for key in [key for key in self._triggers if key[0] == role_address]:
             del self._triggers[key]
         self._batches.pop(role_address, None)
+        self._lingering.discard(role_address)
         for attempt in self._attempts_at(role_address):
             self._pause_clock(attempt)
             self._remove(attempt)
@@ -351,10 +354,22 @@ class SimulatedTasks:
             now = self._environment.now
             ready = batches.add(job_id, number, done, running=running, cause=cause, now_us=now)
             self._send(attempt.address, ready)
-        if (due := batches.due_us()) is not None:
-            self._environment.schedule_after(
-                LINGER_US, attempt.address, lambda: self._send(attempt.address, batches.take_due(due))
-            )
+        self._start_linger(attempt.address, batches)
+
+    def _start_linger(self, role_address: str, batches: AcknowledgementBatches) -> None:
+        """Schedules the next batch of a TaskExecutor, unless it is scheduled already."""
+        due = batches.due_us()
+        if due is None or role_address in self._lingering:
+            return
+        self._lingering.add(role_address)
+
+        def on_linger() -> None:
+            if self._batches.get(role_address) is batches:
+                self._lingering.discard(role_address)
+                self._send(role_address, batches.take_due(due))
+                self._start_linger(role_address, batches)
+
+        self._environment.schedule_after(max(0, due - self._environment.now), role_address, on_linger)
 
     def _append(self, attempt: _SimulatedTask, owed: OutgoingEvent) -> None:
         """Appends an event of a task, after the acknowledgements of its job that wait for others."""
