@@ -255,7 +255,14 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         KafkaSource("a", Formats.avro({"type": "string"}), StartingOffsets.timestamp(5))
     ).sink_to(KafkaSink("b", Formats.raw(), key=lambda record: None)),
     "kafka records": lambda env: env.from_source(
-        KafkaSource("a", Formats.csv(), output_type=KafkaRecord[str, list[str]], bootstrap_servers="b:9092")
+        KafkaSource(
+            "a",
+            Formats.csv(),
+            StartingOffsets.latest().with_partitions({"a": {0: 7, 1: StartingOffsets.timestamp(5)}}),
+            output_type=KafkaRecord[str, list[str]],
+            bootstrap_servers="b:9092",
+            reset_offsets=True,
+        )
     ).sink_to(
         KafkaSink(
             lambda record: record.topic,

@@ -159,6 +159,18 @@ def _registry_properties(path: str, value: Any) -> Iterator[str]:
         yield f"its parameter {path}: {one_line(fault)}"
 
 
+def _partition_starts(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        yield f"its parameter {path} is no object of partitions by topic"
+        return
+    for topic, partitions in value.items():
+        for partition, start in partitions.items():
+            own = f"{path}.{shown(topic)}.{shown(partition)}"
+            if not partition.isdecimal():
+                yield f"its parameter {own} is of no partition: its name is not a number"
+            yield from _PARTITION_START(own, start)
+
+
 def _is_pattern(value: Any) -> bool:
     try:
         return isinstance(value, str) and re.compile(value) is not None
@@ -246,15 +258,14 @@ _FORMAT = _variants(
     },
     framing=_optional(_one_of("none")),
 )
-_STARTING = _variants(
-    "mode",
-    {
-        "earliest": {},
-        "latest": {},
-        "committed": {},
-        "timestamp": {"timestamp_ms": _distance},
-    },
-)
+_STARTS: Mapping[str, Mapping[str, Rule]] = {
+    "earliest": {},
+    "latest": {},
+    "committed": {},
+    "timestamp": {"timestamp_ms": _distance},
+}
+_PARTITION_START = _variants("mode", {**_STARTS, "offset": {"offset": _whole("an offset, 0 or more", 0)}})
+_STARTING = _variants("mode", _STARTS, partitions=_optional(_partition_starts))
 _ASSIGNER = _variants(
     "kind",
     {
@@ -299,6 +310,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "format": _FORMAT,
             "key_format": _optional(_FORMAT),
             "starting": _STARTING,
+            "resets_offsets": _flag,
             "group_id": _optional(_name),
             "bounded": _flag,
             "on_bad_record": _one_of("fail", "skip"),

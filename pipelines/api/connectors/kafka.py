@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ class StartingOffsets:
 
     mode: Literal["earliest", "latest", "committed", "timestamp"]
     timestamp_ms: int | None = None
+    partitions: Mapping[str, Mapping[int, int | StartingOffsets]] | None = None
+    """Topic -> partition -> its own start."""
 
     @staticmethod
     def earliest() -> StartingOffsets:
@@ -56,11 +58,47 @@ class StartingOffsets:
             )
         return StartingOffsets("timestamp", milliseconds)
 
+    def with_partitions(
+        self, partitions: Mapping[str, Mapping[int, int | StartingOffsets]]
+    ) -> StartingOffsets:
+        """Returns these starting offsets, with others for some partitions: topic -> partition -> an offset, or
+        `StartingOffsets`. Raises ProgramError."""
+        who = "StartingOffsets.with_partitions"
+        for topic, starts in partitions.items():
+            _check_topic(who, topic)
+            for partition, start in starts.items():
+                if not is_whole(partition, 0):
+                    raise _refusal(who, f"{partition!r} is not the number of a partition of {topic}")
+                is_start = isinstance(start, StartingOffsets) and not start.partitions
+                if not is_start and not is_whole(start, 0):
+                    raise _refusal(
+                        who,
+                        f"the start of {topic}-{partition} is {start!r}: give an offset, or"
+                        " StartingOffsets.earliest()",
+                    )
+        return replace(self, partitions=partitions)
+
+    @property
+    def modes(self) -> set[str]:
+        """The modes of all partitions."""
+        starts = [start for those in (self.partitions or {}).values() for start in those.values()]
+        return {self.mode} | {start.mode for start in starts if isinstance(start, StartingOffsets)}
+
     def parameters(self) -> Mapping[str, Any]:
         """The value of `starting` in OperatorConfig.parameters."""
-        if self.timestamp_ms is None:
-            return {"mode": self.mode}
-        return {"mode": self.mode, "timestamp_ms": self.timestamp_ms}
+        found: dict[str, Any] = {"mode": self.mode}
+        if self.timestamp_ms is not None:
+            found["timestamp_ms"] = self.timestamp_ms
+        if self.partitions:
+            found["partitions"] = {
+                topic: {str(partition): _start_parameters(start) for partition, start in starts.items()}
+                for topic, starts in self.partitions.items()
+            }
+        return found
+
+
+def _start_parameters(start: int | StartingOffsets) -> Mapping[str, Any]:
+    return start.parameters() if isinstance(start, StartingOffsets) else {"mode": "offset", "offset": start}
 
 
 class KafkaSource:
@@ -79,7 +117,8 @@ class KafkaSource:
     read fails the job, or is skipped. `on_tombstone` overrides that for messages without a value; `read` makes them
     records whose value is None, and is the default with `KafkaRecord[K, V | None]`. `on_data_loss`: after records were
     deleted that the job has not read, it fails, or continues at the first existing record (`earliest`), or after the
-    last one (`latest`).
+    last one (`latest`). `reset_offsets`: a job that continues from a savepoint begins where `starting` says, instead of
+    at the savepoint's positions; other state is restored.
 
     `bootstrap_servers` and `properties`, those of a Kafka client, name another cluster than the job's
     (docs/kafka.md#other-clusters).
@@ -95,6 +134,7 @@ class KafkaSource:
         "on_data_loss",
         "on_tombstone",
         "output_type",
+        "reset_offsets",
         "starting",
         "topic_pattern",
         "topics",
@@ -116,6 +156,7 @@ class KafkaSource:
         bootstrap_servers: str | None = None,
         properties: Mapping[str, str] | None = None,
         discovery_interval: timedelta | None = timedelta(seconds=30),
+        reset_offsets: bool = False,
     ) -> None:
         """By default reads text from the earliest offsets. Raises ProgramError."""
         self.topic_pattern = topics if isinstance(topics, re.Pattern) else None
@@ -141,6 +182,7 @@ class KafkaSource:
             )
         self.on_tombstone = on_tombstone or _tombstones(self.value_format, on_bad_record, parts)
         self.on_data_loss = on_data_loss
+        self.reset_offsets = reset_offsets
         self.connection = _connection("KafkaSource", bootstrap_servers, properties)
         if not self.topics and self.topic_pattern is None:
             raise _refusal("KafkaSource", "it has no topic")
@@ -148,7 +190,7 @@ class KafkaSource:
             _check_topic("KafkaSource", topic)
         if not isinstance(self.starting, StartingOffsets):
             raise _refusal("KafkaSource", f"starting is {starting!r}: write StartingOffsets.earliest()")
-        if self.starting.mode == "committed" and not group_id:
+        if "committed" in self.starting.modes and not group_id:
             raise _refusal("KafkaSource", "it starts from committed offsets, but has no group_id")
         if on_bad_record not in ("fail", "skip"):
             raise _refusal("KafkaSource", f"on_bad_record is {on_bad_record!r}, neither fail nor skip")

@@ -92,6 +92,7 @@ class ReadKafka(Physical):
             "format": source.value_format.parameters(),
             "key_format": None if source.key_format is None else source.key_format.parameters(),
             "starting": source.starting.parameters(),
+            "resets_offsets": source.reset_offsets,
             "group_id": source.group_id,
             "bounded": source.bounded,
             "on_bad_record": source.on_bad_record,

@@ -24,6 +24,8 @@ class StartingMode(StrEnum):
     """The committed offset of the user's group; the first record if there is none."""
     TIMESTAMP = "timestamp"
     """The first record with that timestamp or a later one; the end if there is none."""
+    OFFSET = "offset"
+    """An offset of one partition."""
 
 
 class StartingPosition(msgspec.Struct, frozen=True):
@@ -31,6 +33,13 @@ class StartingPosition(msgspec.Struct, frozen=True):
 
     mode: StartingMode = StartingMode.EARLIEST
     timestamp_ms: int | None = None
+    offset: int | None = None
+    partitions: Mapping[str, Mapping[str, StartingPosition]] = {}
+    """Topic -> partition (in digits) -> its own start."""
+
+    def of(self, topic: str, partition: int) -> StartingPosition:
+        """Returns the start of one partition."""
+        return self.partitions.get(topic, {}).get(str(partition), self)
 
 
 class OnBadRecord(StrEnum):
@@ -75,6 +84,8 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """For keys, if records are KafkaRecords; None: a record is a value."""
     connection: KafkaConnection | None = None
     """The cluster to read from; None: the job's own."""
+    resets_offsets: bool = False
+    """Whether a job that continues from another job's savepoint begins where `starting` says."""
     topic_pattern: str | None = None
     """A regular expression for whole names of topics; None: they are listed."""
     discovery_ms: int | None = None

@@ -507,6 +507,20 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "KafkaSink at {}: it has properties, and no",
     ),
     (
+        lambda env, s: StartingOffsets.latest().with_partitions({"t": {0: -1}}),
+        "StartingOffsets.with_partitions at {}: the start of t-0 is -1: give an offset",
+    ),
+    (
+        lambda env, s: StartingOffsets.latest().with_partitions({"t": {"0": 1}}),  # type: ignore[dict-item]
+        "StartingOffsets.with_partitions at {}: '0' is not the number of a partition of t",
+    ),
+    (
+        lambda env, s: KafkaSource(
+            "t", starting=StartingOffsets.latest().with_partitions({"t": {0: StartingOffsets.committed()}})
+        ),
+        "KafkaSource at {}: it starts from committed offsets, but has no group_id",
+    ),
+    (
         lambda env, s: KafkaSource("t", discovery_interval=5),
         "KafkaSource at {}: the discovery_interval is 5: give a timedelta",
     ),

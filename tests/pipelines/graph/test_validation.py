@@ -214,7 +214,7 @@ BAD = {
     "there is no parameter 'host' here, only rich, output_type, side_outputs": parameters(
         OperatorKind.MAP, host="x"
     ),
-    "there is no parameter 'starting.at' here, only timestamp_ms, mode": kafka(
+    "there is no parameter 'starting.at' here, only timestamp_ms, partitions, mode": kafka(
         starting={"mode": "latest", "at": 3}
     ),
     "the shipped file '../x.py' has no relative path": job_graph(

@@ -27,6 +27,8 @@ from tailrace.pipelines.runtime.stream_task.restore.kafka_source_offsets import 
 from tailrace.pipelines.runtime.stream_task.state.progress import ProgressWriter, SubtaskProgress
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import ProgressEntry
 
+LATEST = StartingPosition(StartingMode.LATEST)
+
 
 class Broker:
     """The answers to a consumer, and the commits of one subtask."""
@@ -50,13 +52,16 @@ class Broker:
         bounded: bool = False,
         on_data_loss: str = "fail",
         resumption: ResumedPositions | None = None,
+        starting: StartingPosition = LATEST,
+        resets_offsets: bool = False,
     ) -> KafkaSourceOffsets:
         """Returns an attempt of a source that starts at the latest records, with two subtasks."""
         source = KafkaSourceParameters(
             ("t",),
             ValueFormat.from_parameters({"kind": "text"}),
-            StartingPosition(StartingMode.LATEST),
+            starting,
             bounded=bounded,
+            resets_offsets=resets_offsets,
             on_data_loss=OnDataLoss(on_data_loss),
         )
         reading = resolve_offsets(
@@ -127,3 +132,34 @@ def test_bounded_partition_read_to_end_needs_nothing() -> None:
     first = broker.attempt(0, bounded=True)
     broker.low, broker.highs = 20, [30]
     assert broker.attempt(0, bounded=True).positions == first.positions == {(0, 0): 5}
+
+
+def test_each_partition_has_its_own_start() -> None:
+    starts = {
+        "0": StartingPosition(StartingMode.OFFSET, offset=7),
+        "2": StartingPosition(StartingMode.EARLIEST),
+        "3": StartingPosition(StartingMode.OFFSET, offset=11),
+    }
+    starting = StartingPosition(StartingMode.LATEST, partitions={"t": starts})
+
+    def attempt(subtask: int, on_data_loss: str = "fail") -> KafkaSourceOffsets:
+        broker = Broker([10, 10, 10, 10])
+        broker.low = 2
+        return broker.attempt(subtask, starting=starting, on_data_loss=on_data_loss)
+
+    assert attempt(0).positions == {(0, 0): 7, (0, 2): 2}
+    with pytest.raises(TaskError, match="t-3 is to be read on from offset 11, and holds 2 to 10"):
+        attempt(1)
+    assert attempt(1, "latest").positions == {(0, 1): 10, (0, 3): 10}
+
+
+@pytest.mark.parametrize(
+    ("resets", "of_other_job", "first"), [(False, True, 5), (True, False, 5), (True, True, 9)]
+)
+def test_offsets_are_reset_only_for_savepoint_of_other_job(
+    resets: bool, of_other_job: bool, first: int
+) -> None:
+    broker = Broker([9])
+    resumption = ResumedPositions({"t": {0: 5}}, of_other_job=of_other_job)
+    reading = broker.attempt(0, resumption=resumption, resets_offsets=resets)
+    assert reading.positions == {(0, 0): first}

@@ -249,7 +249,10 @@ class StreamTask:
                     assembly.vertex.parallelism,
                     generation=self._generation,
                     entry=tail.entry,
-                    resumption=ResumedPositions(beginning.kafka_positions(source.operator_id))
+                    resumption=ResumedPositions(
+                        beginning.kafka_positions(source.operator_id),
+                        of_other_job=self._restore is not None and self._restore.generation < 0,
+                    )
                     if beginning.begins
                     else None,
                 )

@@ -60,6 +60,8 @@ class ResumedPositions(msgspec.Struct, frozen=True):
 
     positions: Mapping[str, Mapping[int, int]] | None
     """Topic -> partition -> the next offset; None if the checkpoint does not contain this source."""
+    of_other_job: bool = False
+    """Whether the checkpoint is of another job, which this one continues."""
 
 
 class _CommittedPosition(msgspec.Struct, frozen=True):
@@ -187,11 +189,25 @@ class _InitialOffsets:
 
     def starts(self, places: Sequence[Place]) -> dict[Place, int]:
         """Returns the first offset of each partition."""
+        topics, starting = self._source.topics, self._source.starting
+        by_start: dict[tuple[StartingMode, int, int], list[Place]] = {}
+        for i, partition in places:
+            of = starting.of(topics[i], partition)
+            by_start.setdefault((of.mode, of.timestamp_ms or 0, of.offset or 0), []).append((i, partition))
+        return {
+            place: offset
+            for (mode, timestamp_ms, at), those in by_start.items()
+            for place, offset in self._starts(mode, timestamp_ms, at, those).items()
+        }
+
+    def _starts(
+        self, mode: StartingMode, timestamp_ms: int, offset: int, places: Sequence[Place]
+    ) -> dict[Place, int]:
         topics = self._source.topics
         bounds = {
             (i, partition): _watermarks(self._consumer, topics[i], partition) for i, partition in places
         }
-        match self._source.starting.mode:
+        match mode:
             case StartingMode.EARLIEST:
                 return {place: low for place, (low, _) in bounds.items()}
             case StartingMode.LATEST:
@@ -200,8 +216,11 @@ class _InitialOffsets:
                 committed = self._committed(places)
                 return {place: max(low, committed.get(place, low)) for place, (low, _) in bounds.items()}
             case StartingMode.TIMESTAMP:
-                found = self._at_timestamp(places)
+                found = self._at_timestamp(places, timestamp_ms)
                 return {place: found.get(place, high) for place, (_, high) in bounds.items()}
+            case StartingMode.OFFSET:
+                held = _Held(self._consumer, self._source)
+                return {place: held.position(place, offset) for place in places}
 
     def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
         group = self._source.group_id
@@ -225,8 +244,7 @@ class _InitialOffsets:
             if partition.offset >= 0
         }
 
-    def _at_timestamp(self, places: Sequence[Place]) -> dict[Place, int]:
-        at = self._source.starting.timestamp_ms or 0
+    def _at_timestamp(self, places: Sequence[Place], at: int) -> dict[Place, int]:
         asked = [TopicPartition(topic, partition, at) for topic, partition in self._named(places)]
         try:
             answered = self._consumer.offsets_for_times(asked, _TIMEOUT_S) if asked else []
@@ -260,13 +278,14 @@ class _RestoredOffsets:
         self._kafka = kafka
         self._source = source
         self._positions = resumption.positions
+        self._of_other_job = resumption.of_other_job
         self._committed = committed
 
     def starts(self, places: Sequence[Place]) -> dict[Place, int]:
         """Returns the checkpoint's positions; the first record for a partition that it does not have; the initial
-        offsets for a new source."""
+        offsets for a new source, and for one whose offsets are reset."""
         restored = self._positions
-        if restored is None:
+        if restored is None or (self._of_other_job and self._source.resets_offsets):
             return _InitialOffsets(self._consumer, self._kafka, self._source).starts(places)
         return {place: self._start(place, restored) for place in places}
 
