@@ -79,6 +79,21 @@ class KafkaMessageWriter:
                 self._parameters.key_format, self._key_type, topic, MessagePart.KEY
             )
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether a message has only a key and a value, and all go to one topic: `write_simple` is faster then."""
+        of = self._functions
+        return not self._parameters.takes_kafka_records and not (
+            of.topic or of.headers or of.partitioner or of.timestamp_ms or self._parameters.key_format
+        )
+
+    def write_simple(self, batch: Batch) -> tuple[Sequence[bytes | None], Sequence[bytes]]:
+        """Returns keys and values of the records, in order. Raises like `write`."""
+        assert self._parameters.topic is not None
+        key = self._functions.key
+        values = self._plain_values(batch, self._parameters.topic)
+        return [None] * len(batch) if key is None else self._called(key, batch, _as_key), values
+
     def write(self, batch: Batch) -> OutgoingMessages:
         """Returns the messages of the records, in order. Raises RecordRejected, UserCodeError, TaskError."""
         unwraps, of = self._parameters.takes_kafka_records, self._functions

@@ -35,6 +35,7 @@ class KafkaSinkOperator(Operator):
         self._writer = KafkaMessageWriter(
             setup.config, self._parameters, self._functions, setup.input_types[0], setup.require_topic
         )
+        self._is_simple = self._writer.is_simple
 
     def open(self) -> None:
         setup = self._setup
@@ -45,12 +46,18 @@ class KafkaSinkOperator(Operator):
                 open_function(function, setup.context)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        send, now = self._setup.send, self._setup.wall_clock()
+        topic = self._parameters.topic
+        if topic is not None and self._is_simple:
+            keys, values = self._writer.write_simple(batch)
+            latest = now + AHEAD_MS
+            for value, key, time in zip(values, keys, batch.timestamps, strict=True):
+                send(topic, value, key=key, timestamp_ms=max(1, time) if time <= latest else now)
+            return
         messages = self._writer.write(batch)
-        send = self._setup.send
-        now = self._setup.wall_clock()
-        for topic, key, value, headers, partition, timestamp in zip(*messages, strict=True):
-            at = message_time(timestamp, now)
-            send(topic, value, key=key, partition=partition, timestamp_ms=at, headers=headers)
+        for to, key, value, headers, partition, time in zip(*messages, strict=True):
+            at = message_time(time, now)
+            send(to, value, key=key, partition=partition, timestamp_ms=at, headers=headers)
 
     def close(self) -> None:
         with user_code(self._setup.config):
