@@ -3,7 +3,6 @@ import java.io.IOException;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.avro.file.DataFileReader;
 import org.apache.avro.generic.GenericDatumReader;
@@ -21,8 +20,6 @@ import org.apache.avro.generic.GenericRecord;
  * An exported log has its schemas, so this program needs nothing else of tailrace. See docs/history.md.
  */
 public class JobStatuses {
-
-  private static final List<String> ENDS = List.of("FINISHED", "CANCELED", "FAILED");
 
   public static void main(String[] args) throws IOException {
     if (args.length == 0) {
@@ -46,18 +43,17 @@ public class JobStatuses {
         if (!(entry.get("event") instanceof GenericRecord event) || isFenced(event, epochs)) {
           continue;
         }
+        String job = event.getSchema().getField("job_id") == null ? "" : event.get("job_id").toString();
         String status =
             switch (event.getSchema().getFullName()) {
               case "tailrace.client.JobAccepted" -> "INITIALIZING";
-              case "tailrace.client.JobStatusChanged", "tailrace.dispatcher.JobReachedTerminalState" ->
-                  event.get("status").toString();
-              // The job of a JobMaster that cannot decide has failed, unless it had ended.
-              case "tailrace.job_master.JobMasterFailed" ->
-                  ENDS.contains(statuses.getOrDefault(event.get("job_id").toString(), "")) ? null : "FAILED";
+              case "tailrace.client.JobStatusChanged" ->
+                  event.get("old_status").toString().equals(statuses.get(job)) ? event.get("status").toString() : null;
               default -> null;
             };
-        if (status != null && !status.equals(statuses.put(event.get("job_id").toString(), status))) {
-          System.out.printf("%s %s %s %s%n", entry.get("offset"), time(event), event.get("job_id"), status);
+        if (status != null) {
+          statuses.put(job, status);
+          System.out.printf("%s %s %s %s%n", entry.get("offset"), time(event), job, status);
         }
       }
     }

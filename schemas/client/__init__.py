@@ -98,13 +98,19 @@ class JobRejected(Body, frozen=True, gc=False, kw_only=True):
 
 
 class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
-    """The job has changed its status. Since 0.1.0."""
+    """The status of the job changes with this event. A job is INITIALIZING before the first one. Readers ignore an event whose old_status is not the status of the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobStatusChanged"
     job_id: str
     """Id of the job whose status changed. Since 0.1.0."""
+    old_status: JobStatus
+    """Status of the job before. Since 0.1.0."""
     status: JobStatus
     """New status of the job, such as RUNNING or RESTARTING. Since 0.1.0."""
+    reason: str | None = None
+    """Why the job fails, restarts or is suspended, as text for people; null for other changes. Since 0.1.0."""
+    retains_checkpoints: bool = False
+    """Whether the completed checkpoints of a job that ends stay in storage; false for other changes. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):

@@ -172,6 +172,8 @@ class CheckpointTriggered(Body, frozen=True, gc=False, kw_only=True):
     """Ids of the Executions that had finished before. Their subtasks stay finished after a restore (FLIP-147). Since 0.1.0."""
     requests: tuple[int, ...] = ()
     """Offsets of the TriggerCheckpoint events that this checkpoint answers; empty for a periodic checkpoint. Since 0.1.0."""
+    retained: int = 1
+    """Number of completed checkpoints that the job keeps when this one is complete; older ones are subsumed. Since 0.1.0."""
 
 
 class CheckpointsRemoved(Body, frozen=True, gc=False, kw_only=True):

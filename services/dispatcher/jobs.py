@@ -175,7 +175,6 @@ def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJ
         Phase.RUNNING,
         graph=None,
         entry_point=None,
-        status=JobStatus.RUNNING,
         savepoint_path=body.savepoint_path,
     )
 
@@ -275,7 +274,7 @@ def on_resume_job(state: DispatcherState, record: Record, body: job_master.Resum
     job = state.jobs.get(body.job_id)
     if job is None or job.phase is not Phase.SUSPENDED:
         return state
-    return _enter(state, record, job, Phase.RUNNING, status=JobStatus.RUNNING, reason=None)
+    return _enter(state, record, job, Phase.RUNNING, reason=None)
 
 
 # The end

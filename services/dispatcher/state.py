@@ -92,6 +92,7 @@ class Job(msgspec.Struct, frozen=True):
     """The command that its JobMaster has to receive, as soon as it has the job. CANCEL in phase BUILDING: the program
     is not built any more."""
     status: JobStatus = JobStatus.INITIALIZING
+    """The last status that the JobMaster has reported: an end, or SUSPENDED; INITIALIZING before."""
     reason: str | None = None
     accumulators: Mapping[str, float] = {}
     """The counts of the job's subtasks when it ended or was suspended."""

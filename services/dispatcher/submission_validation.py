@@ -80,7 +80,7 @@ def _describe_outcome(job: Job) -> str:
     """Returns a hint for a repeated job id: an ended job is never run again, and its end is in the log."""
     if job.phase in (Phase.TERMINATED, Phase.ENDED):
         return f"{_ENDED[job.status]} at offset {job.cause}"
-    return f"was submitted before and is {job.status.value}"
+    return f"was submitted before and is {job.phase.value}"
 
 
 def _find_cluster_error(state: DispatcherState, offset: int, submission: Submission) -> str | None:

@@ -2,8 +2,8 @@
 
 Jobs of many users share a process. If the `decide` of one JobMaster raises, or returns an event that the log refuses,
 the process would end, and so would every successor, which folds the same log and decides the same. The job fails
-instead (JobMasterFailed), and the others continue. If it fails again after its job has ended, the events that other
-roles wait for are sent without its `decide`.
+instead (JobMasterFailed, and JobStatusChanged), and the others continue. If it fails again after its job has ended, the
+events that other roles wait for are sent without its `decide`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from pathlib import Path
 
 from ...infra.logging_setup import logger
 from ...schemas import job_master
+from ...schemas.states import JOB_ENDS
 from ..core.role import JOB_MASTER, OutgoingEvent, instance_of, kind_of
+from ..job_master import status_changes
 from ..job_master.role import events_of_terminated
-from ..job_master.state import TerminatedJob
+from ..job_master.state import StartedJob, TerminatedJob
 
 _MOST_FAILURES = 3
 """The limit of failures of one JobMaster in one process; each leaves it fewer events to send
@@ -60,8 +62,11 @@ def failure_events(role_address: str, state: object, reason: str) -> list[Outgoi
         owed = events_of_terminated(state)
         if owed:
             return owed
-    body = job_master.JobMasterFailed(job_id=instance_of(role_address), reason=reason)
-    return [OutgoingEvent(role_address, body, None)]
+    job_id = instance_of(role_address)
+    events = [OutgoingEvent(role_address, job_master.JobMasterFailed(job_id=job_id, reason=reason), None)]
+    if isinstance(state, StartedJob) and state.status not in JOB_ENDS:
+        events.append(status_changes.failure_event(state, reason))
+    return events
 
 
 def _location_of(error: Exception) -> str:

@@ -7,7 +7,6 @@ in the instructions until a shell reports their deletion, under every leader, wh
 from __future__ import annotations
 
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import CompletedCheckpoint
 from .checkpoints import subsumption, trigger
 from .checkpoints.state import Discard
 from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
@@ -29,16 +28,8 @@ def cleanup_of(state: StartedJob) -> tuple[Cleanup, ...]:
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if checkpoints.removal is not None:
         directory = trigger.job_directory(state)
-        found.append(RemoveCheckpoints(job_id, directory, retained_of(state), checkpoints.removal))
+        found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))
     return tuple(found)
-
-
-def retained_of(state: StartedJob) -> tuple[CompletedCheckpoint, ...]:
-    """Returns the checkpoints of an ended job that stay in storage."""
-    checkpoints = state.checkpoints
-    if checkpoints.removal is None:
-        return checkpoints.completed
-    return subsumption.retained_checkpoints(checkpoints, state.options.checkpointing, state.status)
 
 
 def demanded_cleanup(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:

@@ -12,7 +12,7 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
-from ...schemas.types import ExecutionState, JobStatus, TaskDeploymentDescriptor
+from ...schemas.types import ExecutionState, TaskDeploymentDescriptor
 from ..core.outbox import owe, remove_owed
 from ..core.role import (
     TASK_EXECUTOR,
@@ -24,7 +24,7 @@ from ..core.role import (
     derive_id,
     instance_of,
 )
-from . import execution_states, executions, failover, scheduling, termination
+from . import execution_states, executions, failover, scheduling
 from .checkpoints import notifications, stop_with_savepoint
 from .checkpoints.stop_phase import UNDECIDED
 from .job_status import ACTIVE
@@ -39,7 +39,6 @@ _INITIALIZING: Final = ExecutionState.INITIALIZING
 _RUNNING: Final = ExecutionState.RUNNING
 _FINISHED: Final = ExecutionState.FINISHED
 _CANCELING: Final = ExecutionState.CANCELING
-_CREATED: Final = JobStatus.CREATED
 
 MAX_SUBTASKS_OF_DEPLOYMENT: Final = 1_000
 """The limit of one SubmitTask: about 80 bytes each."""
@@ -84,12 +83,7 @@ def _on_submitted(
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
         # Since this decision, the job was cancelled or has failed, or rolls back to a checkpoint.
         return _request_cancel(state, there, cause)
-    state = notifications.started_attempts(
-        state, there.execution_attempt_id, resource_id, body.restore, cause
-    )
-    if state.status is _CREATED and counts.scheduled == 0:
-        return termination.with_status(state, JobStatus.RUNNING, cause)
-    return state
+    return notifications.started_attempts(state, there.execution_attempt_id, resource_id, body.restore, cause)
 
 
 def _cancel_misplaced(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
@@ -155,16 +149,14 @@ def _update_counts(
 def _finish_execution(state: StartedJob, execution: Execution, record: Record) -> StartedJob:
     cause = record.offset
     if state.status not in ACTIVE:
-        return termination.finish_if_done(state, cause)
+        return state
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
     sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
     if tree is not None and slot not in sharing.trees:
-        timeout = state.options.slot_idle_timeout
-        reason = f"idle for {timeout / 1e6:g} s in job {state.job_id}"
-        slots = slots.available(tree.allocation_id, record.header.time + timeout, reason, cause)
+        slots = slots.available(tree.allocation_id, record.header.time, cause)
     state = replace(state, sharing=sharing, slots=slots)
-    return termination.finish_if_done(scheduling.on_first_output(state, execution.vertex_id, cause), cause)
+    return scheduling.on_first_output(state, execution.vertex_id, cause)
 
 
 def on_tasks_contradicted(

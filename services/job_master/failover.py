@@ -47,13 +47,13 @@ def fail_tasks(
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
-        return termination.finish_if_done(state, cause)
+        return state
     waits = False
     if not restore.is_under_way(state):
         state = _record_exception(state, ended, why, record)
         if state.checkpoints.stop is StopPhase.SAVED:
             # The savepoint is complete for this task: another attempt would have nothing to do.
-            return termination.finish_if_done(state, cause)
+            return state
         waits = counts
         if counts:
             reason = _failure_message(state, ended, why)
@@ -99,28 +99,26 @@ def lose_slots(
         state = _fail_or_withdraw(state, execution, cause)
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
-    if state.status not in job_status.ACTIVE:
-        return termination.finish_if_done(state, cause)
-    if not affected:
+    if state.status not in job_status.ACTIVE or not affected:
         return state
     if restore.is_under_way(state):
         return scheduling.find_slots(_retry_failed(state, affected, cause), homeless, cause)
     state = _record_exception(state, affected, why, record, slots[0].resource_id)
     if state.checkpoints.stop is StopPhase.SAVED:
-        return termination.finish_if_done(state, cause)
+        return state
     reason = _failure_message(state, affected, why, slots[0].resource_id)
     return _retry_failed(_await_verdict(state, record, reason, slots=homeless), affected, cause)
 
 
 def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record) -> StartedJob:
-    """Handles a failed PENDING request. A job that never had all its slots does not restart."""
-    request, cause = state.slots.requests[allocation_id], record.offset
+    """Handles a failed PENDING request."""
+    request = state.slots.requests[allocation_id]
     state = replace(state, slots=state.slots.cancel_request(allocation_id))
     if state.status not in job_status.ACTIVE:
-        return termination.finish_if_done(state, cause)
-    is_final = not state.has_had_all_slots and record.header.sender == RESOURCE_MANAGER
+        return state
+    is_denied = record.header.sender == RESOURCE_MANAGER
     state = replace(state, sharing=state.sharing.assign(request.slot, "", resolved=False))
-    return _await_verdict(state, record, why, slots=[request.slot], is_final=is_final)
+    return _await_verdict(state, record, why, slots=[request.slot], is_denied=is_denied)
 
 
 def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
@@ -156,7 +154,8 @@ def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:
 
 
 def verdict_events(state: StartedJob) -> list[OutgoingEvent]:
-    """Returns RestartScheduled or RestartSuppressed for failures without a verdict.
+    """Returns RestartScheduled or RestartSuppressed for failures without a verdict. A job that never had all its slots
+    does not restart if it cannot get them.
 
     None while the outcome of the job's final savepoint is open: if it is complete, nothing is left to restart.
     """
@@ -166,9 +165,10 @@ def verdict_events(state: StartedJob) -> list[OutgoingEvent]:
     strategy = state.options.restart_strategy
     history = on_failure(strategy, state.failures, failure.identity, failure.time, state.job_id)
     body: Body
-    if failure.is_final or history.restart_at is None:
+    denial = None if state.has_had_all_slots else failure.denial
+    if denial is not None or history.restart_at is None:
         body = job_master.RestartSuppressed(
-            job_id=state.job_id, failure_count=history.counted, reason=failure.reason
+            job_id=state.job_id, failure_count=history.counted, reason=denial or failure.reason
         )
     else:
         body = job_master.RestartScheduled(
@@ -190,12 +190,17 @@ def on_restart_scheduled(state: StartedJob, record: Record, body: job_master.Res
     is_counted = body.failure_count != before.counted
     recent = (*before.recent, failure.time) if is_counted else before.recent
     recent = recent[max(0, len(recent) - body.failures_in_interval) :]
-    history = FailureHistory(body.failure_count, failure.identity, due, body.backoff_us, recent)
+    history = FailureHistory(
+        counted=body.failure_count,
+        identity=failure.identity,
+        decision=max(before.decision, failure.decision),
+        restart_at=due,
+        backoff=body.backoff_us,
+        recent=recent,
+    )
     state = replace(state, failures=history, pending_failure=None)
     if failure.progress_lost is not None and not restore.is_under_way(state):
         state = restore.start_rollback(state, failure.progress_lost, cause, due)
-        if state.status not in job_status.ACTIVE:
-            return state
     trees = state.sharing.trees
     homeless = [key for key in sorted(failure.slots) if key in trees and not trees[key].allocation_id]
     state = scheduling.find_slots(state, homeless, cause, due)
@@ -205,13 +210,13 @@ def on_restart_scheduled(state: StartedJob, record: Record, body: job_master.Res
 def on_restart_suppressed(
     state: StartedJob, record: Record, body: job_master.RestartSuppressed
 ) -> StartedJob:
-    """Fails the job."""
+    """Requires that the job fails."""
     failure = state.pending_failure
     if failure is None or record.header.cause != failure.cause:
         return state
     history = replace(state.failures, counted=body.failure_count, identity=failure.identity, restart_at=None)
-    state = replace(state, failures=history, pending_failure=None)
-    return termination.fail_job(state, body.reason, record.offset)
+    # The failure waits for the job's end: its tasks have no slots.
+    return termination.fail_job(replace(state, failures=history), body.reason, record.offset)
 
 
 def _await_verdict(
@@ -222,23 +227,24 @@ def _await_verdict(
     vertices: Iterable[VertexKey] = (),
     slots: Iterable[SlotKey] = (),
     progress_lost: bool = False,
-    is_final: bool = False,
+    is_denied: bool = False,
 ) -> StartedJob:
     """Records a failure, or adds it to those that wait for a verdict."""
-    header, lost = record.header, reason if progress_lost else None
-    identity = (
-        f"{header.sender}@{header.decided_at}"
-        if header.sender == RESOURCE_MANAGER and header.decided_at is not None
-        else str(record.offset)
-    )
-    failure = state.pending_failure or PendingFailure(record.offset, header.time, identity, reason)
+    header, before, counted = record.header, state.pending_failure, state.failures
+    decided_at = header.decided_at if header.sender == RESOURCE_MANAGER else None
+    decision = -1 if decided_at is None else decided_at
+    if decided_at is not None and decision <= counted.decision and counted.identity is not None:
+        # An event of a decision that has counted already joins without an identity of its own.
+        identity = counted.identity if before is None else before.identity
+    else:
+        identity = str(record.offset) if decided_at is None else f"{header.sender}@{decision}"
+    failure = before or PendingFailure(record.offset, header.time, identity, reason)
     failure = replace(
         failure,
-        # An event of a decision that has counted already joins without its identity.
-        identity=failure.identity if identity == state.failures.identity else identity,
-        reason=reason if is_final else failure.reason,
-        is_final=failure.is_final or is_final,
-        progress_lost=lost if failure.progress_lost is None else failure.progress_lost,
+        identity=identity,
+        decision=max(failure.decision, decision),
+        denial=reason if is_denied else failure.denial,
+        progress_lost=reason if progress_lost and failure.progress_lost is None else failure.progress_lost,
         vertices=failure.vertices.update(dict.fromkeys(vertices)),
         slots=failure.slots.update(dict.fromkeys(slots)),
     )

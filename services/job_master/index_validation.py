@@ -46,9 +46,8 @@ def _stop_phases(state: StartedJob) -> frozenset[StopPhase]:
 
 def _pool(pool: SlotPool) -> Iterator[str]:
     yield from compare_outbox(pool.wanted)
-    yield from compare_outbox(pool.idle)
     available = {slot.allocation_id for slot in pool.slots.values() if slot.step is SlotStep.AVAILABLE}
-    yield from compare("idle slots", {owed.allocation_id for owed in pool.idle}, available)
+    yield from compare("idle slots", set(pool.idle), available)
     yield from compare(
         "wanted slots without a request",
         {owed.allocation_id for owed in pool.wanted} - set(pool.requests),

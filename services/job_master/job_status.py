@@ -1,7 +1,8 @@
-"""The transitions of a job's status (Flink's JobStatus).
+"""The transitions of a job's status (Flink's JobStatus); status_changes.py decides and applies them.
 
 Tasks restart individually while the job stays RUNNING. It is RESTARTING during a rollback to a checkpoint: until all
 tasks have ended and the checkpoint is found. SUSPENDED is not terminal here: a suspended job is resumed or cancelled.
+A job whose JobMaster fails is FAILED at once.
 """
 
 from __future__ import annotations
@@ -19,23 +20,27 @@ FINISHED, SUSPENDED, RESTARTING = JobStatus.FINISHED, JobStatus.SUSPENDED, JobSt
 _NONE: frozenset[JobStatus] = frozenset()
 
 NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
-    INITIALIZING: frozenset({CREATED}),
-    CREATED: frozenset({RUNNING, RESTARTING, FAILING, CANCELLING, SUSPENDED}),
-    RUNNING: frozenset({FINISHED, RESTARTING, FAILING, CANCELLING, SUSPENDED}),
+    INITIALIZING: frozenset({CREATED, FAILING, FAILED, CANCELLING, SUSPENDED}),
+    CREATED: frozenset({RUNNING, RESTARTING, FAILING, FAILED, CANCELLING, SUSPENDED}),
+    RUNNING: frozenset({FINISHED, RESTARTING, FAILING, FAILED, CANCELLING, SUSPENDED}),
+    RESTARTING: frozenset({CREATED, FAILING, FAILED, CANCELLING, SUSPENDED}),
     FAILING: frozenset({FAILED}),
     CANCELLING: frozenset({CANCELED}),
-    SUSPENDED: frozenset({CREATED, CANCELLING}),
+    SUSPENDED: frozenset({CREATED, FINISHED, FAILED, CANCELLING}),
     FINISHED: _NONE,
     FAILED: _NONE,
     CANCELED: _NONE,
-    RESTARTING: frozenset({CREATED, FAILING, CANCELLING, SUSPENDED}),
 }
+"""SUSPENDED to FINISHED: the final savepoint of the job is complete."""
 
-ACTIVE = frozenset({CREATED, RUNNING, RESTARTING})
+ACTIVE = frozenset({INITIALIZING, CREATED, RUNNING, RESTARTING})
 """The job needs slots, and its tasks run or will run."""
 
-END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, SUSPENDED: SUSPENDED}
-"""The status of a job that was told to end, when no task is left."""
+ENDING = frozenset({FAILING, CANCELLING, SUSPENDED})
+"""The tasks of the job are cancelled."""
+
+END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED}
+"""The status of an ending job when no task is left."""
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> JobStatus:

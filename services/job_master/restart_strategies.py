@@ -30,6 +30,9 @@ class FailureHistory(msgspec.Struct, frozen=True):
     """The number of failures; for the exponential delay since the last reset."""
     identity: str | None = None
     """The identity of the last failure."""
+    decision: int = -1
+    """The last decision of the ResourceManager that has counted: its `decided_at`; -1: none. Decisions are in the order
+    of the log, so a later event of this one, or of an earlier one, counts no more."""
     restart_at: Time | None = None
     """When the tasks of the last failure restart; None: never."""
     backoff: Time = 0

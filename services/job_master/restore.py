@@ -23,7 +23,7 @@ from ...schemas.types import (
     RestoredCheckpoint,
 )
 from ..core.role import Time
-from . import executions, job_status, scheduling, termination
+from . import executions, scheduling, termination
 from .checkpoints import subsumption
 from .checkpoints.state import Restoring
 from .state import ChannelsState, StartedJob
@@ -40,11 +40,10 @@ def start_rollback(state: StartedJob, why: str, cause: int, due: Time) -> Starte
     checkpoints = state.checkpoints.without_pending(
         CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
     )
-    state = replace(
-        termination.cancel_tasks(termination.with_status(state, JobStatus.RESTARTING, cause), cause),
+    return replace(
+        termination.cancel_tasks(state, cause),
         checkpoints=replace(checkpoints, restoring=Restoring(cause, due, why)),
     )
-    return without_candidates(state, cause)
 
 
 def start_restore_at_resumption(state: StartedJob, why: str, cause: int) -> StartedJob:
@@ -54,17 +53,15 @@ def start_restore_at_resumption(state: StartedJob, why: str, cause: int) -> Star
     return replace(state, checkpoints=replace(state.checkpoints, restoring=Restoring(cause, 0, why)))
 
 
-def without_candidates(state: StartedJob, cause: int) -> StartedJob:
-    """Fails a job that should roll back and has no checkpoint."""
+def find_failure(state: StartedJob) -> str | None:
+    """Returns why the job fails, if it should roll back and has no checkpoint, nor one that may still be completed."""
     checkpoints = state.checkpoints
-    if checkpoints.restoring is None or state.status not in job_status.ACTIVE:
-        return state
-    written = (each for each in checkpoints.pending.values() if each.is_acknowledged)
-    if candidates(state) or not all(each.is_savepoint for each in written):
-        return state
+    if checkpoints.restoring is None or candidates(state):
+        return None
+    if any(each.is_acknowledged and not each.is_savepoint for each in checkpoints.pending.values()):
+        return None
     gone = checkpoints.restoring.why
-    why = f"{gone}; the job can't go on without it, and has no completed checkpoint to go back to"
-    return termination.fail_job(state, why, cause)
+    return f"{gone}; the job can't go on without it, and has no completed checkpoint to go back to"
 
 
 def candidates(state: StartedJob) -> tuple[RestoredCheckpoint, ...]:
@@ -80,14 +77,11 @@ def candidates(state: StartedJob) -> tuple[RestoredCheckpoint, ...]:
 
 def should_find_checkpoint(state: StartedJob) -> bool:
     """Whether to look for a checkpoint now: no task of the old generation runs any more."""
-    checkpoints = state.checkpoints
-    return (
-        checkpoints.restoring is not None
-        and state.status in job_status.ACTIVE
-        and not state.counts.unfinished
-        and not state.status_notifications
-        and not checkpoints.pending
-    )
+    checkpoints, restoring = state.checkpoints, state.checkpoints.restoring
+    if restoring is None or state.counts.unfinished or checkpoints.pending:
+        return False
+    waits = JobStatus.CREATED if restoring.initial else JobStatus.RESTARTING
+    return state.status is waits and bool(candidates(state))
 
 
 def restore_cause(state: StartedJob) -> int:
@@ -114,7 +108,7 @@ def on_checkpoint_restored(
         passed_over=Map(body.passed_over),
         last_triggered=None,
         last_ended=None,
-        failures=0,
+        failures=Map(),
     )
     checkpoints = subsumption.subsume(checkpoints, _is_unreadable(checkpoints.completed, checkpoint), cause)
     state = replace(state, checkpoints=checkpoints)
@@ -128,8 +122,6 @@ def on_checkpoint_restored(
     state = replace(
         state, generation=state.generation + 1, channels=ChannelsState.CREATING, start_offset=cause
     )
-    if state.status is JobStatus.RESTARTING:
-        state = termination.with_status(state, JobStatus.CREATED, cause)
     state, again = _rerun_finished(state, cause)
     return scheduling.resume_after_restore(state, again, cause, restoring.due)
 

@@ -10,7 +10,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...pipelines.graph.job_options import ScheduleMode
-from ...schemas import client, dispatcher, everyone, job_master, resource_manager
+from ...schemas import dispatcher, everyone, job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.ids import is_id
@@ -19,7 +19,6 @@ from ...schemas.types import JobStatus
 from ..configuration.role_options import JobOptions, with_configuration
 from ..core.outbox import Outbox, owe, remove_owed
 from ..core.role import (
-    CLIENT,
     JOB_MASTER,
     IllegalEvent,
     Instruction,
@@ -35,19 +34,26 @@ from . import (
     executions,
     failover,
     owed_events,
-    restore,
     scheduling,
     slot_events,
+    status_changes,
     task_executor_connections,
     terminated_job,
     termination,
 )
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
-from .checkpoints.stop_phase import StopPhase
 from .instructions import CreateChannels, DeleteChannels
 from .owed_events import JobMasterEvent, OwedRegisterJobManager, OwedUnregisterJobManager
-from .state import ChannelsState, JobMasterState, NewJob, RegistrationState, StartedJob, TerminatedJob
+from .state import (
+    ChannelsState,
+    JobMasterState,
+    NewJob,
+    RegistrationState,
+    StartedJob,
+    StatusChange,
+    TerminatedJob,
+)
 from .topology import SchedulingTopology
 
 
@@ -66,7 +72,9 @@ class JobMaster:
                 if after is state or not isinstance(after, StartedJob):
                     # The consequences of such a state are already complete.
                     return after
-                after = coordinator.follow_attempts(after, record)
+                after = termination.release_suspended(
+                    coordinator.follow_attempts(after, record), record.offset
+                )
                 return termination.compact_terminated(after) if after.has_ended else after
             case TerminatedJob():
                 terminated: TerminatedJob = _TERMINATED_STEPS.apply(state, record)
@@ -78,21 +86,18 @@ class JobMaster:
     def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
         match state:
             case StartedJob():
+                change = status_changes.due_change(state)
+                changes = [] if change is None else [status_changes.change_event(state, change)]
+                if change is not None and not status_changes.is_independent(state, change):
+                    return changes
                 return [
-                    *(
-                        OutgoingEvent(
-                            CLIENT,
-                            client.JobStatusChanged(job_id=state.job_id, status=each.status),
-                            each.cause,
-                        )
-                        for each in state.status_notifications
-                    ),
+                    *changes,
                     *failover.verdict_events(state),
                     *slot_events.request_events(state, now),
                     *owed_events.ORDER.outgoing_events(
                         state,
                         now,
-                        [*state.checkpoints.notifications, *(owed for _, owed in state.slots.idle.due(now))],
+                        [*state.checkpoints.notifications, *slot_events.idle_slots(state, now)],
                     ),
                     *deployment.submit_events(state, now),
                     *coordinator.outgoing_events(state, now),
@@ -166,7 +171,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         ),
         outbox=Outbox[JobMasterEvent]().owe(OwedRegisterJobManager(cause)),
     )
-    return scheduling.schedule(termination.with_status(started, JobStatus.CREATED, cause), cause)
+    return scheduling.schedule(started, cause)
 
 
 def _not_started(state: NewJob, record: Record, _body: Body) -> NewJob:
@@ -195,9 +200,7 @@ def on_resume_job(
 ) -> StartedJob:
     if isinstance(state, TerminatedJob) or not termination.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
-    if state.checkpoints.stop is StopPhase.SAVED:
-        return termination.finish_suspended_stop(state, record.offset)
-    return restore.without_candidates(termination.resume_job(state, record.offset), record.offset)
+    return replace(state, requested=StatusChange(JobStatus.CREATED, None, record.offset))
 
 
 def on_job_master_failed(
@@ -246,11 +249,6 @@ def on_channels_deleted(state: StartedJob, _record: Record, _body: job_master.Ch
     return replace(state, channels=ChannelsState.DELETED) if state.status in JOB_ENDS else state
 
 
-def on_job_status_changed(state: StartedJob, record: Record, _body: client.JobStatusChanged) -> StartedJob:
-    left = replace(state, status_notifications=state.status_notifications[1:])
-    return termination.finish_if_done(left, record.offset)
-
-
 def on_job_reached_terminal_state(
     state: StartedJob, record: Record, body: dispatcher.JobReachedTerminalState
 ) -> StartedJob:
@@ -280,6 +278,7 @@ _STEPS: Steps[Any] = Steps(
         **deployment.STEPS,
         **failover.STEPS,
         **coordinator.STEPS,
+        **status_changes.STEPS,
         job_master.StartJob: on_start_job,
         job_master.CancelJob: on_cancel_job,
         job_master.SuspendJob: on_suspend_job,
@@ -293,7 +292,6 @@ _STEPS: Steps[Any] = Steps(
         resource_manager.RegisterJobManager: on_register_job_manager,
         dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
         dispatcher.JobsForgotten: on_jobs_forgotten,
-        client.JobStatusChanged: on_job_status_changed,
         everyone.LeaderElected: unchanged,
         everyone.ClusterTerminated: unchanged,
         everyone.ConfigurationChanged: unchanged,

@@ -109,6 +109,14 @@ def on_free_slot(state: StartedJob, record: Record, body: task_executor.FreeSlot
     return state if slot is None else failover.free_slot(state, slot, record.offset)
 
 
+def idle_slots(state: StartedJob, now: Time) -> list[OwedFreeSlot]:
+    """Returns FreeSlot for slots that were available for too long."""
+    timeout, pool = state.options.slot_idle_timeout, state.slots
+    reason = f"idle for {timeout / 1e6:g} s in job {state.job_id}"
+    idle = (pool.slots[allocation_id] for allocation_id in pool.idle.until(now - timeout))
+    return [OwedFreeSlot(slot.cause, slot.allocation_id, slot.resource_id, reason) for slot in idle]
+
+
 def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     """Returns RequestSlot, in the order of the slots' groups and places."""
     if state.registration is not RegistrationState.REGISTERED or state.status not in ACTIVE:
@@ -140,7 +148,8 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
 
 def deadline(state: StartedJob) -> Time | None:
     """Returns the time at which a request has to be sent, or an idle slot to be freed."""
-    times = [state.slots.idle.earliest]
+    idle = state.slots.idle.first
+    times = [None if idle is None else idle[1] + state.options.slot_idle_timeout]
     if state.registration is RegistrationState.REGISTERED and state.status in ACTIVE:
         times.append(state.slots.wanted.earliest)
     return min((time_ for time_ in times if time_ is not None), default=None)

@@ -21,6 +21,7 @@ from ..core.outbox import Outbox, round_up_time
 from ..core.owed_events import OwedFreeSlot
 from ..core.resource_profile import ProfileKey, matches, profile_key
 from ..core.role import IllegalTransition, Time
+from ..core.time_index import FifoTimeIndex
 from .owed_events import OwedCancelSlotRequest, OwedRequestSlot
 from .topology import SlotKey
 
@@ -85,7 +86,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True):
     step: SlotStep
     slot: SlotKey | None
     cause: int
-    """The offset of the last offer."""
+    """The offset of the last offer; of an AVAILABLE slot, of the event since which it is."""
 
 
 SlotReturn = OwedFreeSlot | OwedCancelSlotRequest
@@ -100,8 +101,8 @@ class SlotPool(msgspec.Struct, frozen=True):
     """ResourceID -> its slots."""
     wanted: Outbox[OwedRequestSlot] = Outbox()
     """Requests to send, by the time from which they are sent. None is sent before the JobMaster is registered."""
-    idle: Outbox[OwedFreeSlot] = Outbox()
-    """Available slots, by the time at which they are to be freed."""
+    idle: FifoTimeIndex = FifoTimeIndex()
+    """Available slots, by the time since when they are."""
     profile_numbers: Map[ProfileKey, int] = Map()
     """The profiles that requests have contained, by number: later requests name the number only."""
     generation: int = 0
@@ -173,31 +174,28 @@ class SlotPool(msgspec.Struct, frozen=True):
             wanted=self.wanted.remove(OwedRequestSlot, allocation_id),
         )
 
-    def available(self, allocation_id: str, free_at: Time, reason: str, cause: int) -> SlotPool:
-        """Marks a slot in which nothing runs any more; it is freed at `free_at` unless it is reused."""
+    def available(self, allocation_id: str, since: Time, cause: int) -> SlotPool:
+        """Marks a slot in which nothing runs any more."""
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
-        idle = replace(slot, step=check_transition(slot.step, _AVAILABLE), slot=None)
+        idle = replace(slot, step=check_transition(slot.step, _AVAILABLE), slot=None, cause=cause)
         return replace(
             self,
             slots=self.slots.set(allocation_id, idle),
-            idle=self.idle.owe(
-                OwedFreeSlot(cause, allocation_id, slot.resource_id, reason), round_up_time(free_at)
-            ),
+            idle=self.idle.add(allocation_id, round_up_time(since)),
         )
 
     def allocate_available(self, allocation_id: str, slot: SlotKey) -> SlotPool:
         """Reuses an available slot. Raises KeyError."""
         found = self.slots[allocation_id]
         used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
-        idle = self.idle.remove(OwedFreeSlot, allocation_id, found.resource_id)
+        idle = self.idle.remove(allocation_id)
         return replace(self, slots=self.slots.set(allocation_id, used), idle=idle)
 
     def idle_slots(self) -> list[AllocatedSlot]:
         """Returns the available slots, the longest idle first."""
-        owed = [(time, allocation_id) for (_, allocation_id, _), time in self.idle.times.items()]
-        return [self.slots[str(allocation_id)] for _, allocation_id in sorted(owed)]
+        return [self.slots[allocation_id] for allocation_id in self.idle]
 
     def remove_slot(self, allocation_id: str) -> SlotPool:
         """Removes a slot that was lost or returned."""
@@ -209,7 +207,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         return replace(
             self,
             slots=self.slots.delete(allocation_id),
-            idle=self.idle.remove(OwedFreeSlot, allocation_id, slot.resource_id),
+            idle=self.idle.remove(allocation_id),
             of_resource=self.of_resource.set(slot.resource_id, left)
             if left
             else self.of_resource.delete(slot.resource_id),

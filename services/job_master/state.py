@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 import msgspec
 from immutables import Map
 
+from ...schemas.states import JOB_ENDS
 from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
 from ..configuration.role_options import JobOptions
 from ..core.outbox import Outbox
@@ -33,7 +34,7 @@ from .topology import SchedulingTopology, SlotKey, VertexKey
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
 # needed often.
 _RUNNING: Final = JobStatus.RUNNING
-_CANCELLING: Final = JobStatus.CANCELLING
+_SUSPENDED: Final = JobStatus.SUSPENDED
 
 
 class RegistrationState(StrEnum):
@@ -99,8 +100,10 @@ class PendingFailure(msgspec.Struct, frozen=True):
     """The cause that the last of them counts under: those of one cause count once."""
     reason: str
     """Which tasks failed first, where and why."""
-    is_final: bool = False
-    """Whether no restart can help: the first slots of the job cannot be had."""
+    decision: int = -1
+    """The last decision of the ResourceManager that one of them belongs to: its `decided_at`; -1: none."""
+    denial: str | None = None
+    """Why the ResourceManager denies a slot, if it does."""
     progress_lost: str | None = None
     """The failure after which all tasks go back to a checkpoint, if there is one."""
     vertices: Map[VertexKey, None] = Map()
@@ -109,11 +112,13 @@ class PendingFailure(msgspec.Struct, frozen=True):
     """The slots to be replaced."""
 
 
-class StatusNotification(msgspec.Struct, frozen=True):
-    """A pending JobStatusChanged to clients."""
+class StatusChange(msgspec.Struct, frozen=True):
+    """A change of the job's status that is not in the log yet."""
 
     status: JobStatus
+    reason: str | None
     cause: int
+    """The offset of the event that requires it."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -140,7 +145,7 @@ class NewJob(msgspec.Struct, frozen=True, tag=True):
 
 class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     """A job from StartJob until its JobMaster has nothing left to send or to instruct. The fields from
-    `status_notifications` on are indexes, so that `decide` costs O(events to send)."""
+    `outbox` on are indexes, so that `decide` costs O(events to send)."""
 
     graph: JobGraph
     graph_blob: str | None = None
@@ -183,8 +188,9 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     """Vertices whose slots were requested."""
     vertices_with_output: frozenset[str] = frozenset()
     """Vertices of which a subtask has run."""
-    status_notifications: tuple[StatusNotification, ...] = ()
-    """JobStatusChanged events that are owed, in order."""
+    requested: StatusChange | None = None
+    """The change that a command, a verdict or a failure requires. Others follow from the rest of the state
+    (status_changes.py)."""
     outbox: Outbox[JobMasterEvent] = Outbox()
     ready: Outbox[OwedSubmitTask] = Outbox()
     """Executions to submit, by the time from which they are submitted. None is submitted before the channels exist."""
@@ -199,7 +205,7 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether the job has no task any more: it is finished, failed, cancelled or suspended."""
-        return self.registration is _CLOSED and self.status is not _CANCELLING
+        return self.registration is _CLOSED and (self.status is _SUSPENDED or self.status in JOB_ENDS)
 
     @property
     def required_slots(self) -> int:

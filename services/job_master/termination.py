@@ -1,9 +1,7 @@
 """The end of a job: finished, failed, cancelled or suspended.
 
-Before a job fails, is cancelled or suspended, its tasks are cancelled, and it ends when each has confirmed that. It
-also announces its new status first: by then earlier decisions of the JobMaster are in the log, so that no task is
-submitted and no slot requested behind the end. Then its slots are freed, and the TaskExecutors, the Dispatcher and the
-ResourceManager are informed.
+Before a job fails, is cancelled or suspended, its tasks are cancelled, and it ends when each has confirmed that. Then
+its slots are freed, and the TaskExecutors, the Dispatcher and the ResourceManager are informed.
 
 When all events are sent, and the job's channels are deleted, the JobMaster is quiescent: it keeps a summary, from which
 it answers late requests. A JobMaster that fails keeps the summary at once, with the cleanup of the job (cleanup.py).
@@ -22,7 +20,7 @@ from ..core.outbox import Outbox, OwedEvent, remove_owed, with_outbox
 from . import cleanup, execution_states, executions, job_status, scheduling
 from .checkpoints import subsumption
 from .checkpoints.state import Checkpoints, Discard
-from .checkpoints.stop_phase import IN_PROGRESS, StopPhase
+from .checkpoints.stop_phase import StopPhase
 from .owed_events import (
     JobMasterEvent,
     OwedCancelTask,
@@ -40,7 +38,7 @@ from .state import (
     ConnectionState,
     RegistrationState,
     StartedJob,
-    StatusNotification,
+    StatusChange,
     TerminatedJob,
 )
 
@@ -56,42 +54,37 @@ _SHOWN = 100
 """The length of the job's name: the text is sent for each slot."""
 
 
-def with_status(state: StartedJob, status: JobStatus, cause: int) -> StartedJob:
-    """Returns the job with another status, of which clients are informed. Raises ValueError for an illegal
-    transition."""
-    announcement = StatusNotification(status, cause)
-    return replace(
-        state,
-        status=job_status.check_transition(state.status, status),
-        cause=cause,
-        status_notifications=(*state.status_notifications, announcement),
-    )
-
-
 def fail_job(state: StartedJob, reason: str, cause: int) -> StartedJob:
-    """Fails the job."""
-    if state.status not in job_status.ACTIVE:
-        return finish_if_done(state, cause)
-    return _begin_termination(replace(state, reason=reason), JobStatus.FAILING, cause)
+    """Requires that the job fails, unless it ends already."""
+    if state.status not in job_status.ACTIVE or state.requested is not None:
+        return state
+    return replace(state, requested=StatusChange(JobStatus.FAILING, reason, cause))
 
 
 def cancel_job(state: StartedJob, cause: int) -> StartedJob:
-    """Cancels the job, also a suspended one. A job that is already ending continues to end."""
-    if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
-        return _begin_termination(replace(state, reason=None), JobStatus.CANCELLING, cause)
-    return state
+    """Requires that the job is cancelled, also a suspended one. A job that is already ending continues to end."""
+    requested = state.requested
+    if state.status not in job_status.ACTIVE and state.status is not JobStatus.SUSPENDED:
+        return state
+    if requested is not None and requested.status not in (JobStatus.SUSPENDED, JobStatus.CREATED):
+        return state
+    return replace(state, requested=StatusChange(JobStatus.CANCELLING, None, cause))
 
 
 def suspend_job(state: StartedJob, reason: str, cause: int) -> StartedJob:
-    """Suspends the job: it keeps its progress, and may be resumed or cancelled. A job that is already ending continues
-    to end."""
-    if state.status not in job_status.ACTIVE or state.checkpoints.stop is StopPhase.SAVED:
+    """Requires that the job is suspended: it keeps its progress, and may be resumed or cancelled. A job that is already
+    ending continues to end."""
+    requested = state.requested
+    if requested is None:
+        if state.status not in job_status.ACTIVE or state.checkpoints.stop is StopPhase.SAVED:
+            return state
+    elif requested.status is not JobStatus.CREATED:
         return state
-    return _begin_termination(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
+    return replace(state, requested=StatusChange(JobStatus.SUSPENDED, reason, cause))
 
 
 def abandon_job(state: StartedJob, reason: str, cause: int) -> StartedJob | TerminatedJob:
-    """Ends the job at once, without waiting for its tasks, because the JobMaster cannot decide.
+    """Requires that the job ends at once, without waiting for its tasks, because the JobMaster cannot decide.
 
     Tasks are forgotten, and checkpoints in progress are discarded; TaskExecutors cancel the tasks when they are asked
     to release the job. If that cannot be sent either, a second call keeps only the job's end and its cleanup.
@@ -99,12 +92,8 @@ def abandon_job(state: StartedJob, reason: str, cause: int) -> StartedJob | Term
     if state.status in JOB_ENDS:
         # TaskExecutors free the job's slots, and cancel its tasks, when they read that it has ended.
         why = f"the JobMaster of job {state.job_id} failed"
-        answered = _reject_requests(state, why, everything=True)
+        answered = _reject_requests(state, why)
         return keep_final_events(replace(_summary(state), outbox=answered.outbox))
-    if state.status is JobStatus.SUSPENDED:
-        state = with_status(state, JobStatus.CREATED, cause)
-    if state.status in job_status.ACTIVE:
-        state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
     before = state.checkpoints
     checkpoints = Checkpoints(
         counter=before.counter,
@@ -125,31 +114,36 @@ def abandon_job(state: StartedJob, reason: str, cause: int) -> StartedJob | Term
         if execution.state in execution_states.DEPLOYED
     }
     state = replace(
-        _reject_requests(state, reason, everything=True),
+        _reject_requests(state, reason),
         checkpoints=checkpoints,
         executions=state.executions.update(executions_left),
         counts=replace(state.counts, unfinished=0, running=0),
         is_waiting_for_slots=False,
+        requested=StatusChange(*status_after_failure(state.status, reason), cause),
     )
-    state = _terminate(state, job_status.END_OF[state.status], cause)
     return with_outbox(state, _without(state.outbox, OwedCancelTask))
+
+
+def status_after_failure(status: JobStatus, reason: str) -> tuple[JobStatus, str | None]:
+    """Returns the end of a job whose JobMaster fails, and the reason."""
+    return (JobStatus.CANCELED, None) if status is JobStatus.CANCELLING else (JobStatus.FAILED, reason)
 
 
 def can_resume(state: StartedJob) -> bool:
     """Whether the job is suspended and the Dispatcher knows it."""
-    is_suspended = state.has_ended and state.status is JobStatus.SUSPENDED
+    is_suspended = state.has_ended and state.status is JobStatus.SUSPENDED and state.requested is None
     return is_suspended and state.outbox.get(OwedJobReachedTerminalState) is None
 
 
 def resume_job(state: StartedJob, cause: int) -> StartedJob:
-    """Restarts a suspended job: unfinished tasks continue in new slots, with the next attempt numbers."""
+    """Restarts a job that was suspended: unfinished tasks continue in new slots, with the next attempt numbers."""
     state = replace(
-        with_status(state, JobStatus.CREATED, cause),
-        reason=None,
+        state,
         registration=RegistrationState.REGISTERING,
         # While it was suspended, a failure to create them could not be reported; existing ones are not changed.
         channels=ChannelsState.CREATING,
         start_offset=cause,
+        checkpoints=replace(state.checkpoints, failures=Map()),
         outbox=state.outbox.remove(OwedUnregisterJobManager).owe(OwedRegisterJobManager(cause)),
     )
     state = scheduling.unscheduled(state)
@@ -169,33 +163,6 @@ def resume_job(state: StartedJob, cause: int) -> StartedJob:
         )
     state = replace(state, counts=replace(state.counts, scheduled=0))
     return scheduling.schedule(state, cause)
-
-
-def finish_if_done(state: StartedJob, cause: int) -> StartedJob:
-    """Ends the job if its last task has ended."""
-    if state.status in job_status.ACTIVE:
-        checkpoints = state.checkpoints
-        if checkpoints.restoring is not None or checkpoints.stop in IN_PROGRESS:
-            # All tasks of a job that ends with a savepoint may have ended; the job ends when the savepoint is
-            # complete.
-            return state
-        is_saved = checkpoints.stop is StopPhase.SAVED
-        left = state.counts.unfinished if is_saved else _count_unfinished(state)
-        if left:
-            return state
-        if state.status is JobStatus.CREATED:
-            state = with_status(state, JobStatus.RUNNING, cause)
-        return _terminate(state, JobStatus.FINISHED, cause)
-    if state.has_ended or state.counts.unfinished or state.status_notifications:
-        return state
-    end = job_status.END_OF.get(state.status)
-    return state if end is None else _terminate(state, end, cause)
-
-
-def finish_suspended_stop(state: StartedJob, cause: int) -> StartedJob:
-    """Finishes a job that was suspended while it stopped, if its final savepoint is complete."""
-    state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
-    return _terminate(replace(state, reason=None), JobStatus.FINISHED, cause)
 
 
 def disconnect_reason(state: StartedJob | TerminatedJob) -> str:
@@ -219,7 +186,7 @@ def _summary(state: StartedJob) -> TerminatedJob:
         name=state.graph.name,
         tasks=Map(state.tasks),
         required_slots=state.required_slots,
-        retained_checkpoints=(*state.checkpoints.savepoints, *cleanup.retained_of(state)),
+        retained_checkpoints=(*state.checkpoints.savepoints, *state.checkpoints.retained),
         root_cause=state.root_cause,
         generation=state.generation,
         is_forgotten=state.is_forgotten,
@@ -237,40 +204,37 @@ def _without(outbox: Outbox[JobMasterEvent], *kinds: type[OwedEvent]) -> Outbox[
     return outbox.remove_all(event for event in outbox if isinstance(event, kinds))
 
 
-def _reject_requests(state: StartedJob, reason: str, *, everything: bool = False) -> StartedJob:
-    """Owes CheckpointFailed to all clients that wait for a checkpoint to be triggered. `everything`: or to be
-    completed."""
+def _reject_requests(state: StartedJob, reason: str) -> StartedJob:
+    """Owes CheckpointFailed to all clients that wait for a checkpoint."""
     checkpoints = state.checkpoints
-    triggered = checkpoints.pending.values() if everything else ()
-    waiting = [*checkpoints.requests, *(each for pending in triggered for each in pending.requests)]
-    failed = [OwedCheckpointFailed(each.offset, each.requester, reason) for each in waiting]
+    triggered = (each for pending in checkpoints.pending.values() for each in pending.requests)
+    failed = [
+        OwedCheckpointFailed(each.offset, each.requester, reason)
+        for each in (*checkpoints.requests, *triggered)
+    ]
     state = replace(state, checkpoints=replace(checkpoints, requests=()))
     return with_outbox(state, state.outbox.owe_all(failed))
-
-
-def _count_unfinished(state: StartedJob) -> int:
-    return state.topology.subtasks - state.counts.finished
 
 
 def _has_outgoing(state: StartedJob) -> bool:
     return bool(
         state.outbox
-        or state.status_notifications
+        or state.checkpoints.requests
         or state.channels is not ChannelsState.DELETED
         or state.checkpoints.has_outgoing
     )
 
 
-def _begin_termination(state: StartedJob, status: JobStatus, cause: int) -> StartedJob:
-    why, suspends = f"job {state.job_id} is {status.value}", status is JobStatus.SUSPENDED
-    state = _reject_requests(with_status(state, status, cause), why)
+def begin_termination(state: StartedJob, cause: int) -> StartedJob:
+    """Cancels the tasks: the job fails, is cancelled or suspended."""
+    why, suspends = f"job {state.job_id} is {state.status.value}", state.status is JobStatus.SUSPENDED
     state = replace(
         cancel_tasks(state, cause),
         checkpoints=state.checkpoints.begin_termination(why, cause, suspends=suspends),
         is_waiting_for_slots=False,
         pending_failure=None,
     )
-    return finish_if_done(remove_owed(state, OwedJobReachedTerminalState), cause)
+    return remove_owed(state, OwedJobReachedTerminalState)
 
 
 def cancel_tasks(state: StartedJob, cause: int) -> StartedJob:
@@ -284,12 +248,21 @@ def cancel_tasks(state: StartedJob, cause: int) -> StartedJob:
     return replace(state, ready=Outbox(), outbox=state.outbox.owe_all(owed))
 
 
-def _terminate(state: StartedJob, end: JobStatus, cause: int) -> StartedJob:
+def terminate(state: StartedJob, cause: int, *, retains_checkpoints: bool) -> StartedJob:
+    """Ends the job: it is finished, failed or cancelled."""
+    state = _cancel_undeployed(state, cause)
+    checkpoints = replace(subsumption.on_job_end(state, cause), are_retained=retains_checkpoints)
+    return _release(replace(state, checkpoints=checkpoints), cause)
+
+
+def release_suspended(state: StartedJob, cause: int) -> StartedJob:
+    """Releases the slots of a suspended job when it has no task any more."""
+    is_held = state.status is JobStatus.SUSPENDED and state.registration is not RegistrationState.CLOSED
+    return _release(state, cause) if is_held and not state.counts.unfinished else state
+
+
+def _release(state: StartedJob, cause: int) -> StartedJob:
     words = disconnect_reason(state)
-    if end is not JobStatus.SUSPENDED:
-        state = _cancel_undeployed(with_status(state, end, cause), cause)
-        state = _reject_requests(state, f"job {state.job_id} is {state.status.value}")
-        state = replace(state, checkpoints=subsumption.on_job_end(state, cause))
     pool, returns = state.slots.give_back_all(words, cause)
     owed: list[JobMasterEvent] = [
         *returns,

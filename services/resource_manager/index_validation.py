@@ -83,8 +83,6 @@ def _requests(requests: SlotRequests) -> Iterator[str]:
         yield from compare(f"waiting of job {job_id}", job.waiting, without_slot)
         open_requests = {request.allocation_id for request in of_job if not request.fulfilled}
         yield from compare(f"open of job {job_id}", set(job.open), open_requests)
-        is_short = bool(without_slot and requests.limit is not None and len(of_job) > requests.limit)
-        yield from compare(f"short of job {job_id}", job_id in requests.short, is_short)
 
 
 def _workers(pool: WorkerPool) -> Iterator[str]:

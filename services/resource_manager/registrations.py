@@ -39,7 +39,7 @@ def on_disconnect_job_manager(
         return state
     manager = state.slot_manager
     for request in manager.requests.open_requests(job_id):
-        manager = manager.forget(request.allocation_id, record.header.time)
+        manager = manager.forget(request.allocation_id)
     state = replace(state, job_masters=state.job_masters.delete(job_id), slot_manager=manager)
     return remove_owed(state, OwedJobManagerRegistrationSuccess, job_id)
 

@@ -36,13 +36,7 @@ class ResourceManager:
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
         if (fault := message_limits.find_error(record.body)) is not None:
             raise IllegalEvent(record, None, fault)
-        after = _STEPS.apply(state, record)
-        limit = active_mode.capacity(after)
-        manager = after.slot_manager
-        if limit == manager.requests.limit:
-            return after
-        requests = manager.requests.set_limit(limit, record.header.time)
-        return replace(after, slot_manager=replace(manager, requests=requests))
+        return _STEPS.apply(state, record)
 
     def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
         requests = slot_allocation.allocate(state, now)

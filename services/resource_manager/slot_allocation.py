@@ -18,6 +18,7 @@ from ..configuration.options.resource_manager import ResourceManagerMode
 from ..core.resource_profile import describe, matches
 from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Time, address
 from ..core.time_index import FifoTimeIndex
+from .active_mode import capacity
 from .placement import PlacedRequest, Placement, place
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
@@ -67,8 +68,9 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     if _expects_more_slots(state):
         return due
     earliest = _start_up_end(state)
-    if requests.short.first is not None:
-        due.append(max(earliest, requests.short.first[1] + options.unfulfillable_timeout))
+    since = min((since for _, since in _short_jobs(state)), default=None)
+    if since is not None:
+        due.append(max(earliest, since + options.unfulfillable_timeout))
     for queue in _unmatched(state):
         first = next(iter(queue))
         due.append(max(earliest, _unmatched_since(state, first) + options.unfulfillable_timeout))
@@ -90,14 +92,22 @@ def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[Slo
     if _expects_more_slots(state) or now < _start_up_end(state):
         return
     requests, expired = state.slot_manager.requests, now - state.options.unfulfillable_timeout
-    for job_id in requests.short.until(expired):
-        for request in requests.waiting_requests(job_id):
+    for job_id, since in _short_jobs(state):
+        for request in requests.waiting_requests(job_id) if since <= expired else ():
             yield request, _too_many(state, request)
     for queue in _unmatched(state):
         for allocation_id in queue:
             if _unmatched_since(state, allocation_id) > expired:
                 break
             yield requests.known[allocation_id], _too_large(state, requests.known[allocation_id])
+
+
+def _short_jobs(state: ResourceManagerState) -> Iterator[tuple[str, Time]]:
+    """Returns the jobs that want more slots than there can be, with the time since when."""
+    manager, limit = state.slot_manager, capacity(state)
+    if limit is not None:
+        for job_id, since in manager.requests.short_jobs(limit):
+            yield job_id, max(since, manager.slots.shrunk)
 
 
 def _timed_out(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:

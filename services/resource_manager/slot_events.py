@@ -92,7 +92,7 @@ def _request_done(
     record: Record,
     body: resource_manager.CancelSlotRequest | job_master.SlotAllocationFailed,
 ) -> ResourceManagerState:
-    return replace(state, slot_manager=state.slot_manager.forget(body.allocation_id, record.header.time))
+    return replace(state, slot_manager=state.slot_manager.forget(body.allocation_id))
 
 
 on_cancel_slot_request = on_slot_allocation_failed = _request_done

@@ -126,8 +126,8 @@ class SlotManager(msgspec.Struct, frozen=True):
         request = self.requests.known.get(allocation_id)
         if request is None or request.slot != key:
             return replace(self, slots=slots)
-        return SlotManager(slots, self.requests.forget(allocation_id, time))
+        return SlotManager(slots, self.requests.forget(allocation_id))
 
-    def forget(self, allocation_id: str, time: int) -> SlotManager:
+    def forget(self, allocation_id: str) -> SlotManager:
         """Removes the request."""
-        return replace(self, requests=self.requests.forget(allocation_id, time))
+        return replace(self, requests=self.requests.forget(allocation_id))

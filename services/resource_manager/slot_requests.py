@@ -2,13 +2,12 @@
 
 A request is known by its AllocationID for as long as its slot is held: if the same JobMaster or its successor sends it
 again, it is not fulfilled twice. It is *open* until a TaskExecutor has allocated the slot, and *waiting* until a slot
-has been requested from a TaskExecutor. A job is *short* from the time at which it has waiting requests and wants more
-slots than there can be.
+has been requested from a TaskExecutor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 from immutables import Map
@@ -38,6 +37,8 @@ class JobRequests(msgspec.Struct, frozen=True):
     wanted: int = 0
     waiting: int = 0
     open: Map[str, None] = Map()
+    since: int = 0
+    """The time since when some request waits; of the last such time if none does."""
 
 
 class SlotRequests(msgspec.Struct, frozen=True):
@@ -51,10 +52,6 @@ class SlotRequests(msgspec.Struct, frozen=True):
     jobs: Map[str, JobRequests] = Map()
     by_wanted: Map[int, Map[str, None]] = Map()
     """Number of wanted slots -> the jobs that want so many."""
-    limit: int | None = 0
-    """The largest possible number of slots; None: no limit."""
-    short: FifoTimeIndex = FifoTimeIndex()
-    """Jobs that are short, by the time since when they are."""
 
     def queue(self, key: ProfileKey) -> Iterator[SlotRequest]:
         """Returns the requests that wait for a slot of a profile, in order."""
@@ -75,7 +72,8 @@ class SlotRequests(msgspec.Struct, frozen=True):
         if allocation_id in self.known:
             return self
         job = self.jobs.get(request.job_id) or JobRequests()
-        job = JobRequests(job.wanted + 1, job.waiting + 1, job.open.set(allocation_id, None))
+        since = job.since if job.waiting else request.since
+        job = JobRequests(job.wanted + 1, job.waiting + 1, job.open.set(allocation_id, None), since)
         return replace(
             self,
             known=self.known.set(allocation_id, request),
@@ -83,7 +81,6 @@ class SlotRequests(msgspec.Struct, frozen=True):
             waiting=_enqueue(self.waiting, request, request.cause),
             jobs=self.jobs.set(request.job_id, job),
             by_wanted=_move(self.by_wanted, request.job_id, job.wanted - 1, job.wanted),
-            short=self._short(request.job_id, job, request.since),
         )
 
     def ask(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
@@ -92,13 +89,12 @@ class SlotRequests(msgspec.Struct, frozen=True):
         if request is None or request.slot is not None:
             return self
         job = self.jobs[request.job_id]
-        job = JobRequests(job.wanted, job.waiting - 1, job.open)
+        job = replace(job, waiting=job.waiting - 1)
         return replace(
             self,
             known=self.known.set(allocation_id, replace(request, slot=slot)),
             waiting=_dequeue(self.waiting, request),
             jobs=self.jobs.set(request.job_id, job),
-            short=self.short if job.waiting else self.short.remove(request.job_id),
         )
 
     def fulfil(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
@@ -108,7 +104,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         if request is None or request.slot != slot or request.fulfilled:
             return requests
         job = requests.jobs[request.job_id]
-        job = JobRequests(job.wanted, job.waiting, job.open.delete(allocation_id))
+        job = replace(job, open=job.open.delete(allocation_id))
         return replace(
             requests,
             known=requests.known.set(allocation_id, replace(request, fulfilled=True)),
@@ -123,17 +119,17 @@ class SlotRequests(msgspec.Struct, frozen=True):
             return self
         again = replace(request, slot=None, fulfilled=False)
         job = self.jobs[request.job_id]
-        job = JobRequests(job.wanted, job.waiting + 1, job.open.set(allocation_id, None))
+        since = job.since if job.waiting else time
+        job = JobRequests(job.wanted, job.waiting + 1, job.open.set(allocation_id, None), since)
         return replace(
             self,
             known=self.known.set(allocation_id, again),
             open=self.open.add(allocation_id, time),
             waiting=_enqueue(self.waiting, again, offset),
             jobs=self.jobs.set(request.job_id, job),
-            short=self._short(request.job_id, job, time),
         )
 
-    def forget(self, allocation_id: str, time: int) -> SlotRequests:
+    def forget(self, allocation_id: str) -> SlotRequests:
         """Removes the request."""
         request = self.known.get(allocation_id)
         if request is None:
@@ -141,7 +137,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         before = self.jobs[request.job_id]
         waits = request.slot is None
         open_ = before.open if request.fulfilled else before.open.delete(allocation_id)
-        job = JobRequests(before.wanted - 1, before.waiting - waits, open_)
+        job = JobRequests(before.wanted - 1, before.waiting - waits, open_, before.since)
         return replace(
             self,
             known=self.known.delete(allocation_id),
@@ -149,36 +145,16 @@ class SlotRequests(msgspec.Struct, frozen=True):
             waiting=_dequeue(self.waiting, request) if waits else self.waiting,
             jobs=self.jobs.set(request.job_id, job) if job.wanted else self.jobs.delete(request.job_id),
             by_wanted=_move(self.by_wanted, request.job_id, before.wanted, job.wanted),
-            short=self._short(request.job_id, job, time),
         )
 
-    def set_limit(self, limit: int | None, time: int) -> SlotRequests:
-        """Sets the maximum number of slots that there can be. Costs O(jobs that become short, or are not any more)."""
-        if limit == self.limit:
-            return self
-        requests = replace(self, limit=limit)
-        for job_id in self._wanting(self.limit, limit):
-            requests = replace(requests, short=requests._short(job_id, self.jobs[job_id], time))
-        return requests
-
-    def _wanting(self, one: int | None, other: int | None) -> list[str]:
-        """Returns the jobs that want more slots than the one limit and not more than the other."""
-        low = min(limit for limit in (one, other) if limit is not None)
-        high = None if one is None or other is None else max(one, other)
-        counts: Iterable[int] = self.by_wanted
-        if high is not None and high - low < len(self.by_wanted):
-            counts = range(low + 1, high + 1)
-        return sorted(
-            job_id
-            for wanted in counts
-            if wanted > low and (high is None or wanted <= high)
-            for job_id in self.by_wanted.get(wanted, ())
-        )
-
-    def _short(self, job_id: str, job: JobRequests, time: int) -> FifoTimeIndex:
-        if job.waiting and self.limit is not None and job.wanted > self.limit:
-            return self.short.add(job_id, time)
-        return self.short.remove(job_id)
+    def short_jobs(self, limit: int) -> Iterator[tuple[str, int]]:
+        """Returns the jobs that want more slots than this and have waiting requests, each with the time since when, in
+        no particular order. Costs O(different numbers of wanted slots, and these jobs)."""
+        for wanted, job_ids in self.by_wanted.items():
+            for job_id in job_ids if wanted > limit else ():
+                job = self.jobs[job_id]
+                if job.waiting:
+                    yield job_id, job.since
 
 
 def _move(

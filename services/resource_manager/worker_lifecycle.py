@@ -104,7 +104,7 @@ def lose_slots(
             # Its JobMaster never got it: any other slot is as good.
             waiting.append((request.cause if request else -1, allocation_id, key))
             continue
-        after = after.forget(allocation_id, time)
+        after = after.forget(allocation_id)
         if not told and slot.job_id in state.job_masters:
             outbox = outbox.owe(OwedFailSlot(offset, allocation_id, slot.job_id or "", reason))
     requests = after.requests

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from job_statuses import read_statuses
 
-from tailrace.schemas.client import JobStatusChanged
-from tailrace.schemas.dispatcher import JobReachedTerminalState
 from tailrace.schemas.types import JobStatus
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.cluster_view import jobs
@@ -30,16 +28,8 @@ def fold(path: Path) -> HistoryProjection:
 
 
 def listed_statuses(projection: HistoryProjection) -> dict[str, JobStatus]:
-    """Returns what `tailrace list` shows of accepted jobs, without those whose next status is owed."""
-    replica = projection.replica
-    listed = {job.job_id: job.status for job in jobs(projection) if job.programs_before is None}
-    owed = {
-        event.body.job_id
-        for role_address in replica.active_addresses
-        for event in replica.role(role_address).decide(replica.states[role_address], 0)
-        if isinstance(event.body, JobStatusChanged | JobReachedTerminalState)
-    }
-    return {job_id: status for job_id, status in listed.items() if job_id not in owed}
+    """Returns what `tailrace list` shows of accepted jobs."""
+    return {job.job_id: job.status for job in jobs(projection) if job.programs_before is None}
 
 
 def test_program_in_java_agrees_with_list_on_golden_logs() -> None:

@@ -18,9 +18,10 @@ AFTER = {
     "FAILING": {"FAILED", "CANCELLING", "RESTARTING", "SUSPENDED"},
     "CANCELLING": {"CANCELED", "FAILING", "SUSPENDED"},
     "RESTARTING": {"CREATED", "RUNNING", "FAILING", "CANCELLING", "SUSPENDED"},
-    "SUSPENDED": {"CREATED", "CANCELLING", "CANCELED"},
+    "SUSPENDED": {"CREATED", "CANCELLING", "CANCELED", "FINISHED"},
 }
-"""What may follow what; FINISHED, CANCELED and FAILED are followed by nothing, SUSPENDED only by going on."""
+"""What may follow what; FINISHED, CANCELED and FAILED are followed by nothing, SUSPENDED only by going on, or by
+FINISHED if nothing is left to do. FAILED may follow anything else if the JobMaster failed."""
 
 ENDS = frozenset({"FINISHED", "CANCELED", "FAILED"})
 TERMINAL = ENDS | {"SUSPENDED"}
@@ -39,12 +40,12 @@ class Statuses:
         """Jobs whose savepoint was complete while they were to go on, and that nobody has told anything else since."""
         self._cancelled: set[str] = set()
         self._failed: set[str] = set()
-        """Jobs whose JobMaster could not say what it owed: it may leave out how the job came to its end."""
+        """Jobs whose JobMaster failed: it may leave out events that it owed."""
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name == "client.JobStatusChanged":
-            yield from self._moved(event["job_id"], event["status"])
+            yield from self._moved(event["job_id"], event.body.get("old_status"), event["status"])
         elif name == "dispatcher.JobReachedTerminalState":
             yield from self._reached(event["job_id"], event["status"])
         elif name == "client.JobFinished":
@@ -72,16 +73,22 @@ class Statuses:
             if status in ENDS and job_id not in self._notified:
                 yield f"job {job_id} has ended as {status}, but its client was not told"
 
-    def _moved(self, job_id: str, status: str) -> Iterator[str]:
+    def _moved(self, job_id: str, old: str | None, status: str) -> Iterator[str]:
         before = self._announced.get(job_id)
-        if status not in AFTER.get(before, ()):
+        if old not in (None, before or "INITIALIZING"):
+            # A JobMaster may fail again before it reads its failure.
+            if job_id not in self._failed:
+                yield f"job {job_id} becomes {status} from {old}, but it was {before}"
+            return
+        has_failed = status == "FAILED" and job_id in self._failed
+        if status not in AFTER.get(before, ()) and not (has_failed and before not in ENDS):
             yield f"job {job_id} becomes {status} after {before or 'nothing'}"
         self._announced[job_id] = status
 
     def _reached(self, job_id: str, status: str) -> Iterator[str]:
         if status not in TERMINAL:
             yield f"job {job_id} is said to have ended as {status}"
-        if job_id not in self._failed and status != self._announced.get(job_id):
+        if status != self._announced.get(job_id):
             yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
         if job_id in self._stopped - self._cancelled - self._failed and status in ("FAILED", "CANCELED"):
             yield f"job {job_id} ends as {status}, though the savepoint that it was to end with was complete"

@@ -83,7 +83,7 @@ def test_task_submitted_into_lost_slot_does_not_block_end_of_job() -> None:
     (verdict,) = [event for event in decisions if isinstance(event.body, job_master.RestartSuppressed)]
     for deployment in (verdict, *deployments):
         cluster.send("job_master/j1", deployment.recipient, deployment.body, cause=deployment.cause)
-    assert cluster.replica.states["job_master/j1"].status is JobStatus.FAILING
+    assert cluster.replica.states["job_master/j1"].requested.status is JobStatus.FAILING
     cluster.starts_tasks = False
     cluster.settle()
     (finished,) = cluster.events_of("JobFinished")

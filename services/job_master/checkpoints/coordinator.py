@@ -18,7 +18,7 @@ from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason
 from ...core.role import JOB_MASTER, Instruction, OutgoingEvent, Step, Time, address, instance_of
-from .. import executions, job_status, owed_events, restore, task_executor_connections, termination
+from .. import executions, owed_events, restore, task_executor_connections
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from ..owed_events import (
     OwedAbortCheckpoint,
@@ -34,15 +34,6 @@ from .state import Discard
 from .stop_phase import StopEvent
 
 _SHOWN = 3
-_COUNTED = frozenset(
-    {
-        CheckpointFailureReason.CHECKPOINT_DECLINED,
-        CheckpointFailureReason.CHECKPOINT_EXPIRED,
-        CheckpointFailureReason.CHECKPOINT_STORAGE,
-        CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
-    }
-)
-"""The failures of checkpoints that a job tolerates only a limited number of; the others have external causes."""
 
 
 def _awaiting(
@@ -95,9 +86,10 @@ def on_checkpoint_completed(
     checkpoints = state.checkpoints.without(pending, StopEvent.COMPLETED, record.header.time)
     answers = [OwedCheckpointSucceeded(each.offset, each.requester, checkpoint) for each in pending.requests]
     if not pending.is_savepoint:
-        retained = state.options.checkpointing.retained
         checkpoints = replace(
-            subsumption.add_completed(checkpoints, checkpoint, retained, cause), failures=0, force_full=False
+            subsumption.add_completed(checkpoints, checkpoint, pending.retained, cause),
+            failures=Map(),
+            force_full=False,
         ).with_subsumed(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
@@ -128,12 +120,14 @@ def on_checkpoint_aborted(
     why = f"{body.failure.value}: {body.reason}"
     answers = [OwedCheckpointFailed(each.offset, each.requester, why) for each in pending.requests]
     discard = Discard(pending.checkpoint_id, pending.options.directory, completed=False, cause=cause)
-    counts = body.failure in _COUNTED and not pending.is_savepoint
+    failures = checkpoints.failures
+    if not pending.is_savepoint:
+        failures = failures.set(body.failure, failures.get(body.failure, 0) + 1)
     phase = checkpoints.stop
     checkpoints = replace(
         checkpoints.without(pending, StopEvent.ABORTED, record.header.time),
         discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
-        failures=checkpoints.failures + counts,
+        failures=failures,
         force_full=checkpoints.force_full
         or body.failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
         last_failure=f"checkpoint {pending.checkpoint_id}: {why}",
@@ -144,14 +138,9 @@ def on_checkpoint_aborted(
         notifications.participants(pending),
         lambda resource_id, attempts: OwedAbortCheckpoint(cause, body.checkpoint_id, resource_id, attempts),
     )
-    tolerable = state.options.checkpointing.tolerable_failures
-    is_active = state.status in job_status.ACTIVE
-    if counts and tolerable is not None and checkpoints.failures > tolerable and is_active:
-        count = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable"
-        return termination.fail_job(state, f"{count}; the last: {why}", cause)
     if pending.options.stops:
         return stop_with_savepoint.on_savepoint_aborted(state, phase, pending, body.failure, why, record)
-    return restore.without_candidates(state, cause)
+    return state
 
 
 def on_checkpoint_discarded(
@@ -167,10 +156,10 @@ def on_checkpoint_discarded(
 def on_checkpoints_removed(
     state: StartedJob, _record: Record, _body: job_master.CheckpointsRemoved
 ) -> StartedJob:
-    if state.checkpoints.removal is None:
+    checkpoints = state.checkpoints
+    if checkpoints.removal is None:
         return state
-    kept = subsumption.retained_checkpoints(state.checkpoints, state.options.checkpointing, state.status)
-    return replace(state, checkpoints=replace(state.checkpoints, removal=None, completed=kept))
+    return replace(state, checkpoints=replace(checkpoints, removal=None, completed=checkpoints.retained))
 
 
 def on_checkpoint_failed(state: StartedJob, record: Record, body: client.CheckpointFailed) -> StartedJob:
@@ -264,9 +253,8 @@ def instructions(state: StartedJob) -> list[Instruction]:
         allow, cause = state.allow_non_restored_state, restore.restore_cause(state)
         found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
-        keep = subsumption.retained_checkpoints(checkpoints, state.options.checkpointing, state.status)
         directory = trigger.job_directory(state)
-        found.append(RemoveCheckpoints(job_id, directory, keep, checkpoints.removal))
+        found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))
     return found
 
 

@@ -58,6 +58,8 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     finished: Map[VertexKey, None] = Map()
     """Subtasks that had finished before, or finish without an acknowledgement (FLIP-147)."""
     requests: tuple[CheckpointRequest, ...] = ()
+    retained: int = 1
+    """The number of completed checkpoints to keep when it is complete."""
     failure: Failure | None = None
     """Set if CheckpointAborted is owed."""
 

@@ -80,8 +80,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
     last_triggered: Time | None = None
     last_ended: Time | None = None
     """When the last checkpoint was completed or aborted."""
-    failures: int = 0
-    """The number of consecutive failures."""
+    failures: Map[CheckpointFailureReason, int] = Map()
+    """The number of failures since the last completed checkpoint, by their reasons (failure_limit.py)."""
     force_full: bool = False
     """Files of the last checkpoint were missing in storage: the next one refers to no earlier files."""
     last_failure: str | None = None
@@ -96,11 +96,18 @@ class Checkpoints(msgspec.Struct, frozen=True):
     discarding: Map[int, Discard] = Map()
     removal: int | None = None
     """The files of the ended job have to be removed: the offset of its end."""
+    are_retained: bool = False
+    """Whether `completed` stay in storage after the end of the job."""
 
     @property
     def has_outgoing(self) -> bool:
         """Whether a checkpoint still has to be aborted or deleted, also for a job that has ended."""
         return bool(self.pending or self.discarding or self.removal is not None)
+
+    @property
+    def retained(self) -> tuple[CompletedCheckpoint, ...]:
+        """The checkpoints of an ended job that stay in storage."""
+        return self.completed if self.are_retained or self.removal is None else ()
 
     def is_frozen_by_stop(self, attempt: str) -> bool:
         """Whether an Execution has acknowledged a savepoint that ends the job, and must process nothing more."""

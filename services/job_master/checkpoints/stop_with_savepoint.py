@@ -39,7 +39,11 @@ def on_savepoint_completed(
         if each.subtask_state.accumulators
     }
     state = replace(
-        state, ready=Outbox(), pending_failure=None, accumulators=state.accumulators.update(counted)
+        state,
+        cause=cause,
+        ready=Outbox(),
+        pending_failure=None,
+        accumulators=state.accumulators.update(counted),
     )
     for attempt in sorted(state.current_attempts.values()):
         execution = state.executions[attempt]
@@ -48,7 +52,7 @@ def on_savepoint_completed(
     why = f"job {state.job_id} is stopped with a savepoint"
     for allocation_id in sorted(state.slots.requests):
         state = failover.give_back(state, allocation_id, why, cause)
-    return termination.finish_if_done(state, cause)
+    return state
 
 
 def on_savepoint_aborted(
@@ -68,7 +72,7 @@ def on_savepoint_aborted(
     if state.status is JobStatus.SUSPENDED and savepoint.options.drains and savepoint.has_begun:
         return restore.start_restore_at_resumption(state, reason, record.offset)
     if state.status not in job_status.ACTIVE:
-        return restore.without_candidates(state, record.offset)
+        return state
     by_task = failure is CheckpointFailureReason.TASK_FAILURE or before is StopPhase.RESTARTED
     are_all_there = state.counts.running + state.counts.finished == state.topology.subtasks
     drained = savepoint.options.drains and (by_task or not are_all_there)
@@ -77,7 +81,7 @@ def on_savepoint_aborted(
         for vertex in savepoint.acknowledged
     )
     if not has_ended or restore.is_under_way(state):
-        return termination.finish_if_done(state, record.offset)
+        return replace(state, cause=record.offset)
     return restore.start_rollback(state, reason, record.offset, record.header.time)
 
 

@@ -62,15 +62,11 @@ def on_job_end(state: StartedJob, cause: int) -> Checkpoints:
     return replace(checkpoints, removal=cause)
 
 
-def retained_checkpoints(
-    checkpoints: Checkpoints, options: CheckpointingOptions, status: JobStatus
-) -> tuple[CompletedCheckpoint, ...]:
-    """Returns the checkpoints that remain after the end of a job."""
+def are_retained(checkpoints: Checkpoints, options: CheckpointingOptions, end: JobStatus) -> bool:
+    """Returns whether the completed checkpoints remain after this end of a job."""
     keeps = {
         ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
         ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
         ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS: set[JobStatus](),
     }
-    if checkpoints.keep_on_cancellation and status is JobStatus.CANCELED:
-        return checkpoints.completed
-    return checkpoints.completed if status in keeps[options.retention] else ()
+    return end in keeps[options.retention] or (checkpoints.keep_on_cancellation and end is JobStatus.CANCELED)

@@ -10,7 +10,8 @@ The trigger is sent to the subtasks that receive no barriers: sources, and tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from immutables import Map
 from msgspec.structs import replace
@@ -21,16 +22,15 @@ from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, CheckpointOptions, ExecutionState, SnapshotType
-from ...core.outbox import owe
 from ...core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, Time, address, derive_id
 from .. import job_status
 from ..job_result import JobResult
-from ..owed_events import OwedCheckpointFailed, OwedTriggerCheckpoint
+from ..owed_events import OwedTriggerCheckpoint
 from ..state import Execution, StartedJob
 from ..topology import VertexKey
 from . import notifications
 from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
-from .state import MOST_REQUESTS, Checkpoints
+from .state import MOST_REQUESTS
 from .stop_phase import StopPhase
 
 
@@ -53,9 +53,6 @@ def on_trigger_checkpoint(
         stops=body.stops,
         drains=body.drains,
     )
-    fault = _fault(state, request)
-    if fault is not None:
-        return owe(state, OwedCheckpointFailed(record.offset, body.requester, fault))
     return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
 
 
@@ -64,24 +61,24 @@ def not_running(state: JobResult) -> str:
     return f"job {state.job_id} is {state.status.value}: only a job that runs has checkpoints taken"
 
 
-def _fault(state: StartedJob, request: CheckpointRequest) -> str | None:
-    """Returns why the request cannot be fulfilled, now or later."""
+def _find_fault(
+    state: StartedJob, request: CheckpointRequest, before: Sequence[CheckpointRequest]
+) -> str | None:
+    """Returns why the request cannot be fulfilled, now or later. `before`: the requests that wait before it."""
     checkpoints, options = state.checkpoints, state.options.checkpointing
     if state.status not in job_status.ACTIVE:
         return not_running(state)
-    is_requested = any(request.stops for request in checkpoints.requests)
+    is_requested = any(each.stops for each in before)
     if is_requested or checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING):
         return f"job {state.job_id} is being stopped with a savepoint"
-    if len(checkpoints.requests) >= MOST_REQUESTS:
+    if len(before) >= MOST_REQUESTS:
         return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
     if not options.checkpoints_directory:
         return "the cluster has no directory for checkpoints: set state.checkpoints.dir"
-    if request.snapshot_type is SnapshotType.SAVEPOINT and not _savepoints(state, request):
+    if _is_savepoint(request) and not _savepoints(state, request):
         return "no directory for the savepoint: name one, or set state.savepoints.dir"
     own = job_directory(state)
-    if request.snapshot_type is SnapshotType.SAVEPOINT and f"{_savepoints(state, request)}/".startswith(
-        f"{own}/"
-    ):
+    if _is_savepoint(request) and f"{_savepoints(state, request)}/".startswith(f"{own}/"):
         return f"a savepoint in {own} would be deleted with the job's checkpoints: name another directory"
     return None
 
@@ -114,25 +111,42 @@ def _has_room(state: StartedJob, *, alone: bool = False) -> bool:
 
 
 def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
-    """Returns CheckpointTriggered, one at a time, and CheckpointFailed for requests that have waited for too long."""
-    checkpoints = state.checkpoints
-    if not checkpoints.requests:
+    """Returns CheckpointTriggered, one at a time, and CheckpointFailed for requests that cannot be fulfilled or have
+    waited for too long."""
+    requests = state.checkpoints.requests
+    if not requests:
         due = periodic_options(state)
-        return [] if due is None or due > now else [_trigger_event(state, None)]
+        return [] if due is None or due > now else [_trigger_event(state, ())]
     timeout = state.options.checkpointing.timeout
-    first = checkpoints.requests[0]
-    savepoint = first.snapshot_type is SnapshotType.SAVEPOINT
-    owed = [_trigger_event(state, first)] if _has_room(state, alone=savepoint) else []
-    taken = checkpoints.requests[: len(_requests_served_together(checkpoints)) if owed else 0]
-    for request in checkpoints.requests:
-        if request.time + timeout <= now and request not in taken:
-            reason = (
+    waiting: list[CheckpointRequest] = []
+    faults: dict[int, str] = {}
+    for request in requests:
+        fault = _find_fault(state, request, waiting)
+        if fault is None:
+            waiting.append(request)
+        else:
+            faults[request.offset] = fault
+    served = (
+        _served_together(waiting) if waiting and _has_room(state, alone=_is_savepoint(waiting[0])) else []
+    )
+    for request in waiting[len(served) :]:
+        if request.time + timeout <= now:
+            faults[request.offset] = (
                 f"no checkpoint of job {state.job_id} could begin within {timeout / 1e6:g} s: not all of its tasks "
                 "were running (TASKS_NOT_RUNNING), or others were under way"
             )
-            failed = client.CheckpointFailed(job_id=state.job_id, reason=reason)
-            owed.append(OutgoingEvent(request.requester, failed, request.offset))
-    return owed
+    return [
+        *([_trigger_event(state, served)] if served else []),
+        *(
+            OutgoingEvent(
+                request.requester,
+                client.CheckpointFailed(job_id=state.job_id, reason=faults[request.offset]),
+                request.offset,
+            )
+            for request in requests
+            if request.offset in faults
+        ),
+    ]
 
 
 def deadline(state: StartedJob) -> Time | None:
@@ -143,25 +157,20 @@ def deadline(state: StartedJob) -> Time | None:
     return periodic_options(state)
 
 
-def _requests_served_together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
+def _served_together(waiting: Sequence[CheckpointRequest]) -> Sequence[CheckpointRequest]:
     """Returns the requests that the next checkpoint answers: a savepoint answers one."""
-    first = checkpoints.requests[0]
-    if first.snapshot_type is SnapshotType.SAVEPOINT:
-        return (first,)
-    count = 0
-    for request in checkpoints.requests:
-        if request.snapshot_type is SnapshotType.SAVEPOINT:
-            break
-        count += 1
-    return checkpoints.requests[:count]
+    if _is_savepoint(waiting[0]):
+        return waiting[:1]
+    return [*takewhile(lambda request: not _is_savepoint(request), waiting)]
 
 
-def _trigger_event(state: StartedJob, request: CheckpointRequest | None) -> OutgoingEvent:
-    checkpoints = state.checkpoints
-    number = checkpoints.counter + 1
-    requests = (
-        () if request is None else tuple(request.offset for request in _requests_served_together(checkpoints))
-    )
+def _is_savepoint(request: CheckpointRequest) -> bool:
+    return request.snapshot_type is SnapshotType.SAVEPOINT
+
+
+def _trigger_event(state: StartedJob, served: Sequence[CheckpointRequest]) -> OutgoingEvent:
+    """Returns CheckpointTriggered for the requests, or for the interval if there are none."""
+    number = state.checkpoints.counter + 1
     awaited, finished = [], []
     for execution in _in_order(state):
         if execution.state is ExecutionState.FINISHED:
@@ -171,19 +180,21 @@ def _trigger_event(state: StartedJob, request: CheckpointRequest | None) -> Outg
     body = job_master.CheckpointTriggered(
         job_id=state.job_id,
         checkpoint_id=number,
-        options=_options(state, number, request),
+        options=_options(state, number, served),
         to_trigger=tuple(_without_senders(state, awaited)),
         to_acknowledge=tuple(each.execution_attempt_id for each in awaited),
         finished=tuple(finished),
-        requests=requests,
+        requests=tuple(request.offset for request in served),
+        retained=state.options.checkpointing.retained,
     )
-    cause = state.cause if request is None else request.offset
+    cause = served[0].offset if served else state.cause
     return OutgoingEvent(address(JOB_MASTER, state.job_id), body, cause)
 
 
-def _options(state: StartedJob, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
+def _options(state: StartedJob, number: int, served: Sequence[CheckpointRequest]) -> CheckpointOptions:
     options, directory = state.options.checkpointing, job_directory(state)
-    if request is not None and request.snapshot_type is SnapshotType.SAVEPOINT:
+    if served and _is_savepoint(served[0]):
+        request = served[0]
         root = _savepoints(state, request)
         name = derive_id(state.job_id, "savepoint", number)[:12]
         own = layout.savepoint_directory(root, state.job_id, name)
@@ -253,6 +264,7 @@ def on_checkpoint_triggered(
         cause=cause,
         generation=state.generation,
         requests=tuple(request for request in checkpoints.requests if request.offset in body.requests),
+        retained=body.retained,
     )
     awaited: dict[str, VertexKey] = {}
     finished: dict[VertexKey, None] = {}

@@ -116,13 +116,17 @@ def test_rejection_is_error_with_reason() -> None:
         Requester().receive(client.CheckpointFailed(job_id="j", reason="job j is being cancelled"), ME)
 
 
+def changed(job_id: str, status: JobStatus) -> client.JobStatusChanged:
+    return client.JobStatusChanged(job_id=job_id, old_status=JobStatus.CREATED, status=status)
+
+
 def test_end_of_job_is_recorded_whenever_it_arrives() -> None:
     requester = Requester()
-    requester.receive(client.JobStatusChanged(job_id="j", status=JobStatus.RUNNING), "client")
+    requester.receive(changed("j", JobStatus.RUNNING), "client")
     assert requester.request.ended is None
-    requester.receive(client.JobStatusChanged(job_id="k", status=JobStatus.FINISHED), "client")
+    requester.receive(changed("k", JobStatus.FINISHED), "client")
     assert requester.request.ended is None
-    requester.receive(client.JobStatusChanged(job_id="j", status=JobStatus.FINISHED), "client")
+    requester.receive(changed("j", JobStatus.FINISHED), "client")
     assert requester.request.ended is JobStatus.FINISHED
 
 

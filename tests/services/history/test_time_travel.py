@@ -75,7 +75,7 @@ def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
     assert list(registered) == ["te-1", "te-2"]
     assert list(registered["te-1"]["slots"]) == ["0", "1"]
     assert list(data["roles"]) == sorted(data["roles"])
-    assert data["roles"]["dispatcher"]["jobs"]["job-a"]["status"] == "RUNNING"
+    assert data["roles"]["dispatcher"]["jobs"]["job-a"]["phase"] == "RUNNING"
     assert data["leaders"]["dispatcher"]["epoch"] == 1
 
 

@@ -168,7 +168,10 @@ def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
             log,
             lambda record: (
                 record.header.sender == GOOD
-                and record.body == client.JobStatusChanged(job_id="good", status=JobStatus.CANCELLING)
+                and record.body
+                == client.JobStatusChanged(
+                    job_id="good", old_status=JobStatus.RUNNING, status=JobStatus.CANCELLING
+                )
             ),
         ),
         "the other job is cancelled",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from tailrace.schemas import everyone, job_master
+from tailrace.schemas import client, everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, ResourceProfile, SlotOffer
@@ -45,8 +45,16 @@ class Job:
         )
         self.receive("dispatcher", start)
 
-    def receive(self, sender: str, body: Body, *, recipient: str = JOB, cause: int | None = None) -> int:
-        """Folds an event whose sender has read everything before it.
+    def receive(
+        self,
+        sender: str,
+        body: Body,
+        *,
+        recipient: str = JOB,
+        cause: int | None = None,
+        decided_at: int | None = None,
+    ) -> int:
+        """Folds an event; without `decided_at` its sender has read everything before it.
 
         Without a `cause`, a report of the shell about channels is about those that are demanded now.
         """
@@ -59,7 +67,7 @@ class Job:
             sender_epoch=1,
             recipient=recipient,
             cause=cause,
-            decided_at=len(self.log) - 1,
+            decided_at=len(self.log) - 1 if decided_at is None else decided_at,
         )
         return self.fold(Record(len(self.log), header, body))
 
@@ -95,6 +103,12 @@ class Job:
             if isinstance(event.body, job_master.RestartScheduled | job_master.RestartSuppressed)
         ]
         self.receive(JOB, verdict.body, recipient=verdict.recipient, cause=verdict.cause)
+
+    def change_status(self) -> None:
+        """Sends the due change of the status, and nothing else."""
+        change = self.owed()[0]
+        assert isinstance(change.body, client.JobStatusChanged)
+        self.receive(JOB, change.body, recipient=change.recipient, cause=change.cause)
 
     def tick(self, seconds: float) -> list[OutgoingEvent]:
         """Advances the time."""

@@ -80,9 +80,15 @@ def about_to_free_an_idle_slot() -> Job:
     return job
 
 
-def about_to_cancel_its_tasks() -> Job:
+def about_to_be_cancelled() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
     job.receive("dispatcher", job_master.CancelJob(job_id="j"))
+    return job
+
+
+def about_to_cancel_its_tasks() -> Job:
+    job = about_to_be_cancelled()
+    job.change_status()
     return job
 
 
@@ -92,16 +98,38 @@ def about_to_part_from_a_silent_task_executor() -> Job:
     return job
 
 
-def about_to_give_everything_back() -> Job:
+def about_to_finish() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
     for execution in job.executions():
         job.report(execution, ExecutionState.FINISHED)
     return job
 
 
-def suspending() -> Job:
+def about_to_give_everything_back() -> Job:
+    job = about_to_finish()
+    job.change_status()
+    return job
+
+
+def about_to_be_suspended() -> Job:
     job = running(GRAPH, DELAY, ("te-1", "te-2"))
     job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    return job
+
+
+def suspending() -> Job:
+    job = about_to_be_suspended()
+    job.change_status()
+    return job
+
+
+def about_to_be_resumed() -> Job:
+    job = suspending()
+    job.send()
+    for execution in job.executions():
+        job.report(execution, ExecutionState.CANCELED)
+    job.send()
+    job.receive("dispatcher", job_master.ResumeJob(job_id="j"))
     return job
 
 
@@ -116,8 +144,12 @@ MOMENTS = [
     about_to_request_another_slot,
     waiting_for_another_slot,
     about_to_free_an_idle_slot,
+    about_to_be_cancelled,
     about_to_cancel_its_tasks,
     about_to_part_from_a_silent_task_executor,
+    about_to_finish,
     about_to_give_everything_back,
+    about_to_be_suspended,
     suspending,
+    about_to_be_resumed,
 ]

@@ -108,7 +108,7 @@ class Story(Checkpointed):
                 self.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
             case "resume" if self.state.status is JobStatus.SUSPENDED:
                 self.send()
-                if not self.state.counts.unfinished and not self.state.status_notifications:
+                if not self.state.counts.unfinished:
                     self.receive("dispatcher", job_master.ResumeJob(job_id="j"))
             case "checkpoint" | "savepoint":
                 kind = SnapshotType.CHECKPOINT if action == "checkpoint" else SnapshotType.SAVEPOINT

@@ -71,6 +71,7 @@ def test_first_failure_without_restarts_cancels_other_tasks_and_fails_job() -> N
         if execution.state is ExecutionState.CANCELING:
             assert job.state.status is JobStatus.FAILING
             job.report(execution, ExecutionState.CANCELED)
+    job.send()
     assert job.state.status is JobStatus.FAILED
 
 

@@ -80,7 +80,7 @@ def end_job(job: Job) -> None:
     state = job.state
     assert state.status in JOB_ENDS
     assert state.has_ended
-    assert (state.counts.unfinished, state.status_notifications) == (0, ())
+    assert (state.counts.unfinished, state.requested) == (0, None)
     assert all(execution.state in EXECUTION_ENDS for execution in job.executions())
     assert not state.slots.slots
     assert not state.slots.requests

@@ -184,7 +184,8 @@ def test_job_without_readable_checkpoint_fails_with_both_reasons() -> None:
     job.send()
     job.ends()
     job.answer_search(job_master.RestoreFailed(job_id="j", reason="chk-1 is torn"))
-    assert job.state.status is JobStatus.FAILING
+    job.send()
+    assert job.state.status is JobStatus.FAILED
     assert "the changelog is gone; chk-1 is torn" in (job.state.reason or "")
 
 
@@ -319,7 +320,8 @@ def test_restore_may_fail_during_suspension() -> None:
     job.ends()
     assert job.state.status is JobStatus.SUSPENDED
     job.receive("dispatcher", job_master.ResumeJob(job_id="j"))
-    assert job.state.status is JobStatus.FAILING
+    job.send()
+    assert job.state.status is JobStatus.FAILED
     assert "the changelog is gone" in (job.state.reason or "")
 
 
@@ -444,7 +446,8 @@ def test_incompatible_savepoint_fails_job() -> None:
     job = Checkpointed(GRAPH, PERIODIC, savepoint_path=SAVEPOINT.uri)
     job.send()
     job.answer_search(job_master.RestoreFailed(job_id="j", reason="it has state of operator x"))
-    assert (job.state.status, job.state.reason) == (JobStatus.FAILING, "it has state of operator x")
+    job.send()
+    assert (job.state.status, job.state.reason) == (JobStatus.FAILED, "it has state of operator x")
 
 
 def test_job_can_be_cancelled_during_search_for_savepoint() -> None:

@@ -205,6 +205,7 @@ def test_job_stops_when_savepoint_is_complete_and_tasks_have_finished(first: str
     if first == "tasks":
         assert job.state.status is JobStatus.RUNNING
         assert bodies(job.written(), client.CheckpointSucceeded)
+    job.send()
     assert job.state.status is JobStatus.FINISHED
 
 
@@ -240,8 +241,8 @@ def end_other_tasks(job: Checkpointed) -> None:
         if execution.state is RUNNING:
             assert job.state.status is JobStatus.RUNNING
             job.report(execution, FINISHED)
-    assert job.state.status is JobStatus.FINISHED
     events = job.send()
+    assert job.state.status is JobStatus.FINISHED
     assert not submissions(events)
     assert [body.status for body in bodies(events, dispatcher.JobReachedTerminalState)] == [
         JobStatus.FINISHED

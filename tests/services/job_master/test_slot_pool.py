@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tailrace.schemas.types import SlotOffer
-from tailrace.services.core.owed_events import OwedFreeSlot
 from tailrace.services.job_master.slot_pool import NEXT, PendingRequest, SlotPool, SlotStep
 
 from ..simulated_cluster.cluster import PROFILE
@@ -61,21 +60,19 @@ class Pools(RuleBasedStateMachine):
             self.pool = self.pool.accept_offer([offer], resource_id, 4)
             assert self.pool.slots[allocation_id].slot is not None
 
-    @rule(data=st.data(), free_at=st.integers(0, 10**6))
-    def available(self, data: st.DataObject, free_at: int) -> None:
+    @rule(data=st.data(), since=st.integers(0, 10**6))
+    def available(self, data: st.DataObject, since: int) -> None:
         allocation_id = self.any(data)
         if step_of(self.pool, allocation_id) is SlotStep.ALLOCATED:
-            self.pool = self.pool.available(allocation_id, free_at, "idle", 5)
+            self.pool = self.pool.available(allocation_id, since, 5)
 
     @rule()
     def allocate_available(self) -> None:
         idle = self.pool.idle_slots()
         if idle:
-            times = [
-                self.pool.idle.due_time(OwedFreeSlot, slot.allocation_id, slot.resource_id) or 0
-                for slot in idle
-            ]
-            assert times == sorted(times)
+            first = self.pool.idle.first
+            assert first is not None
+            assert first[0] == idle[0].allocation_id
             self.pool = self.pool.allocate_available(idle[0].allocation_id, ("default", 99))
 
     @rule(data=st.data())

@@ -163,7 +163,7 @@ def test_available_slot_is_used_again_if_large_enough() -> None:
     pool = job.state.slots
     (small, other, large) = sorted(pool.slots, key=lambda item: pool.slots[item].slot or ("", 0))
     assert pool.slots[large].slot == ("second", 0)
-    pool = pool.available(small, 100, "idle", 1).available(other, 100, "idle", 1)
+    pool = pool.available(small, 100, 1).available(other, 100, 1)
     wanting = replace(job.state, slots=pool.remove_slot(large))
     assert find_slots(wanting, [("second", 0)], 9).sharing.trees[("second", 0)].resolved is False
     bigger = replace(pool.slots[small], profile=replace(PROFILE, cpu_cores=4.0))

@@ -182,6 +182,7 @@ def test_job_can_be_suspended_at_any_time_and_resumed(moment: Callable[[], Job])
     job.send()
     confirm(job)
     job.receive("dispatcher", RESUME)
+    job.send()
     job.assemble(("te-9",))
     assert job.state.status is JobStatus.RUNNING
     for execution in job.executions():

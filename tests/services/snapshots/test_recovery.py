@@ -196,7 +196,7 @@ def test_snapshot_of_other_log_with_same_name_is_skipped(
 ) -> None:
     create_snapshot(log, snapshots, 10)
     other = MemoryEventLog(Codec("histories.log"), topic="histories.log")
-    for name in (1, LONG):
+    for name in (LONG + 1, LONG):
         other.append([Event(record.header, record.body) for record in history(name)])
     _, start, events = started(other, snapshots)
     assert start == -1

@@ -102,11 +102,14 @@ def test_range_is_printed_and_earlier_events_are_counted(
 
 def test_option_why_walks_to_client(failing: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = data(capsys, "--why", "54", file=failing)
-    assert [line["offset"] for line in result["lines"]] == [54, 52, 47, 43, 38, FAILED, 23, 22, 8, 6]
+    assert [line["offset"] for line in result["lines"]] == [
+        *(54, 52, 48, 47, 43, 39, 38, FAILED),
+        *(23, 22, 8, 6),
+    ]
     assert (result["began"], result["text"]) == ("client", "client test requested it")
     lines = story_output(capsys, "--why", "54", file=failing).splitlines()
     assert lines[-1].startswith("began with  client test requested it (offset 6")
-    assert sum("  <- " in line for line in lines) == 9
+    assert sum("  <- " in line for line in lines) == 11
 
 
 @pytest.mark.parametrize(("offset", "began"), [(0, "election"), (3, "election"), (31, "clock")])

@@ -119,21 +119,21 @@ def test_difference_applied_to_first_moment_gives_second(run: Any, first: int, l
 
 
 def test_difference_is_printed_per_entity(run: Any) -> None:
-    report = run("diff", "--from", "60", "--to", "139")
+    report = run("diff", "--from", "74", "--to", "108")
     assert '~ job j2 "job": status CREATED -> RUNNING' in report
     assert "~   task sink (1/2): state SCHEDULED -> RUNNING; on te-2; " in report
-    assert "~ TaskExecutor te-2: epoch 1 -> 3; " in report
+    assert "~ TaskExecutor te-2: epoch 1 -> 2; " in report
     assert "; runs 3 tasks" in report
-    assert "~   slot te-2/0: state PENDING -> ALLOCATED; " in report
+    assert "~   slot te-2/0: state FREE -> ALLOCATED; " in report
     assert "--fields shows them" in report
-    backwards = run("diff", "--from", "139", "--to", "60")
+    backwards = run("diff", "--from", "108", "--to", "74")
     assert '~ job j2 "job": status RUNNING -> CREATED' in backwards
 
 
 def test_shell_names_fields_by_path(run: Any) -> None:
-    report = run("diff", "--from", "60", "--to", "139", "--fields")
+    report = run("diff", "--from", "74", "--to", "108", "--fields")
     assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in report
-    assert run("shell", "--at", "139", "-c", "cat /job_master/j2/status") == "RUNNING\n"
+    assert run("shell", "--at", "108", "-c", "cat /job_master/j2/status") == "RUNNING\n"
 
 
 def test_jobs_that_start_and_end_are_printed_without_single_tasks(run: Any) -> None:
@@ -184,7 +184,7 @@ def test_commands_of_shell(run: Any, commands: str, says: str | None) -> None:
 
 
 def test_shell_compares_other_moment_with_this_one(run: Any) -> None:
-    report = run("shell", "--at", "60", "-c", "cd /job_master/j2; diff 139").splitlines()
+    report = run("shell", "--at", "74", "-c", "cd /job_master/j2; diff 108").splitlines()
     assert '~ /job_master/j2/status: "CREATED" -> "RUNNING"' in report
     assert all("/job_master/j2" in line for line in report)
 
