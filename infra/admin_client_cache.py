@@ -49,7 +49,13 @@ class AdminClientCache:
         with self._lock:
             version = self._find_version()
             if self._client is None or self._outdated or version != self._version:
-                self._client = AdminClient({"metadata.max.age.ms": METADATA_AGE_MS, **self._configure()})
+                try:
+                    self._client = AdminClient({"metadata.max.age.ms": METADATA_AGE_MS, **self._configure()})
+                except (ValueError, KafkaException):
+                    # Files are replaced one after another: the next call tries again.
+                    if self._client is None:
+                        raise
+                    return self._client
                 self._outdated, self._version = False, version
             return self._client
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,11 @@ def versions_of(paths: Iterable[Path]) -> FileVersions:
 class FileWatch:
     """Notices, within some seconds, that one of the files has changed. Used from one thread at a time."""
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], is_usable: Callable[[], bool] = lambda: True) -> None:
+        """`is_usable`: whether the files can be read and fit together. A change counts when they can: they may be
+        replaced one after another."""
         self._paths = tuple(paths)
+        self._is_usable = is_usable
         self._versions = versions_of(self._paths)
         self._looked_at = time.monotonic()
 
@@ -30,8 +33,11 @@ class FileWatch:
         if not self._paths or now - self._looked_at < _INTERVAL_S:
             return False
         self._looked_at = now
-        before, self._versions = self._versions, versions_of(self._paths)
-        return self._versions != before
+        versions = versions_of(self._paths)
+        if versions == self._versions or not self._is_usable():
+            return False
+        self._versions = versions
+        return True
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -14,8 +14,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from . import tls
-from .kafka_connection import KafkaConnection, UnusableProperties
+from .kafka_connection import KafkaConnection, UnusableProperties, tls_context
 
 _CONNECT_S: Final = 3.0
 _LOOK_S: Final = 0.02
@@ -35,7 +34,7 @@ def check_connection(kafka: KafkaConnection, timeout_s: float = 10.0) -> None:
     """Returns when a broker has accepted the principal. Raises KafkaRefusal, KafkaUnreachable."""
     try:
         configuration = kafka.to_librdkafka()
-        context = _tls_context(kafka) if kafka.is_encrypted else None
+        context = tls_context(kafka) if kafka.is_encrypted else None
     except UnusableProperties as error:
         raise KafkaRefusal(str(error)) from None
     deadline = time.monotonic() + timeout_s
@@ -94,24 +93,6 @@ def _explain_reset(error: ConnectionError, host: str, port: int) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"nobody answers at {host}:{port} ({error.strerror}): is it up, is the port right?"
     return f"{host}:{port} closes the connection ({error.strerror}): is it up, is security.protocol right?"
-
-
-def _tls_context(kafka: KafkaConnection) -> ssl.SSLContext:
-    """Raises UnusableProperties for files that cannot be used."""
-    properties = kafka.properties
-    try:
-        context = tls.client_context(
-            properties.get("ssl.ca.location"),
-            certificate=properties.get("ssl.certificate.location"),
-            key=properties.get("ssl.key.location"),
-            key_password_file=properties.get("ssl.key.password-file"),
-            checks_host=properties.get("ssl.endpoint.identification.algorithm", "https") != "none",
-        )
-    except tls.UnusableTlsFile as error:
-        raise UnusableProperties(str(error)) from None
-    if properties.get("enable.ssl.certificate.verification") == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def _explain_tls(error: ssl.SSLError, host: str, port: int, kafka: KafkaConnection) -> str:

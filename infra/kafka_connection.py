@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from . import jaas
+from . import jaas, tls
 from .file_versions import FileVersions, FileWatch, versions_of
 from .kafka_properties import (
     FILE_SUFFIX,
@@ -161,7 +162,14 @@ class KafkaConnection(msgspec.Struct, frozen=True):
 
     def watch(self) -> FileWatch:
         """Returns a watch of these files: a client that lives long is replaced when one has changed."""
-        return FileWatch(self.files())
+        return FileWatch(self.files(), self._is_usable)
+
+    def _is_usable(self) -> bool:
+        try:
+            self._read()
+        except UnusableProperties:
+            return False
+        return True
 
     def version(self) -> FileVersions:
         """Returns a value that changes when one of the files changes."""
@@ -207,6 +215,24 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise UnusableProperties(f"{name}: {self.properties[name]} can't be read: {reason}") from None
+
+
+def tls_context(kafka: KafkaConnection) -> ssl.SSLContext:
+    """Returns the TLS context of a connection, for what is not made with librdkafka. Raises UnusableProperties."""
+    properties = kafka.properties
+    try:
+        context = tls.client_context(
+            properties.get("ssl.ca.location"),
+            certificate=properties.get("ssl.certificate.location"),
+            key=properties.get("ssl.key.location"),
+            key_password_file=properties.get("ssl.key.password-file"),
+            checks_host=properties.get("ssl.endpoint.identification.algorithm", "https") != "none",
+        )
+    except tls.UnusableTlsFile as error:
+        raise UnusableProperties(str(error)) from None
+    if properties.get("enable.ssl.certificate.verification") == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _escaped(value: str) -> str:

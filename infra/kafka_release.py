@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import struct
 from typing import Final
 
-from .kafka_connection import KafkaConnection
+from .kafka_connection import KafkaConnection, tls_context
 
 FEATURE: Final = "metadata.version"
 FAULTY: Final = range(30, 34)
@@ -37,7 +36,9 @@ def read_supported_level(connection: KafkaConnection, server: str, timeout_s: fl
     with contextlib.ExitStack() as closing:
         link = closing.enter_context(socket.create_connection(address, timeout=timeout_s))
         if connection.is_encrypted:
-            link = closing.enter_context(_tls(connection).wrap_socket(link, server_hostname=address[0]))
+            link = closing.enter_context(
+                tls_context(connection).wrap_socket(link, server_hostname=address[0])
+            )
         link.sendall(encode_request())
         (size,) = struct.unpack(">i", _receive(link, 4))
         if not 0 < size <= _LARGEST_ANSWER:
@@ -118,18 +119,6 @@ class _Fields:
         for _ in range(self.varint()):
             self.varint()
             self.skip(self.varint())
-
-
-def _tls(connection: KafkaConnection) -> ssl.SSLContext:
-    properties = connection.properties
-    context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
-    if properties.get("ssl.endpoint.identification.algorithm") == "none":
-        context.check_hostname = False
-    certificate = properties.get("ssl.certificate.location")
-    if certificate:
-        # An encrypted key is not worth a prompt: it fails, and the release stays unknown.
-        context.load_cert_chain(certificate, properties.get("ssl.key.location"), password="")
-    return context
 
 
 def _receive(link: socket.socket, size: int) -> bytes:

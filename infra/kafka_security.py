@@ -38,7 +38,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A further listener. `protocol`: SASL_SSL, or SSL, where the certificate of a client says who it is."""
+    """A further listener. `protocol`: SASL_SSL; SSL, where the certificate of a client says who it is; or PLAINTEXT,
+    where everybody is ANONYMOUS."""
 
     certificate: Path
     protocol: str = _LISTENER
@@ -93,7 +94,7 @@ class BrokerSecurity(msgspec.Struct, frozen=True):
             settings[f"{prefix}.ssl.keystore.location"] = str(listener.certificate)
             if listener.protocol == "SSL":
                 settings[f"{prefix}.ssl.client.auth"] = "required"
-            else:
+            elif listener.protocol == _LISTENER:
                 settings |= self._logins(prefix, listener.mechanisms)
         return settings
 

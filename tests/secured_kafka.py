@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.infra.kafka_security import BROKER, BrokerSecurity, Listener
+from tailrace.infra.kafka_security import ADMIN, BROKER, BrokerSecurity, Listener
 from tailrace.services.reference import acls
 from tailrace.services.reference.acls import AclScope, PatternType, PrincipalRole, acls_of
 
@@ -42,6 +42,8 @@ SCRAM_ONLY: Final = "SCRAM_ONLY"
 """The listener without PLAIN."""
 CERTIFICATES: Final = "CERTIFICATES"
 """The listener without SASL: a certificate says who a client is."""
+PLAINTEXT: Final = "OPEN"
+"""The listener without TLS and login."""
 _TIMEOUT_S: Final = 20.0
 _LOG_DECISIONS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=debug"
 _DECISION: Final = re.compile(
@@ -187,25 +189,30 @@ def _new_password(path: Path) -> str:
 
 
 @contextmanager
-def secured_kafka() -> Iterator[SecuredKafka]:
-    """Runs a secured broker over a temporary directory."""
+def secured_kafka(*, plaintext: bool = False) -> Iterator[SecuredKafka]:
+    """Runs a secured broker over a temporary directory; `plaintext`: with the listener PLAINTEXT too, where everybody
+    may do everything."""
     with tempfile.TemporaryDirectory(prefix="tailrace-secured-") as name:
         directory = Path(name)
         authority = CertificateAuthority(directory)
         admin, plain = directory / "admin.password", directory / f"{PLAIN_USER}.password"
         _new_password(admin)
+        own = authority.issue(BROKER)
+        open_ones = {PLAINTEXT: Listener(own, protocol="PLAINTEXT")} if plaintext else {}
+        settings = {"super.users": f"User:{ADMIN};User:{BROKER};User:ANONYMOUS"} if plaintext else {}
         security = BrokerSecurity(
             ca=authority.ca,
-            certificate=authority.issue(BROKER),
+            certificate=own,
             admin_password_file=admin,
             plain_users={PLAIN_USER: _new_password(plain)},
             listeners={
                 EXPIRED: Listener(authority.issue("expired", valid_for=-timedelta(days=1))),
                 SCRAM_ONLY: Listener(authority.issue("scram"), mechanisms=tuple(SCRAM)),
                 CERTIFICATES: Listener(authority.issue("certificates"), protocol="SSL"),
+                **open_ones,
             },
         )
-        with EmbeddedKafka(security=security, jvm_options=[_LOG_DECISIONS]) as kafka:
+        with EmbeddedKafka(security=security, settings=settings, jvm_options=[_LOG_DECISIONS]) as kafka:
             yield SecuredKafka(kafka, authority, directory)
 
 

@@ -56,6 +56,8 @@ class KafkaHeartbeats:
         self._unacknowledged: dict[int, float] = {}
         self._sent = 0
         self._interrupted = False
+        self._told = ""
+        """The reason of the last failure, until a message is delivered."""
         wait_s = min(_LONGEST_FETCH_WAIT_S, patience_s / 4)
         self._producer = Producer(
             client_configuration(
@@ -104,7 +106,7 @@ class KafkaHeartbeats:
                 )
             except (BufferError, KafkaException, LogUnavailable) as error:
                 self._unacknowledged.pop(number, None)
-                self._failed(str(error))
+                self._failed(error.args[0].str() if isinstance(error, KafkaException) else str(error))
                 return
 
     def interrupted(self) -> bool:
@@ -141,14 +143,19 @@ class KafkaHeartbeats:
             sent = self._unacknowledged.pop(number, None)
             if error is not None:
                 self._failed(error.str())
-            elif sent is not None and time.monotonic() - sent > self._patience:
+                return
+            self._told = ""
+            if sent is not None and time.monotonic() - sent > self._patience:
                 self._interrupted = True
 
         return on_delivery
 
     def _failed(self, reason: str) -> None:
         self._interrupted = True
-        _log.warning("cannot send heartbeats; retries", topic=self._topic, reason=reason)
+        # Each heartbeat would say it again.
+        if reason != self._told:
+            self._told = reason
+            _log.warning("cannot send heartbeats; retries", topic=self._topic, reason=reason)
 
     def _take(self, message: Message, records: list[Record]) -> None:
         error = message.error()

@@ -102,6 +102,9 @@ def counted(cluster: SecuredCluster, program: Path) -> list[str]:
         ("list", "-o", "json"),
         ("log", "-o", "json"),
         ("config", "-o", "json"),
+        ("state", "-o", "json"),
+        ("cluster", "snapshot"),
+        ("log", "export", str(program.with_name("log.jsonl"))),
         ("cluster", "status"),
         (
             "kafka-tools",
@@ -125,16 +128,19 @@ def test_job_counts_words_with_principal_for_each_role(counted: list[str]) -> No
     assert "be=2" in consumed.splitlines()
 
 
-def test_secrets_are_in_files_of_user_only(cluster: SecuredCluster, counted: list[str]) -> None:
+def test_secrets_are_in_files_of_user_only(
+    cluster: SecuredCluster, program: Path, counted: list[str]
+) -> None:
     passwords = cluster.passwords()
     home = cluster.cluster.home
     assert [text for text in counted for secret in passwords if secret in text] == []
     lines = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            lines.append(" ".join(process.cmdline()))
+            lines.append(f"{process.cmdline()} {process.environ()}")
     assert [line for line in lines for secret in passwords if secret in line] == []
-    kept = [path for path, text in files(home.rglob("*")) for secret in passwords if secret.encode() in text]
+    left = [*home.rglob("*"), *program.parent.iterdir()]
+    kept = [path for path, text in files(left) for secret in passwords if secret.encode() in text]
     # What Kafka's Java client reads, until the process ends.
     assert [path for path in kept if not path.name.startswith("kafka.properties")] == []
     assert [path for path in kept if path.stat().st_mode & 0o077] == []
@@ -157,6 +163,16 @@ def test_password_on_command_line_is_refused(cluster: SecuredCluster) -> None:
     assert refused.returncode == ExitCode.USAGE
     assert "set kafka.sasl.password-file to the path of the file" in refused.stderr
     assert "hidden-value" not in refused.stderr + refused.stdout
+
+
+def test_cluster_continues_with_new_passwords(
+    cluster: SecuredCluster, program: Path, counted: list[str]
+) -> None:
+    before = cluster.passwords()
+    for user in cluster.users.values():
+        cluster.secured.add_user(user.properties["sasl.username"])
+    assert not set(before) & set(cluster.passwords())
+    assert "('be', 2)" in cluster.cluster.ok("run", str(program), cluster.words, cluster.counts).stdout
 
 
 def test_master_continues_after_it_has_lost_a_right(
