@@ -1,7 +1,8 @@
 """All processes of a cluster are replaced by the next release under a running job, and no task restarts.
 
-Kafka, ZooKeeper and all processes are real; tasks are simulated. The next release differs in a schema, a state and a
-rule, and uses them from the feature level on that it brings (tests/rolling_upgrade/next_release.py).
+Kafka, ZooKeeper and all processes are real; tasks are simulated, or real in a soak test. The next release differs in a
+schema, a state and a rule, and uses them from the feature level on that it brings
+(tests/rolling_upgrade/next_release.py).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..high_availability.leader_history import LeaderHistory
 from ..rolling_upgrade import next_release
 from ..rolling_upgrade.next_release import LEVEL, UNWANTED, VERSION, build_next_release
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 MASTERS = ("jobmanager-1", "jobmanager-2")
 TASK_EXECUTORS = ("te-1", "te-2")
@@ -140,8 +141,15 @@ class UpgradedCluster:
         self.client.close()
 
 
-@pytest.fixture
-def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[UpgradedCluster]:
+@pytest.fixture(
+    params=[
+        pytest.param(True, id="simulated tasks"),
+        pytest.param(False, id="real tasks", marks=pytest.mark.soak),
+    ]
+)
+def cluster(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[UpgradedCluster]:
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(tmp_path / "zookeeper"))
         configuration = Configuration(
@@ -149,13 +157,13 @@ def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[U
                 "cluster.id": cluster_id,
                 "bootstrap.servers": kafka.bootstrap_servers,
                 "home": str(tmp_path / "home"),
-                "simulation.enabled": "true",
+                "simulation.enabled": "true" if request.param else "false",
                 "high-availability.type": "zookeeper",
                 "high-availability.zookeeper.quorum": zookeeper.connect_string,
                 "high-availability.zookeeper.client.session-timeout": "6 s",
                 "heartbeat.interval": "1 s",
-                "heartbeat.timeout": "1 min",
-                "taskmanager.restart-grace": "1 min",
+                "heartbeat.timeout": "3 min",
+                "taskmanager.restart-grace": "3 min",
                 "taskmanager.numberOfTaskSlots": "2",
                 "snapshot.max-bytes": "64 kb",
             }
