@@ -67,5 +67,17 @@ KAFKA_TOOLS_JARS: Final = JarSet(
     transitive=False,
 )
 
+# A worker of Kafka Connect with its file connectors, for tests. 4.2.0 is the newest connect-file before the broker's.
+KAFKA_CONNECT_JARS: Final = JarSet(
+    name="kafka-connect",
+    coordinates=(
+        Coordinate("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
+        Coordinate("org.apache.kafka", "connect-json", KAFKA_VERSION),
+        Coordinate("org.apache.kafka", "connect-file", "4.2.0"),
+        Coordinate("org.slf4j", "slf4j-simple", "1.7.36"),
+    ),
+    transitive=True,
+)
+
 ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)
 """The jars that `make setup` fetches."""
