@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "commands.demo:demo",
     "cluster": "commands.cluster:app",
     "savepoint": "commands.savepoint:app",
+    "offsets": "commands.offsets:app",
     "log": "commands.log:app",
 }
 """Name -> module:name of a function, or of a Typer if the command has subcommands."""

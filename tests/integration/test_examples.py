@@ -3,6 +3,7 @@ of four slots."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from pipelines.examples.cases import (
     CASES,
     LATE_READING,
+    READINGS,
     Case,
     In,
     readme_commands,
@@ -212,12 +214,21 @@ def test_readme_command_gives_expected_output(cluster: RealCluster, name: str, f
         assert rows_of(folder / "report") == case.files
 
 
-def test_reading_after_end_of_its_minute_is_late(cluster: RealCluster, folder: Path) -> None:
+def test_reading_after_end_of_its_minute_is_late(
+    cluster: RealCluster, four_slots: Cluster, folder: Path
+) -> None:
     case = CASES["late_data"]
     job = start(cluster, "late_data", 1, folder)
     cluster.wait(job, lambda: values(cluster, case, "highest").total() >= 3)
     cluster.send("readings", _messages([LATE_READING]))
     cluster.wait(job, lambda: values(cluster, case, "late").total() >= 1)
+
+    def positions() -> list[tuple[str, int, int]]:
+        lines = four_slots.run("offsets", "show", job.job_id, "-o", "json").stdout.splitlines()
+        return [(each["topic"], each["position"], each["lag"]) for each in map(json.loads, lines)]
+
+    read = len(READINGS) + 1
+    cluster.wait(job, lambda: positions() == [("readings", read, 0)])  # the copy of the positions
     cluster.cancel(job)
     highest = [case.topics["readings"][i] for i in (1, 2, 3)]
     assert values(cluster, case, "highest") == Counter(shown(case.decode(m.value)) for m in highest)

@@ -23,6 +23,7 @@ from runtime_jobs import Job
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import (
     Formats,
     KafkaRecord,
@@ -34,6 +35,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.services.client.source_offsets import read_source_offsets
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -264,6 +266,14 @@ def test_added_partitions_and_topics_of_pattern_are_read_while_job_runs(
     on_kafka.write(first, list(texts(1, 15)), 2)
     results = on_kafka.read(sink, 16, beyond_s=0.5)
     assert sorted(map(int, results)) == list(range(16))
+    kafka = KafkaConnection(job.servers)
+
+    def shown() -> list[tuple[str, int, int, int]]:
+        offsets = read_source_offsets(kafka, job.cluster, job.id, job.graph)
+        return [(each.topic, each.partition, each.position, each.lag) for each in offsets]
+
+    expected = [(first, 0, 6, 0), (first, 1, 2, 0), (first, 2, 3, 0), (second, 0, 3, 0), (second, 1, 2, 0)]
+    wait_until(lambda: sorted(shown()) == sorted(expected), "the copies of the positions")
 
 
 def test_records_cross_two_clusters_exactly_with_killed_stream_tasks(
