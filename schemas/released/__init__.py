@@ -4,7 +4,7 @@ Single-object encoding names a schema only by its fingerprint, and logs are kept
 that was ever written with. `<version>.json` has the schemas of a release, as in its `.avsc` files, without docs.
 `python -m tailrace.schemas.generate --release VERSION` writes it once, and no later release changes it. The files are
 loaded when a fingerprint is not one of this release. Each has the highest feature level that its release knows: all
-releases of a level have the same schemas (tests/schemas/test_event_schemas.py).
+releases of a level have the same schemas, and allow the same senders (tests/schemas/test_event_schemas.py).
 """
 
 from __future__ import annotations
@@ -81,6 +81,12 @@ def definitions(release: str, folder: Path = FOLDER) -> Mapping[str, avro.Schema
     return found
 
 
+def senders(release: str, folder: Path = FOLDER) -> Mapping[str, frozenset[str]]:
+    """Returns the full name of each event -> the kinds of roles that may send it. Raises FileNotFoundError."""
+    found: dict[str, list[str]] = _document(release, folder)["senders"]
+    return {name: frozenset(kinds) for name, kinds in found.items()}
+
+
 def fingerprints(release: str, folder: Path = FOLDER) -> Mapping[str, bytes]:
     """Returns the full name of each message of a topic -> its schema's fingerprint. Raises FileNotFoundError."""
     found: dict[str, str] = _document(release, folder)["fingerprints"]
@@ -94,7 +100,8 @@ def text(release: str, schemas: Mapping[str, avro.Schema], level: int = FEATURE_
     alone = filter(avro.stands_alone, kept)
     found = {name: avro.fingerprint_of(avro.inlined(name, kept)).hex() for name in alone}
     parts = [f'"release": {json.dumps(release)}', f'"feature_level": {level}']
-    for key, rows in (("fingerprints", found), ("schemas", kept)):
+    allowed = {name: sorted(schema["senders"]) for name, schema in schemas.items() if "senders" in schema}
+    for key, rows in (("fingerprints", found), ("senders", allowed), ("schemas", kept)):
         lines = ",\n".join(
             f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in rows.items()
         )

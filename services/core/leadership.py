@@ -4,7 +4,9 @@ A leader appends `LeaderElected` with an epoch above all earlier ones of its rol
 ignore events of the role under any other epoch. Fencing depends on LeaderElected and TaskExecutorsForgotten events
 only, and every reader reads all of them, so all readers ignore the same events.
 
-A claim whose epoch is too far above the last one is ignored as well: it would exhaust the epochs of the role.
+A claim whose epoch is too far above the last one is ignored as well: it would exhaust the epochs of the role. So is
+every event that no process can have sent: its sender may not say it (event_senders.py), or speaks under an epoch that
+nobody has claimed.
 
 One election decides for all roles of a master (FLINK-24038): it claims the Dispatcher, the ResourceManager and the REST
 server under one epoch. The Dispatcher's leader leads all JobMasters, under the Dispatcher's epoch. A job therefore
@@ -28,8 +30,17 @@ from msgspec.structs import replace
 
 from ...schemas.event import Record
 from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SchemasRegistered, TaskExecutorsForgotten
+from .event_senders import find_address_fault, find_header_fault
 from .feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
-from .role import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, kind_of
+from .role import (
+    CLIENT,
+    DISPATCHER,
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    STANDBY,
+    TASK_EXECUTOR,
+    kind_of,
+)
 
 LARGEST_STEP: Final = 1 << 48
 """The largest accepted difference between the epoch of a claim and the last epoch. Without an election the epoch rises
@@ -37,6 +48,8 @@ by one. With ZooKeeper it is a zxid, whose upper half counts the elections insid
 lie between two claims."""
 LARGEST_EPOCH: Final = (1 << 63) - 1 - LARGEST_STEP
 """Above it the epochs of a role may exceed 64 bits: `tailrace cluster recover` reports that."""
+_WITHOUT_EPOCH: Final = frozenset({CLIENT, STANDBY})
+"""They lead nothing, and speak under epoch 0."""
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -142,17 +155,53 @@ class LeadershipState(msgspec.Struct, frozen=True):
         return replace(self, leaders=leaders, forgotten_epoch=epoch)
 
     def accepts(self, record: Record) -> bool:
-        """Returns whether readers fold the event, that is, whether it is not fenced."""
+        """Returns whether readers fold the event: a process can have sent it, and it is not fenced."""
+        return find_header_fault(record, self.feature_level) is None and self.has_present_epoch(record)
+
+    def accepts_heartbeat(self, record: Record) -> bool:
+        """Returns whether a heartbeat is from the process that leads its sender now. Its offset is not one of the
+        log."""
+        return find_address_fault(record, self.feature_level) is None and self.has_present_epoch(record)
+
+    def has_present_epoch(self, record: Record) -> bool:
+        """Returns whether the sender speaks under the present epoch of its role, or claims a later one."""
         header, body = record.header, record.body
-        sender = header.sender
+        sender, epoch = header.sender, header.sender_epoch
         if isinstance(body, LeaderElected):
-            return _can_claim(sender, body) and 0 < body.epoch - self.epoch(sender) <= LARGEST_STEP
+            return _is_claim_of_sender(record, body) and 0 < epoch - self.epoch(sender) <= LARGEST_STEP
         if isinstance(body, SchemasRegistered):
-            return True
-        kind = kind_of(sender)
-        if kind == TASK_EXECUTOR and self.forgotten_epoch and sender not in self.leaders:
-            return False
-        return header.sender_epoch == self.epoch(sender) or kind == CLIENT
+            return epoch >= 0
+        if kind_of(sender) in _WITHOUT_EPOCH:
+            return epoch == 0
+        leader = self.leader(sender)
+        return leader is not None and leader.epoch == epoch
+
+    def find_fault(self, record: Record) -> str | None:
+        """Returns why no process can have sent the event. None if one can, also if the event is fenced: its sender
+        was deposed, or lost an election."""
+        header, body = record.header, record.body
+        sender, epoch = header.sender, header.sender_epoch
+        fault = find_header_fault(record, self.feature_level)
+        if fault is not None or self.has_present_epoch(record):
+            return fault
+        if isinstance(body, LeaderElected):
+            if not _is_claim_of_sender(record, body):
+                return f"{sender} claims {body.role} with epoch {body.epoch} under epoch {epoch}"
+            if epoch <= 0:
+                return f"{sender} claims epoch {epoch}: the first one is 1"
+            return self._find_step_fault(sender, epoch)
+        if kind_of(sender) in _WITHOUT_EPOCH:
+            return f"{sender} speaks under epoch {epoch}, but it has none"
+        if epoch <= 0:
+            return f"{sender} speaks under epoch {epoch}, but the first one is 1"
+        last = self.epoch(sender)
+        return f"{sender} speaks under epoch {epoch}, but the last claim has {last}" if epoch > last else None
+
+    def _find_step_fault(self, role: str, epoch: int) -> str | None:
+        last = self.epoch(role)
+        if epoch <= last + LARGEST_STEP:
+            return None
+        return f"{role} claims epoch {epoch}: more than {LARGEST_STEP} above {last}, the last one"
 
     def leader(self, role: str) -> Leader | None:
         """Returns the leader of the role; None before the first one."""
@@ -177,11 +226,12 @@ def is_epoch_out_of_reach(leadership: LeadershipState, record: Record) -> bool:
     body, sender = record.body, record.header.sender
     return (
         isinstance(body, LeaderElected)
-        and _can_claim(sender, body)
+        and find_header_fault(record, leadership.feature_level) is None
+        and _is_claim_of_sender(record, body)
         and body.epoch > leadership.epoch(sender) + LARGEST_STEP
     )
 
 
-def _can_claim(sender: str, claim: LeaderElected) -> bool:
-    """Only the role itself can depose its leader, and nobody can claim a single job."""
-    return sender == claim.role and kind_of(sender) != JOB_MASTER
+def _is_claim_of_sender(record: Record, claim: LeaderElected) -> bool:
+    """Only the role itself can depose its leader."""
+    return record.header.sender == claim.role and record.header.sender_epoch == claim.epoch

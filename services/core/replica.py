@@ -1,7 +1,7 @@
 """The states of roles, folded from the log. Hosts, time travel and tests share this class.
 
-An event is folded by its sender and its recipient only; by all active addresses if the recipient is EVERYONE. Fenced
-events and illegal events change nothing, in every replica alike.
+An event is folded by its sender and its recipient only; by all active addresses if the recipient is EVERYONE. Events
+that no process can have sent, fenced events and illegal events change nothing, in every replica alike.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ...schemas.everyone import (
     StateHash,
     TaskExecutorsForgotten,
 )
+from .event_senders import find_header_fault
 from .feature_level import FIRST_LEVEL, RolesAt
 from .index_validation import IndexDiverged, IndexErrors
 from .leadership import LeadershipState
@@ -36,6 +37,8 @@ _YOUNG_OBJECTS = 50_000
 _log = logger(__name__)
 
 OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
+OnFalseHeader = Callable[[Record, str], None]
+"""Called with each event that no process can have sent, and the reason."""
 _ABOUT_STATES = (SnapshotTaken, StateHash)
 """Events about whole states. No role folds them."""
 
@@ -80,6 +83,7 @@ class Replica:
         *,
         only: Callable[[str], bool] | None = None,
         on_illegal: OnIllegal | None = None,
+        on_false_header: OnFalseHeader | None = None,
         index_errors: Mapping[str, IndexErrors] | None = None,
     ) -> None:
         """`roles`: a function of the feature level, or the roles themselves if they are the same at all levels.
@@ -91,6 +95,7 @@ class Replica:
         self._roles = self._roles_at_level(FIRST_LEVEL)
         self._only = only
         self._on_illegal = on_illegal or IllegalEventReporter()
+        self._on_false_header = on_false_header
         self._index_errors = index_errors
         self._serving: dict[str, _RoleSlot] = {}
         self._foreign: set[str] = set()
@@ -165,11 +170,8 @@ class Replica:
                 self._awake[role_address] = None
 
     def accepts(self, record: Record) -> bool:
-        """Returns whether the next event is not fenced."""
-        header = record.header
-        if self._admitted.get(header.sender) != header.sender_epoch:
-            return self._accepts(record)
-        return type(record.body) is not LeaderElected or self.leadership.accepts(record)
+        """Returns whether a process can have sent the next event, and it is not fenced."""
+        return self.leadership.accepts(record)
 
     def apply(self, record: Record) -> list[str]:
         """Folds one event; returns the addresses whose state changed."""
@@ -178,12 +180,14 @@ class Replica:
             self._mark = self._watcher.on_position(offset)
         self.offset = offset
         sender, recipient = header.sender, header.recipient
-        # This is `accepts`, inlined to save a call for every event.
-        if self._admitted.get(sender) != header.sender_epoch and not self._accepts(record):
-            return []
+        # This is `accepts`, with a cache of the senders' epochs.
+        if find_header_fault(record, self.leadership.feature_level) is not None or (
+            self._admitted.get(sender) != header.sender_epoch and not self._has_present_epoch(record)
+        ):
+            return self._ignore(record)
         if type(body) is LeaderElected:
-            if not self.leadership.accepts(record):
-                return []
+            if not self.leadership.has_present_epoch(record):
+                return self._ignore(record)
             self.leadership = self.leadership.evolve(record)
             self._admitted = {}
             return [body.role] if self._fold(body.role, record) else []
@@ -241,15 +245,21 @@ class Replica:
             for role_address, served in self._serving.items():
                 served.use_level(roles[kind_of(role_address)])
 
-    def _accepts(self, record: Record) -> bool:
-        """Like LeadershipState.accepts, cached by sender and epoch because leadership seldom changes."""
-        if not self.leadership.accepts(record):
+    def _has_present_epoch(self, record: Record) -> bool:
+        """Like LeadershipState.has_present_epoch, cached by sender and epoch because leadership seldom changes."""
+        if not self.leadership.has_present_epoch(record):
             return False
         header = record.header
-        # Clients are accepted under any epoch; their number is unbounded, so they are not cached.
+        # The number of clients is unbounded, so they are not cached.
         if type(record.body) not in _UNDER_ANY_EPOCH and kind_of(header.sender) != CLIENT:
             self._admitted[header.sender] = header.sender_epoch
         return True
+
+    def _ignore(self, record: Record) -> list[str]:
+        """Reports an event that is not folded, unless it is only fenced."""
+        if self._on_false_header is not None and (fault := self.leadership.find_fault(record)) is not None:
+            self._on_false_header(record, fault)
+        return []
 
     def _serve(self, role_address: str) -> _RoleSlot | None:
         if not self.serves(role_address):

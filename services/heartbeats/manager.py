@@ -3,6 +3,9 @@
 The heartbeat senders define the content and the meaning of heartbeats, one for each kind of role in the process. Their
 shells publish states on the host's thread without waiting; everything else runs on the thread here. No failure here
 ends the process: while the topic is unreachable nobody can be heard, so nobody times out.
+
+Only heartbeats of present leaders count, as the log names them: one of an earlier process of the same name, or under an
+epoch that nobody has claimed, keeps nobody alive, and its reports are ignored.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ Monitor = HeartbeatMonitor[Any]
 AddHeaders = Callable[[str, Sequence[OutgoingEvent]], list[Event]]
 """(address, events) -> the events with headers, not appended anywhere; none if this process does not lead the
 address."""
+AcceptsHeartbeat = Callable[[Record], bool]
+"""Whether a heartbeat is from the process that leads its sender now."""
 MonotonicClock = Callable[[], int]
 """Microseconds of a monotonic clock."""
 
@@ -77,17 +82,20 @@ class HeartbeatManager:
         interval: Duration,
         timeout: Duration,
         seal: AddHeaders,
+        accepts: AcceptsHeartbeat,
         position: Callable[[], int],
         ready: Callable[[], bool] = lambda: True,
         idle_s: Callable[[], float] = lambda: 0.0,
         clock: MonotonicClock = monotonic_us,
     ) -> None:
-        """`ready`: whether the process leads anything; otherwise it neither sends nor expects heartbeats. `idle_s`:
-        seconds since the last iteration of its host; if they exceed an interval, no heartbeat is sent."""
+        """`accepts`: heartbeats for which it returns False are ignored. `ready`: whether the process leads anything;
+        otherwise it neither sends nor expects heartbeats. `idle_s`: seconds since the last iteration of its host; if
+        they exceed an interval, no heartbeat is sent."""
         self._connect = connect
         self._participants = participants
         self._interval = interval
         self._seal = seal
+        self._accepts = accepts
         self._position = position
         self._ready = ready
         self._idle_s = idle_s
@@ -177,7 +185,7 @@ class HeartbeatManager:
         topic.send(events)
 
     def _receive(self, records: Iterable[Record]) -> None:
-        for record in records:
+        for record in filter(self._accepts, records):
             now = self._clock()
             for participant in self._participants:
                 target = participant.on_heartbeat(record)

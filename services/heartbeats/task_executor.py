@@ -58,8 +58,6 @@ class TaskExecutorHeartbeats:
         self._state: TaskExecutorState | None = None
         self._masters: frozenset[Master] = frozenset()
         self._reports: RepeatFilter[str] = RepeatFilter()
-        self._epochs: dict[str, int] = {}
-        """Masters that have sent a heartbeat, by address."""
 
     def follow(self, state: TaskExecutorState) -> None:
         """Publishes the latest state. Called on the host's thread."""
@@ -81,7 +79,6 @@ class TaskExecutorHeartbeats:
         for master in self._masters - masters:
             monitor.forget(master)
             self._reports.forget(master.address)
-            self._epochs.pop(master.address, None)
         for master in masters - self._masters:
             monitor.watch(master, now)
         self._masters = masters
@@ -121,11 +118,8 @@ class TaskExecutorHeartbeats:
             body, task_executor.HeartbeatFromResourceManager | task_executor.HeartbeatFromJobManager
         ):
             return None
-        epoch = record.header.sender_epoch
-        if epoch < self._epochs.get(sender, 0) or Master(sender) not in self._masters:
-            # The sender was deposed, or is not monitored.
+        if Master(sender) not in self._masters:
             return None
-        self._epochs[sender] = epoch
         if isinstance(body, task_executor.HeartbeatFromJobManager):
             job_id = body.allocated_slot_report.job_id
             if sender != address(JOB_MASTER, job_id):

@@ -17,7 +17,6 @@ from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
 from ...schemas.types import JobGraph, JobVertex
-from ..core.leadership import is_epoch_out_of_reach
 from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import JOB_MASTER, IllegalEvent, address
 from ..job_master.state import StartedJob
@@ -64,7 +63,8 @@ class HistoryProjection:
         """Folds the next event, and describes it."""
         header, kind, replica = record.header, type(record.body), self.replica
         # Only an election changes who is accepted. For all other events the check comes later, and only in doubt.
-        fenced = kind is LeaderElected and not replica.leadership.accepts(record)
+        known = replica.leadership
+        fenced = kind is LeaderElected and not known.accepts(record)
         self.changed = changed = replica.apply(record)
         job = self._jobs.on_event(record)
         ignored = None
@@ -73,13 +73,12 @@ class HistoryProjection:
             self._illegal.clear()
         if not changed and ignored is None and kind is not LeaderElected:
             fenced = not replica.leadership.accepts(record)
-        if fenced and is_epoch_out_of_reach(replica.leadership, record):
-            last = replica.leadership.epoch(header.sender)
-            ignored = (
-                f"the epoch {header.sender_epoch} is too far above {last}, the last one of {header.sender}"
-            )
-        elif fenced:
-            ignored = f"{header.sender} speaks under epoch {header.sender_epoch}, which is not its leader's"
+        if fenced:
+            ignored = known.find_fault(record)
+            if ignored is None:
+                ignored = (
+                    f"{header.sender} speaks under epoch {header.sender_epoch}, which is not its leader's"
+                )
         elif ignored is None and kind in _TIMED_EVENTS and self._notes_past:
             self._note_times(record)
         task = self._find_task(record) if _names_attempt(kind) else None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...infra.logging_setup import logger
-from ...schemas.event import Event
+from ...schemas.event import Event, Record
 from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import STANDBY, Clock, OutgoingEvent, Shell, Time, address, kind_of, with_headers
 from ..election.leader_election import LeaderElection
@@ -188,6 +188,11 @@ class Host:
     def leads(self, role_address: str) -> bool:
         """Returns whether the process leads an address now. Thread-safe."""
         return self._core.term_for(role_address) is not None
+
+    def accepts_heartbeat(self, record: Record) -> bool:
+        """Returns whether a heartbeat is from the process that leads its sender, as far as the log is folded.
+        Thread-safe."""
+        return self._replica.leadership.accepts_heartbeat(record)
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error of another thread of the process."""

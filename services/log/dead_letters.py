@@ -5,6 +5,9 @@ source (topic, partition, offset); a record that is read again after a crash or 
 process reads only the last few letters for this check. That is enough: log records are read in order, so all up to the
 last one with a letter have theirs; of submissions only those that were refused just before a crash are read again.
 
+All masters read the log, and each record gets one letter: a master that does not lead waits, and writes the letter only
+if the leader has not.
+
 Letters are for operators. If their topic was deleted, a log line replaces the letter, and the cluster continues.
 """
 
@@ -40,6 +43,8 @@ _MOST_WAITING = 64
 _MOST_READ = 100
 """The number of letters that a process reads before it writes its first; each may have 16 MiB."""
 _PAUSE_S = 1.0
+_STANDBY_PAUSE_S = 5.0
+"""How long a master that does not lead waits for the leader's letter."""
 
 
 class NoSuchTopic(LogUnavailable):
@@ -77,7 +82,16 @@ def decode_dead_letter(
 class DeadLetters:
     """Writes to `<c>.dead-letters`; thread-safe."""
 
-    def __init__(self, kafka: KafkaConnection, cluster: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        kafka: KafkaConnection,
+        cluster: str,
+        *,
+        timeout_s: float = 30.0,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`leads`: whether this master leads, so that it writes letters at once."""
+        self._leads = leads
         self._kafka = kafka
         self._cluster = cluster
         self._topic = dead_letters_topic(cluster)
@@ -104,8 +118,20 @@ class DeadLetters:
     def _write_posted(self) -> None:
         while True:
             unreadable, time = self._waiting.get()
+            if not self._leads() and not self._is_known(unreadable):
+                clock.sleep(_STANDBY_PAUSE_S)
+                with self._writing:
+                    self._written = None
             while not self._is_written(unreadable, time):
                 clock.sleep(_PAUSE_S)
+
+    def _is_known(self, unreadable: Unreadable) -> bool:
+        """Returns whether the record has a letter among those that were read last; False if they cannot be read."""
+        try:
+            with self._writing:
+                return self._has_letter((unreadable.topic, unreadable.partition, unreadable.offset))
+        except LogUnavailable:
+            return False
 
     def _is_written(self, unreadable: Unreadable, time: int) -> bool:
         try:
@@ -136,17 +162,7 @@ class DeadLetters:
         failures: list[KafkaError] = []
         where = _location_of(letter)
         with self._writing:
-            if self._written is None:
-                # A replay, or a new leader that repeats its predecessor's last admissions, meets records that have
-                # letters.
-                letters = read_dead_letters(
-                    self._kafka, self._cluster, timeout_s=self._timeout, last=_MOST_READ
-                )
-                self._written = {_location_of(letter) for letter in letters}
-                own = [source[2] for source in self._written if source[0] == log_topic(self._cluster)]
-                self._log_written_to = max(own, default=-1)
-            is_old = where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
-            if is_old or where in self._written:
+            if self._has_letter(where):
                 return
             if self._watch.has_changed():
                 self._producer = Producer(producer_configuration(self._kafka))
@@ -168,7 +184,22 @@ class DeadLetters:
                 raise LogUnavailable(
                     f"{self._topic} does not accept dead letters: {failures[0].str() if failures else 'timed out'}"
                 )
-            self._written.add(where)
+            self._read_written().add(where)
+
+    def _has_letter(self, where: tuple[str, int, int]) -> bool:
+        if where in self._read_written():
+            return True
+        return where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
+
+    def _read_written(self) -> set[tuple[str, int, int]]:
+        """Returns the records that have letters, as far as they are known."""
+        if self._written is None:
+            # A replay, or a new leader that repeats its predecessor's last admissions, meets records that have letters.
+            letters = read_dead_letters(self._kafka, self._cluster, timeout_s=self._timeout, last=_MOST_READ)
+            self._written = {_location_of(letter) for letter in letters}
+            own = [source[2] for source in self._written if source[0] == log_topic(self._cluster)]
+            self._log_written_to = max(own, default=-1)
+        return self._written
 
 
 def _warn(unreadable: Unreadable, why: str) -> None:

@@ -41,8 +41,10 @@ from ..job_master.cleanup import needs_cleanup
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState
 from ..log.dead_letters import DeadLetters
+from ..log.event_log import Unreadable
 from ..log.factory import create_admin_client, open_event_log
 from ..log.factory import create_codec as codec_of
+from ..log.false_headers import report_false_headers
 from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
@@ -131,17 +133,25 @@ def run(
     check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
     warn_of_faulty_brokers(configuration.kafka)
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
-    replica = Replica(master_roles, index_errors=index_errors(configuration))
-    blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
+    letters = DeadLetters(configuration.kafka, cluster, leads=lambda: host.leads(DISPATCHER))
     own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()
+
+    def write_letter(unreadable: Unreadable) -> None:
+        letters.post(unreadable, clock())
+
+    replica = Replica(
+        master_roles,
+        index_errors=index_errors(configuration),
+        on_false_header=report_false_headers(own_log.topic, own_log.codec, write_letter),
+    )
+    blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     relay = create_relay(configuration, own_log)
     endpoints = {**blobs.endpoints, **({} if relay is None else relay.endpoints)}
     log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=endpoints)
     roles = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
     election = create_leader_election(configuration, me, roles, log)
-    letters = DeadLetters(configuration.kafka, cluster)
     host = Host(
         log,
         replica,
@@ -152,7 +162,7 @@ def run(
         election=election,
         endpoints=endpoints,
         clock=clock,
-        on_unreadable=lambda unreadable: letters.post(unreadable, clock()),
+        on_unreadable=write_letter,
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
     codec = codec_of(configuration, submissions_topic(cluster))

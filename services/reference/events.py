@@ -62,6 +62,9 @@ itself reports what its process did or saw. `unchanged` is the handler of an eve
 Besides the handlers, every reader of the log takes the leaders from `everyone.LeaderElected` and the feature level from
 `everyone.FeatureLevelRaised` ([architecture.md](architecture.md)).
 
+**Sender** lists all roles that may send the event, and **receiver** the only one that it may be addressed to. Readers
+ignore an event that says otherwise ([architecture.md](architecture.md#leaders)).
+
 **Since** is the first release that has the event or field. Where an event of an earlier release lacks a field, the
 reader uses the field's default. Units are in the meaning.
 """

@@ -77,6 +77,7 @@ def create_heartbeats(
         interval=configuration.get(HEARTBEAT_INTERVAL),
         timeout=configuration.get(HEARTBEAT_TIMEOUT),
         seal=host.with_headers,
+        accepts=host.accepts_heartbeat,
         position=lambda: host.position,
         ready=host.leading.is_set,
         idle_s=lambda: host.idle_s,

@@ -31,10 +31,12 @@ from submitted_tasks import submitted_tasks
 import tailrace
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api.build import build
+from tailrace.schemas.body import Body
 from tailrace.schemas.client import JobFinished
 from tailrace.schemas.dispatcher import SubmitJob
-from tailrace.schemas.event import Event
-from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph
+from tailrace.schemas.event import EVERYONE, Event
+from tailrace.schemas.everyone import ClusterTerminated, FeatureLevelRaised, LeaderElected
+from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph, Origin
 from tailrace.services.cli.demo.text_server import TextServer
 from tailrace.services.cli.demo.word_check import check_counts
 from tailrace.services.cli.exit_codes import ExitCode
@@ -426,6 +428,48 @@ def test_unreadable_submission_becomes_dead_letter(
 
     # The letter is written first.
     wait_until(lambda: is_refused(), "refusal in the log")
+
+
+@pytest.mark.parametrize(
+    ("sender", "epoch", "body", "reason"),
+    [
+        (
+            "dispatcher",
+            2**63 - 1,
+            LeaderElected(role="dispatcher", epoch=2**63 - 1, address="evil:1", session="evil"),
+            "dispatcher claims epoch 9223372036854775807: more than 281474976710656 above",
+        ),
+        (
+            "client/evil",
+            0,
+            FeatureLevelRaised(level=10**6),
+            "client/evil may not send it: only dispatcher may",
+        ),
+        ("task_executor/evil", 7, ClusterTerminated(reason="bye"), "only resource_manager may"),
+    ],
+)
+def test_event_of_outsider_changes_nothing_and_is_named(
+    cluster: Cluster, job: str, sender: str, epoch: int, body: Body, reason: str
+) -> None:
+    configuration = cluster.configuration
+    header = Header(event_id="evil", time=1, sender=sender, sender_epoch=epoch, recipient=EVERYONE)
+    log = open_event_log(configuration)
+    try:
+        (offset,) = log.append([Event(header, body)])
+    finally:
+        log.close()
+
+    def letters() -> list[str]:
+        found = read_dead_letters(KafkaConnection(configuration.bootstrap_servers), configuration.cluster_id)
+        source = Origin(topic=log.topic, partition=0, offset=offset)
+        return [letter.reason for letter in found if letter.source == source]
+
+    (found,) = wait_until(letters, "dead letter")
+    assert reason in found
+    status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
+    (counted,) = [each for each in status["dead_letters"] if each["topic"] == log.topic]
+    assert (counted["offset"], counted["reason"]) == (offset, found)
+    assert all(process["running"] for process in status["processes"])
 
 
 def graph(cluster: Cluster, parallelism: int) -> JobGraph:

@@ -138,3 +138,19 @@ def test_letters_of_other_release_are_skipped(kafka: EmbeddedKafka, cluster_id: 
         1,
         2,
     ]
+
+
+def test_record_that_all_masters_read_gets_one_letter(
+    kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "_STANDBY_PAUSE_S", 1.0)
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    leader = DeadLetters(kafka.connection, cluster_id)
+    standby = DeadLetters(kafka.connection, cluster_id, leads=lambda: False)
+    for letters in (standby, leader):
+        letters.post(unreadable(1), 1_000)
+    # The leader dies before it writes this one.
+    standby.post(unreadable(2), 1_000)
+    wait_until(
+        lambda: [letter.source.offset for letter in read_dead_letters(kafka.connection, cluster_id)] == [1, 2]
+    )

@@ -25,12 +25,8 @@ class Causes:
     def see(self, event: Event) -> Iterator[str]:
         cause, decided_at = event.cause, event.decided_at
         who = f"{event.name} from {event.sender}"
-        if decided_at is not None and decided_at >= event.offset:
-            yield f"{who} was decided at {decided_at}, which it does not come after"
         if cause is not None:
-            if cause >= event.offset:
-                yield f"{who} has the cause {cause}, which does not come before it"
-            elif cause in self._ignored:
+            if cause in self._ignored:
                 yield f"{who} has the cause {cause}, which no reader takes notice of"
             elif cause not in self._concerns:
                 yield f"{who} has the cause {cause}, where there is no event"

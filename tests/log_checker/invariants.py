@@ -17,6 +17,7 @@ from .leaders import Leaders
 from .message_rules import MessageRules
 from .requests import Requests
 from .restores import Restores
+from .senders import is_possible
 from .slots import Slots
 from .statuses import Statuses
 
@@ -45,11 +46,13 @@ class Invariant(Protocol):
         ...
 
 
-def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
+def check(events: Iterable[Event], *, settled: bool = True, outsiders: bool = False) -> list[Violation]:
     """Returns the violations in a log, in the order of their offsets; none if the log is correct.
 
     `settled`: all roles were idle when the log ended, so every missing answer is a violation. Otherwise the log may end
-    in the middle of an exchange. A duplicate event, by its id, counts once, unless the shell of a role sends it.
+    in the middle of an exchange. `outsiders`: somebody who is no process of the cluster may have written events that no
+    process can have sent; otherwise such an event is a violation. A duplicate event, by its id, counts once, unless the
+    shell of a role sends it.
     """
     slots = Slots()
     attempts, causes, leaders = Attempts(slots), Causes(), Leaders()
@@ -74,6 +77,11 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         offset = event.offset
         if not fencing.accepts(event):
             causes.ignored(event)
+            if outsiders:
+                continue
+            if not is_possible(event):
+                what = f"{event.sender} cannot have sent {event.name} to {event.recipient}"
+                violations.append(Violation(offset, "Senders", what))
             for what in leaders.ignored(event):
                 violations.append(Violation(offset, type(leaders).__name__, what))
             continue

@@ -94,6 +94,11 @@ class AsyncSimulator:
             self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
             self.leaderships.append(truth.leadership)
 
+    def accepted(self, last: int = 0) -> list[Record]:
+        """Returns the events that are not ignored, among the `last` ones of the log; 0: among all."""
+        start = max(0, len(self.log) - last) if last else 0
+        return [record for record in self.log[start:] if self.admitted[record.offset]]
+
     def processes(self) -> list[SimulatedProcess]:
         """Returns all processes that live, deposed ones included."""
         masters = [self.single] if self.single else []

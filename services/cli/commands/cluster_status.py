@@ -62,12 +62,14 @@ def cluster_to_data(
     import msgspec
 
     from ...history.cluster_view import jobs, leaders, master_address, workers
+    from ..readers.dead_letter_counts import count_dead_letters
     from ..readers.orphaned_resources import find_orphaned_resources
 
     known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
     statuses = {job.job_id: job.status for job in listed}
     return {
         "offset": fold.replica.offset,
+        "dead_letters": msgspec.to_builtins(count_dead_letters(configuration)),
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
         "masters": _masters(leading, kept.candidates, local, fold.replica.leadership.leader(DISPATCHER)),
@@ -151,6 +153,11 @@ def show(data: dict[str, Any]) -> None:
         print_result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
     if data["orphans"]:
         print_progress("`tailrace cluster clean` removes orphans")
+    for letters in data["dead_letters"]:
+        print_result(
+            f"{format_count(letters['records'], 'record')} of {letters['topic']} ignored, the last at offset "
+            f"{letters['offset']}: {letters['reason']}"
+        )
     slots = data["slots"]
     print_result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -58,6 +58,7 @@ class Bench:
         self.now = 1_000 * SECOND
         self.position = 7
         self.participant = participant
+        self.accepts: Callable[[Record], bool] = lambda record: record.header.sender_epoch == 1
         self.topic = topic.end_of(reads, lambda recipient: recipient in (own, "*"))
         self.heartbeats = HeartbeatManager(
             lambda: self.topic,
@@ -65,6 +66,7 @@ class Bench:
             interval=INTERVAL,
             timeout=TIMEOUT,
             seal=sealed,
+            accepts=lambda record: self.accepts(record),
             position=lambda: self.position,
             clock=lambda: self.now,
         )
@@ -502,43 +504,6 @@ def test_closing_connection_is_not_monitored() -> None:
     assert list(job.job.heartbeats_to_send(7)) == []
 
 
-def test_heartbeat_of_deposed_master_does_not_count() -> None:
-    job = Job()
-    job.te.follow(replace(job.state, jobs=Map()))
-    beat_of_master = task_executor.HeartbeatFromResourceManager()
-
-    def of_epoch(epoch: int) -> list[Event]:
-        owed = [OutgoingEvent("*", beat_of_master, None)]
-        return with_headers(
-            owed,
-            cluster="c",
-            sender="resource_manager",
-            epoch=epoch,
-            decided_at=0,
-            now=0,
-            numbers=itertools.count(),
-        )
-
-    job.master.topic.send(of_epoch(2))
-    for _ in range(6):
-        job.passes(10, master=False)
-        job.master.topic.send(of_epoch(1))
-    assert [body.peer for _, body in job.sent] == ["resource_manager"]
-
-
-def test_each_master_has_its_own_epochs() -> None:
-    job = Job()
-    body = task_executor.HeartbeatFromResourceManager()
-    owed = [OutgoingEvent("*", body, None)]
-    later = with_headers(
-        owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, numbers=itertools.count()
-    )
-    job.master.topic.send(later)
-    # The JobMaster speaks under epoch 1 all the while.
-    job.passes(120)
-    assert {body.peer for _, body in job.sent} == {"resource_manager"}
-
-
 def test_job_led_elsewhere_is_not_monitored_until_it_returns() -> None:
     job = Job()
     state = job_state(te=ConnectionState.CONNECTED)
@@ -618,6 +583,7 @@ def test_process_that_does_not_lead_neither_sends_nor_reads() -> None:
         interval=INTERVAL,
         timeout=TIMEOUT,
         seal=sealed,
+        accepts=lambda _: True,
         position=lambda: 0,
         ready=leads.is_set,
     )
@@ -648,6 +614,7 @@ def test_deposed_process_stops_and_starts_from_scratch_when_it_leads_again(
         interval=1,
         timeout=TIMEOUT,
         seal=sealed,
+        accepts=lambda _: True,
         position=lambda: 0,
         ready=leads.is_set,
     )
@@ -679,7 +646,13 @@ def test_rounds_continue_after_error_in_one_round(monkeypatch: pytest.MonkeyPatc
         return MemoryHeartbeats().end_of(TASK_EXECUTORS, lambda _: True)
 
     heartbeats = HeartbeatManager(
-        connect, [participant], interval=INTERVAL, timeout=TIMEOUT, seal=sealed, position=lambda: 0
+        connect,
+        [participant],
+        interval=INTERVAL,
+        timeout=TIMEOUT,
+        seal=sealed,
+        accepts=lambda _: True,
+        position=lambda: 0,
     )
     heartbeats.start()
     try:

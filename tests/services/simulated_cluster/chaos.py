@@ -24,6 +24,7 @@ from tailrace.services.job_master.state import NewJob
 
 from ...submitted_tasks import submitted_tasks
 from ..async_simulator import AsyncSimulator, SimulatedProcess
+from ..false_headers import draw_false_event
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
 from .cluster import PROFILE
 from .heartbeats import find_contradictions, heartbeats_count
@@ -77,8 +78,12 @@ FAULT_ACTIONS = {
 class Chaos(CheckpointChaos, MastersChaos):
     """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
-    def __init__(self, draw: random.Random, *, stands_by: bool | None = None) -> None:
-        """`stands_by`: whether there are standby masters; None: random."""
+    def __init__(
+        self, draw: random.Random, *, stands_by: bool | None = None, outsiders: random.Random | None = None
+    ) -> None:
+        """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
+        after some steps; None: nobody else writes to the log."""
+        self.outsiders = outsiders
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
@@ -121,6 +126,8 @@ class Chaos(CheckpointChaos, MastersChaos):
             self.start_worker()
         move: Callable[[], None] = getattr(self, kind)
         move()
+        if self.outsiders is not None and self.outsiders.random() < 0.2:
+            self.intrude(self.outsiders)
         self.invariants.always()
 
     def begin(self) -> None:
@@ -204,7 +211,9 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def jobs(self) -> list[str]:
         """Every job that was ever started."""
-        return sorted({record.body.job_id for record in self.world.log if isinstance(record.body, StartJob)})
+        return sorted(
+            {record.body.job_id for record in self.world.accepted() if isinstance(record.body, StartJob)}
+        )
 
     def process(self) -> SimulatedProcess | None:
         """Any that is alive; mostly one that has something to do."""
@@ -343,7 +352,7 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def kill_talking(self) -> None:
         """A TaskExecutor that has just sent an event dies, and may be declared lost at once."""
-        talk = {record.header.sender for record in self.world.log[-15:]}
+        talk = {record.header.sender for record in self.world.accepted(15)}
         talking = sorted(worker for worker in self.world.workers if f"task_executor/{worker}" in talk)
         if talking:
             resource_id = self.draw.choice(talking)
@@ -458,10 +467,21 @@ class Chaos(CheckpointChaos, MastersChaos):
             if not record.body.AVRO_NAME.endswith("LeaderElected"):
                 world.append([Event(record.header, record.body)], by_shell=True)
 
+    def intrude(self, draw: random.Random) -> None:
+        """An outsider appends events that no process can have sent: they change nothing."""
+        world = self.world
+        self.invariants.has_outsiders = True
+        for _ in range(draw.randint(1, 3) if world.log else 0):
+            copied, truth = draw.choice(world.log), world.truth
+            before = dict(truth.states), truth.leadership
+            event = Event(copied.header, copied.body)
+            world.append([draw_false_event(draw, event, truth.leadership, len(world.log))])
+            assert (dict(truth.states), truth.leadership) == before, f"{world.log[-1]} is folded"
+
     def tasks_contradicted(self) -> None:
         """A report says that a TaskExecutor does not run a task, whether that is true or not."""
         self.has_false_reports = True
-        submitted = [record for record in self.world.log[-300:] if isinstance(record.body, SubmitTask)]
+        submitted = [record for record in self.world.accepted(300) if isinstance(record.body, SubmitTask)]
         if not submitted:
             return
         record = self.draw.choice(submitted)
@@ -481,7 +501,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         process = self._worker()
         records = [
             record
-            for record in self.world.log[-300:]
+            for record in self.world.accepted(300)
             if isinstance(record.body, SlotsAccepted)
             and process
             and record.header.recipient == process.leads[0]
@@ -501,7 +521,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         master = self.world.leader("resource_manager")
         reports = [
             record.body
-            for record in self.world.log[-300:]
+            for record in self.world.accepted(300)
             if isinstance(record.body, resource_manager.SendSlotReport)
         ]
         if master is None or not reports:
@@ -547,7 +567,7 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def _connection(self) -> tuple[str, str] | None:
         """Returns a job and a TaskExecutor that has offered it slots."""
-        offers = [record.body for record in self.world.log[-300:] if isinstance(record.body, OfferSlots)]
+        offers = [record.body for record in self.world.accepted(300) if isinstance(record.body, OfferSlots)]
         if not offers:
             return None
         offer = self.draw.choice(offers)

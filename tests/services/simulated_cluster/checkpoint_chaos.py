@@ -121,12 +121,12 @@ class CheckpointChaos:
         process = self._talker()
         events = [
             record.body
-            for record in self.world.log[-300:]
+            for record in self.world.accepted(300)
             if isinstance(record.body, job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint)
         ]
         attempts = [
             task.execution_attempt_id
-            for task in submitted_tasks(entry.body for entry in self.world.log[-300:])
+            for task in submitted_tasks(entry.body for entry in self.world.accepted(300))
         ]
         if process is None or not attempts:
             return

@@ -88,7 +88,7 @@ class CheckpointHistory:
         self._check_topics()
         kept = {
             record.body.job_id
-            for record in self._world.log
+            for record in self._world.accepted()
             if isinstance(record.body, job_master.CancelJob) and record.body.keep_checkpoints
         }
         for job_id, job in self._world.truth.states["dispatcher"].jobs.items():
@@ -101,7 +101,7 @@ class CheckpointHistory:
 
     def _check_topics(self) -> None:
         """Checks that the channels of each started job are deleted after its end."""
-        log = self._world.log
+        log = self._world.accepted()
         started = {record.body.job_id for record in log if isinstance(record.body, job_master.StartJob)}
         deleted = {
             record.body.job_id for record in log if isinstance(record.body, job_master.ChannelsDeleted)

@@ -20,7 +20,7 @@ from tailrace.schemas.types import (
     Header,
     JobGraph,
 )
-from tailrace.services.core.replica import OnIllegal, Replica
+from tailrace.services.core.replica import OnFalseHeader, OnIllegal, Replica
 from tailrace.services.core.role import Instruction, OutgoingEvent, Role, Time, kind_of
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
@@ -298,10 +298,15 @@ class Cluster(UniformTaskBehavior):
         ]
 
 
-def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIllegal | None = None) -> Replica:
+def new_replica(
+    *,
+    only: Callable[[str], bool] | None = None,
+    on_illegal: OnIllegal | None = None,
+    on_false_header: OnFalseHeader | None = None,
+) -> Replica:
     """Returns a replica of all roles with empty states."""
     roles: list[Role[Any]] = [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()]
-    return Replica(roles, only=only, on_illegal=on_illegal)
+    return Replica(roles, only=only, on_illegal=on_illegal, on_false_header=on_false_header)
 
 
 def replay_to_replica(records: Sequence[Record]) -> Replica:

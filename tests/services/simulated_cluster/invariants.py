@@ -51,9 +51,11 @@ def plain(records: Iterable[Record]) -> list[Event]:
     ]
 
 
-def violations(records: Iterable[Record], *, settled: bool = True) -> list[Violation]:
+def violations(
+    records: Iterable[Record], *, settled: bool = True, outsiders: bool = False
+) -> list[Violation]:
     """Returns the violations that the checker finds in a log."""
-    return check(plain(records), settled=settled)
+    return check(plain(records), settled=settled, outsiders=outsiders)
 
 
 class Invariants:
@@ -63,6 +65,8 @@ class Invariants:
         self.world = world
         self._checkpoints = CheckpointHistory(world)
         self._looked = 0
+        self.has_outsiders = False
+        """Whether an outsider has written to the log."""
 
     def always(self) -> None:
         """After every step: the indexes of changed states are consistent, and no slot belongs to two jobs."""
@@ -213,7 +217,7 @@ class Invariants:
     def over_the_log(self) -> None:
         """The checker, which shares no code with the roles, finds no violation, and a replay gives the same states."""
         world = self.world
-        results = violations(world.log)
+        results = violations(world.log, outsiders=self.has_outsiders)
         assert not results, "\n".join(str(violation) for violation in results)
         again = new_replica(on_illegal=lambda *_: None)
         for record in world.log:

@@ -234,7 +234,14 @@ def meet(
     whole: list[Record] = []
     records = iter(history(LONG)[:events])
     while len(whole) < rounds and not all(process.to_judge for process in those):
-        reports = [(number, owed) for number, process in enumerate(those) for owed in process.sent]
+        # Nobody speaks for the Dispatcher before its first leader.
+        is_led = those[0].replica.leadership.leader("dispatcher") is not None
+        reports = [
+            (number, owed)
+            for number, process in enumerate(those)
+            for owed in process.sent
+            if is_led or number != leader
+        ]
         for item in those:
             item.sent.clear()
         if reports:

@@ -58,7 +58,7 @@ def test_event_that_was_not_required_is_detected(name: int, data: st.DataObject)
     log = list(history(name))
     at = data.draw(st.sampled_from([i for i, record in enumerate(log) if record.header.decided]))
     entry = log[at]
-    cause = data.draw(st.integers(0, 10_000).filter(lambda number: number != entry.header.cause))
+    cause = data.draw(st.integers(0, entry.offset - 1).filter(lambda number: number != entry.header.cause))
     log[at] = Record(entry.offset, replace(entry.header, cause=cause), entry.body)
     known = create_quiet_replica()
     for record in log[:at]:
