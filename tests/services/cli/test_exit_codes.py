@@ -57,7 +57,7 @@ def test_command_without_cluster_says_how_to_start_one(
         ("log --from x", "Invalid value for '--from'"),
         ("log --type SubmitJobs", "did you mean SubmitJob"),
         ("cluster start --taskexecutors -1", "Invalid value for '--taskexecutors'"),
-        ("cluster start --cluster-id a.b", "cluster.id is 'a.b'"),
+        ("cluster start --cluster-id a..b", "cluster.id is 'a..b'"),
         ("run --job-id x program.py --bootstrap-servers localhost:1", "--job-id is for a module:function"),
         (
             "taskexecutor --resource-id a/b --bootstrap-servers localhost:1",
