@@ -2,9 +2,9 @@
 
 A real jobmanager and many simulated TaskExecutors run on a real Kafka. Two more TaskExecutors only look on, each in a
 process of its own: one reads by the relay, the other reads the log. Their bytes are those that the kernel received on
-their connections. Three phases: nothing happens; all TaskExecutors start; a job is deployed on them. Then a round trip
-of each of the two ways to read. All the time the relay has a thousand readers more, in one process, which take what is
-for them and do nothing with it.
+their connections. Three phases: nothing happens; all TaskExecutors start; a job is deployed on them. Then others start
+together, with the whole log behind them, and last there is a round trip of each of the two ways to read. All the time
+the relay has a thousand readers more, in one process, which take what is for them and do nothing with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
+from typing import Any
 
 import psutil
 from _members import Member, say, speak_in_json
@@ -41,7 +42,6 @@ from tailrace.services.log import EventLog, Tail
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.event_log import AddressFilter
 from tailrace.services.log.factory import create_admin_client, open_event_log
-from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.processes.relay import allow_files, find_log_name, with_relay
 from tailrace.services.relay.connection import RelayConnection
 from tailrace.services.relay.relayed_log import RelayedEventLog
@@ -54,6 +54,8 @@ PARALLELISM = scaled(1_000, least=4)
 IDLE_S = scaled_s(20)
 ROUNDS = 3
 KINDS = ("relay", "direct")
+JOINING = scaled(100, least=4)
+Costs = dict[str, dict[str, Any]]
 BYTES_RECEIVED = struct.Struct("@Q")
 OFFSET_OF_BYTES_RECEIVED = 128
 """Of tcpi_bytes_received in struct tcp_info of linux/tcp.h."""
@@ -70,16 +72,16 @@ IMPORTS = (
 )
 
 
-def received_bytes() -> int:
-    """Returns the bytes that the kernel has received on the open TCP connections of this process."""
-    total = 0
+def received_bytes(configuration: Configuration) -> tuple[int, int]:
+    """Returns the bytes that the kernel has received on this process's open connections: from Kafka, from others."""
+    kafka_port, found = int(configuration.bootstrap_servers.rpartition(":")[2]), [0, 0]
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             with socket.socket(fileno=os.dup(int(name))) as each:
-                if each.family in (socket.AF_INET, socket.AF_INET6):
-                    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    total += BYTES_RECEIVED.unpack_from(info, OFFSET_OF_BYTES_RECEIVED)[0]
-    return total
+                is_other = each.getpeername()[1] != kafka_port
+                info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                found[is_other] += BYTES_RECEIVED.unpack_from(info, OFFSET_OF_BYTES_RECEIVED)[0]
+    return found[0], found[1]
 
 
 def open_log(
@@ -131,7 +133,8 @@ def crowd() -> None:
 def look_on(kind: str) -> None:
     """In a member: reads the log as a TaskExecutor does, and says what it has cost so far whenever it is asked."""
     speak_in_json()
-    log, tail, replica = open_log(load_configuration(), f"looks-on-{kind}", relayed=kind == "relay")
+    configuration = load_configuration()
+    log, tail, replica = open_log(configuration, f"looks-on-{kind}", relayed=kind == "relay")
     if kind == "relay":
         wait_for_relay(log, tail, replica)
     asked = threading.Event()
@@ -148,10 +151,17 @@ def look_on(kind: str) -> None:
             replica.apply(record)
         if asked.is_set():
             asked.clear()
-            say(bytes=received_bytes(), cpu_s=time.process_time(), position=tail.position)
+            from_kafka, from_others = received_bytes(configuration)
+            say(
+                kafka_bytes=from_kafka,
+                other_bytes=from_others,
+                cpu_s=time.process_time(),
+                time_s=time.monotonic(),
+                position=tail.position,
+            )
 
 
-def costs(looking_on: dict[str, Member], end: int) -> dict[str, dict[str, float]]:
+def costs(looking_on: dict[str, Member], end: int) -> Costs:
     """Returns what each has cost, once it has read to `end`."""
     found = {}
     for kind, member in looking_on.items():
@@ -159,17 +169,6 @@ def costs(looking_on: dict[str, Member], end: int) -> dict[str, dict[str, float]
             time.sleep(0.2)
         found[kind] = answer
     return found
-
-
-def everyone_bytes(log: KafkaEventLog, start: int, end: int) -> int:
-    """Returns the bytes of the values that are for every TaskExecutor."""
-    tail, total = log.raw_tail(start, has_addresses=True), 0
-    while tail.position < end:
-        for record in tail.poll(1.0):
-            if record.addresses is None or record.addresses[1] == EVERYONE:
-                total += len(record.value or b"")
-    tail.close()
-    return total
 
 
 def wait_for(log: EventLog, is_wanted: Callable[[Body], bool], count: int, start: int) -> int:
@@ -197,25 +196,54 @@ def is_running(body: Body) -> bool:
     )
 
 
-def phase(
-    figures: dict[str, float],
-    name: str,
-    before: dict[str, dict[str, float]],
-    after: dict[str, dict[str, float]],
-    useful: int,
-) -> None:
-    """Adds the figures of a phase; `useful` are the bytes that both have to receive."""
+def phase(figures: dict[str, float], name: str, before: Costs, after: Costs) -> None:
+    """Adds the figures of a phase. CPU is that above the one of the phase `idle`, for as long."""
     for kind in KINDS:
-        received = after[kind]["bytes"] - before[kind]["bytes"]
-        figures[f"{name}_{kind}_kib"] = received / 1024
-        figures[f"{name}_{kind}_foreign_kib"] = max(0.0, received - useful) / 1024
-        figures[f"{name}_{kind}_cpu_ms"] = (after[kind]["cpu_s"] - before[kind]["cpu_s"]) * 1e3
-    figures[f"{name}_foreign_ratio"] = figures[f"{name}_relay_foreign_kib"] / max(
-        1e-9, figures[f"{name}_direct_foreign_kib"]
-    )
-    figures[f"{name}_cpu_ratio"] = figures[f"{name}_relay_cpu_ms"] / max(
-        1e-9, figures[f"{name}_direct_cpu_ms"]
-    )
+        used = {key: after[kind][key] - before[kind][key] for key in after[kind]}
+        figures[f"{name}_{kind}_from_kafka_kib"] = used["kafka_bytes"] / 1024
+        if kind == "relay":
+            figures[f"{name}_relay_from_relay_kib"] = used["other_bytes"] / 1024
+        idle = figures.setdefault(f"idle_{kind}_cpu_ms_per_s", used["cpu_s"] * 1e3 / used["time_s"])
+        if name != "idle":
+            figures[f"{name}_{kind}_cpu_ms"] = used["cpu_s"] * 1e3 - idle * used["time_s"]
+    relay, direct = (figures[f"{name}_{kind}_from_kafka_kib"] for kind in KINDS)
+    figures[f"{name}_kafka_ratio"] = relay / direct
+
+
+def join(kind: str, end: str) -> None:
+    """In a member: many TaskExecutors start together, and read the log from its first offset to `end`."""
+    speak_in_json()
+    allow_files()
+    configuration, relayed = load_configuration(), []
+
+    def read(number: int) -> None:
+        log, tail, replica = open_log(configuration, f"joins-{number}", relayed=kind == "relay")
+        while tail.position < int(end):
+            for record in tail.poll(0.1):
+                replica.apply(record)
+        relayed.append(
+            isinstance(log, RelayedEventLog) and log._tail is not None and log._tail.relay is not None
+        )
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(JOINING)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(relayed=sum(relayed))
+    sys.stdin.read()
+
+
+def measure_joins(figures: dict[str, float], kafka: EmbeddedKafka, end: int) -> None:
+    """Adds what Kafka sends to TaskExecutors that start together."""
+    broker = psutil.Process(kafka.pid)
+    for kind in KINDS:
+        sent, start = broker.io_counters().write_chars, time.perf_counter()
+        with closing(Member(__file__, "join", kind, end)) as joining:
+            figures[f"join_{kind}_by_relay"] = joining.receive()["relayed"]
+        figures[f"join_{kind}_s"] = time.perf_counter() - start
+        figures[f"join_{kind}_from_kafka_kib"] = (broker.io_counters().write_chars - sent) / 1024 / JOINING
+    figures["join_kafka_ratio"] = figures["join_relay_from_kafka_kib"] / figures["join_direct_from_kafka_kib"]
 
 
 def p50_ms(configuration: Configuration) -> dict[str, float]:
@@ -274,13 +302,13 @@ def main() -> None:
         before = costs(looking_on, log.end())
         time.sleep(IDLE_S)
         after = costs(looking_on, log.end())
-        phase(figures, "idle", before, after, 0)
+        phase(figures, "idle", before, after)
 
         before, start, master_cpu_s = after, log.end(), sum(master.cpu_times()[:2])
         run(WORKERS.format(count=TASK_EXECUTORS, slots=SLOTS))
         end = wait_for(log, is_registered, TASK_EXECUTORS, start)
         after = costs(looking_on, end)
-        phase(figures, "start", before, after, everyone_bytes(log, start, end))
+        phase(figures, "start", before, after)
         figures["start_events"] = end - start
 
         before, start = after, log.end()
@@ -288,19 +316,20 @@ def main() -> None:
             client.submit(all_to_all(PARALLELISM, shared=True))
         end = wait_for(log, is_running, 2 * PARALLELISM + 1, start)
         after = costs(looking_on, end)
-        phase(figures, "deploy", before, after, everyone_bytes(log, start, end))
+        phase(figures, "deploy", before, after)
         figures["deploy_events"] = end - start
         figures["master_cpu_s"] = sum(master.cpu_times()[:2]) - master_cpu_s
+        measure_joins(figures, kafka, log.end())
         trips = p50_ms(configuration)
     figures["round_trip_relay_ms"], figures["round_trip_direct_ms"] = trips["relay"], trips["direct"]
     figures["round_trip_ratio"] = trips["relay"] / trips["direct"]
     notes = {
-        "idle_direct_kib": f"received in {IDLE_S:.0f} s without events",
-        "start_direct_foreign_kib": "received besides events to everyone, while all TaskExecutors start",
-        "start_foreign_ratio": "aim: 0.01",
-        "deploy_direct_foreign_kib": "the same, while a job is deployed",
-        "deploy_foreign_ratio": "aim: 0.01",
-        "deploy_cpu_ratio": "CPU of a TaskExecutor that has no part in the job",
+        "idle_direct_from_kafka_kib": f"received in {IDLE_S:.0f} s without events",
+        "start_kafka_ratio": "while all TaskExecutors start; aim: 0.01",
+        "start_relay_from_relay_kib": "the events to everyone: each TaskExecutor claims its address",
+        "deploy_kafka_ratio": "while a job is deployed on others; aim: 0.01",
+        "deploy_direct_cpu_ms": "CPU of a TaskExecutor that has no part in the job",
+        "join_kafka_ratio": f"what Kafka sends to {JOINING} that start with the whole log behind them",
         "master_cpu_s": "of the jobmanager, with its relay, for start and deployment",
         "round_trip_direct_ms": "RegisterTaskExecutor to its answer, p50, reading the log",
         "round_trip_ratio": "aim: 1.3",
@@ -312,9 +341,14 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["crowd"]:
-        crowd()
-    elif sys.argv[1:]:
-        look_on(sys.argv[1])
-    else:
-        main()
+    match sys.argv[1:]:
+        case []:
+            main()
+        case ["crowd"]:
+            crowd()
+        case ["join", kind, end]:
+            join(kind, end)
+        case [kind]:
+            look_on(kind)
+        case other:
+            raise SystemExit(f"no part of a benchmark: {other}")

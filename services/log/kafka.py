@@ -43,6 +43,9 @@ from .raw_record import DecodingTail, RawRecord, RawTail
 from .unreadable_batch import UNREADABLE_BATCH, find_batch_end
 
 _BATCH = 10_000
+_FETCH_BYTES = 1 << 20
+_TYPICAL_EVENT_BYTES = 64
+"""Of a compressed event."""
 _log = logger(__name__)
 SENDER = "sender"
 RECIPIENT = "recipient"
@@ -290,6 +293,8 @@ class _KafkaTail:
                 enable_partition_eof=True,
                 auto_offset_reset="error",
                 queued_min_messages=self._prefetched,
+                # A single larger batch is fetched whole in any case.
+                fetch_message_max_bytes=min(_FETCH_BYTES, self._prefetched * _TYPICAL_EVENT_BYTES),
             )
         )
 

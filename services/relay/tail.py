@@ -29,7 +29,7 @@ from .connection import RelayConnection, RelayLost
 from .protocol import Message, Progress
 
 _log = logger(__name__)
-_PREFETCHED: Final = 1_000
+_PREFETCHED: Final = 200
 """Messages that the Kafka client fetches ahead: the reader may leave it for a relay at any time."""
 _OPEN_TIMEOUT_S: Final = 5.0
 
@@ -136,14 +136,13 @@ class RelayedTail:
         if self._relay is not None:
             return self._poll_relay(self._relay, timeout_s)
         self._try_relay()
-        if self._direct is None:
-            if self._attempt is not None and not self._failures:
-                # Reading the log now would cost what the relay saves.
-                wait([self._attempt], timeout_s)
-                return []
-            if not self._open_direct():
-                time.sleep(timeout_s)
-                return []
+        if self._attempt is not None and not self._failures:
+            # Reading the log now would cost what the relay saves.
+            wait([self._attempt], timeout_s)
+            return []
+        if self._direct is None and not self._open_direct():
+            time.sleep(timeout_s)
+            return []
         assert self._direct is not None
         records = self._direct.poll(timeout_s)
         self._position = self._direct.position

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from polling import wait_until
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas.event import EVERYONE
 from tailrace.services.blobs.shared_secret_auth import SharedSecret
@@ -36,15 +36,18 @@ SECRET = SharedSecret(b"a secret of a cluster")
 OTHER_SECRET = SharedSecret(b"the secret of another")
 
 
+PATIENT = QUICK._replace(silence_s=1_000.0, stall_s=1_000.0, probe_s=1_000.0)
+
+
 class Reader:
-    """A reader of the first address."""
+    """A reader of the first address. It leaves a relay for the reasons of the test only."""
 
     def __init__(
         self, log: Log, address: str | None, secret: SharedSecret | None = None, **timeouts: float
     ) -> None:
         self.log = log
         self.address = address
-        self.events = relayed(log, lambda: self.address, secret=secret, timeouts=QUICK._replace(**timeouts))
+        self.events = relayed(log, lambda: self.address, secret=secret, timeouts=PATIENT._replace(**timeouts))
         self.tail = self.events.tail(0, concerns=filter_of(ADDRESSES[0]))
         self.records = []
 
@@ -122,7 +125,7 @@ def test_reader_continues_with_next_relay_after_loss(log: Log, server: RelayServ
 
 
 def test_reader_leaves_silent_relay(log: Log, server: RelayServer) -> None:
-    with reading(log, server.address, silence_s=0.3, probe_s=1_000) as reader:
+    with reading(log, server.address, silence_s=0.3) as reader:
         reader.read()
         with server._lock:
             reader.read_until_relay_is(None)
@@ -134,7 +137,7 @@ def test_reader_leaves_silent_relay(log: Log, server: RelayServer) -> None:
 def test_reader_leaves_relay_that_does_not_follow_log(log: Log) -> None:
     behind = Log()
     behind._entries = list(log._entries)
-    with serve(behind) as server, reading(log, server.address, silence_s=1_000) as reader:
+    with serve(behind) as server, reading(log, server.address, probe_s=0.2, stall_s=0.5) as reader:
         reader.read()
         log.append([event(recipient=ADDRESSES[0])])
         reader.read_until_relay_is(None)
@@ -164,7 +167,7 @@ def test_reader_leaves_relay_that_does_not_send_its_own_event(
 ) -> None:
     with (
         serve(_Lossy(log)) as server,
-        reading(log, server.address, probe_s=1_000, retry_s=1_000, longest_retry_s=1_000) as reader,
+        reading(log, server.address, retry_s=1_000, longest_retry_s=1_000) as reader,
     ):
         reader.read_until_relay_is(server.address)
         reader.read()
@@ -249,7 +252,7 @@ def test_garbage_from_server_that_is_no_relay_loses_nothing(log: Log) -> None:
 
 
 def test_slow_reader_is_dropped_and_continues_from_its_offset(log: Log, server: RelayServer) -> None:
-    with reading(log, server.address, silence_s=1_000) as slow, reading(log, server.address) as other:
+    with reading(log, server.address) as slow, reading(log, server.address) as other:
         for reader in (slow, other):
             reader.read_until_relay_is(server.address)
         large = [b"x" * (1 << 20)] * 4
@@ -258,21 +261,39 @@ def test_slow_reader_is_dropped_and_continues_from_its_offset(log: Log, server: 
             log.append([event(recipient=ADDRESSES[0])])
             other.read()
         wait_until(lambda: len(server._connections) == 1, "the end of the slow reader's connection")
+        assert other.relay == server.address
         other.check()
         slow.check()
 
 
-def test_readers_that_come_together_cost_few_readings_of_log(log: Log) -> None:
+class _Slow(Log):
+    """A log that is read for the second time, and later, only once `is_open` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = threading.Event()
+
+    def raw_tail(self, start: int, **more: object) -> RawTail:
+        tail = super().raw_tail(start, **more)
+        assert self.readings == 1 or self.is_open.wait(TIMEOUT_S)
+        return tail
+
+
+def test_readers_that_wait_together_cost_one_reading_of_log() -> None:
+    log = _Slow()
+    log.append([event(recipient=recipient) for recipient in (*ADDRESSES, EVERYONE) * 3])
     with serve(log, memory_bytes=1) as server, ExitStack() as stack:
-        wait_until(lambda: log.readings == 1)
-        with server._lock:
-            readers = [Reader(log, server.address, probe_s=1_000, silence_s=1_000) for _ in range(30)]
-            for reader in readers:
-                stack.callback(reader.tail.close)
+        wait_until(lambda: server._router is not None and server._router.position == log.end())
+        readers = [Reader(log, server.address) for _ in range(30)]
+        for reader in readers:
+            stack.callback(reader.tail.close)
+        history = server._history
+        wait_until(lambda: len(history._waiting) + len(history._served) == 30, "30 readers that wait")
+        log.is_open.set()
         for reader in readers:
             reader.read()
             assert reader.relay == server.address
-        assert log.readings < 15
+        assert log.readings <= 3, "by the relay, for the first readers, and for the others"
         wanted = expected(log, ADDRESSES[:1])
         assert all(reader.records == wanted for reader in readers)
 
