@@ -19,8 +19,9 @@ from ...schemas.types import EntryPoint, Header, JobGraph
 from ..configuration import Configuration
 from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
-from ..log.clients import producer_configuration
+from ..log.clients import poll_producer, producer_configuration
 from ..log.factory import open_event_log, schema_registry_client
+from ..log.lost_right import DENIED, RightWatch, check_write
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .blob_upload import upload
@@ -28,6 +29,7 @@ from .log_subscription import ClusterSubscription, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
 _MAX_NAME_LENGTH = 24
+_POLL_S = 0.1
 
 
 class Client(Closeable):
@@ -44,9 +46,7 @@ class Client(Closeable):
         self._timeout = timeout_s
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._log = open_event_log(configuration, timeout_s=timeout_s)
-        self._producer = Producer(
-            producer_configuration(self._kafka, delivery_timeout_ms=int(timeout_s * 1000))
-        )
+        self._producer: Producer | None = None
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
@@ -147,26 +147,46 @@ class Client(Closeable):
             sender_epoch=0,
             recipient=DISPATCHER,
         )
-        failures: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failures.append(error)
-
         value = self._codec.encode(Event(header, body))
         if len(value) > LARGEST_SUBMISSION:
             return len(value)
-        self._producer.produce(self._topic, value, key=self.address, on_delivery=delivered)
-        left = self._producer.flush(self._timeout)
-        if failures or left:
-            why = failures[0].str() if failures else f"no answer within {self._timeout:g} s"
-            raise LogUnavailable(f"{self._topic} does not accept requests: {self._find_cause(why)}")
+        reports: list[KafkaError | None] = []
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            reports.append(error)
+
+        producer = self._connect_producer()
+        try:
+            producer.produce(self._topic, value, key=self.address, on_delivery=on_delivery)
+        except KafkaException as error:
+            reports.append(error.args[0])
+        deadline = time.monotonic() + self._timeout
+        while not reports and time.monotonic() < deadline:
+            fatal = poll_producer(producer, _POLL_S)
+            if fatal is not None:
+                reports.append(fatal)
+        if reports != [None]:
+            cause = self._find_cause(producer, reports[0] if reports else None)
+            raise LogUnavailable(f"{self._topic} does not accept requests: {cause}")
         return len(value)
 
-    def _find_cause(self, why: str) -> str:
+    def _connect_producer(self) -> Producer:
+        if self._producer is None:
+            check_write(self._kafka, self._topic, self._timeout)
+            self._producer = Producer(
+                producer_configuration(self._kafka, delivery_timeout_ms=int(self._timeout * 1000))
+            )
+        return self._producer
+
+    def _find_cause(self, producer: Producer, error: KafkaError | None) -> str:
         """Returns why a request was not taken: a producer waits for a missing topic as it waits for Kafka."""
+        why = f"no answer within {self._timeout:g} s"
+        if error is not None:
+            why = RightWatch(self._kafka, self._topic, "Write").describe(error)
+            if error.code() in DENIED:
+                return why
         try:
-            is_known = self._topic in self._producer.list_topics(timeout=self._timeout).topics
+            is_known = self._topic in producer.list_topics(timeout=self._timeout).topics
         except KafkaException:
             return f"{why}; is Kafka at {self._kafka} up?"
         if is_known:

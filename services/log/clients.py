@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...infra import retry
 from ...infra.kafka_connection import KafkaConnection
@@ -90,6 +90,16 @@ def retry_until(ask: Callable[[], T], timeout_s: float) -> T:
     Raises the last KafkaException after `timeout_s` seconds; any other exception at once.
     """
     return retry.retry_until(ask, timeout_s, _APPEARANCE_S, _PASSING)
+
+
+def poll_producer(producer: Producer, timeout_s: float) -> KafkaError | None:
+    """Serves delivery reports for up to `timeout_s` seconds; returns the error after which the producer is unusable."""
+    try:
+        producer.poll(timeout_s)
+    except KafkaException as error:
+        fatal: KafkaError = error.args[0]
+        return fatal
+    return None
 
 
 def watermarks(consumer: Consumer, topic: str, timeout_s: float, partition: int = 0) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from .clients import (
     ENDS_READING,
     client_configuration,
     consumer_configuration,
+    poll_producer,
     producer_configuration,
     retry_until,
     watermarks,
@@ -122,7 +123,10 @@ class KafkaEventLog:
                 for event, value in entries:
                     self._produce(producer, event, value, on_delivery)
                 while len(offsets) + len(failures) < len(entries):
-                    producer.poll(0.1)
+                    fatal = poll_producer(producer, 0.1)
+                    if fatal is not None:
+                        failures.append(fatal)
+                        break
                 # If some were written, another attempt would write them twice.
                 if not failures or offsets or not self._write_right.is_lost(failures[0]):
                     break

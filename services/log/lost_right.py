@@ -8,14 +8,43 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
+from .clients import client_configuration
+from .event_log import LogUnavailable
 
 _log = logger(__name__)
 _PAUSE_S: Final = 1.0
-_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+"""The errors of a missing right; the second one is that of a producer that may write to no topic at all."""
+
+
+def check_write(kafka: KafkaConnection, topic: str, timeout_s: float) -> None:
+    """Raises LogUnavailable if the broker says that the principal may not write to the topic.
+
+    A client that has no login is not checked. An idempotent producer that may write nowhere fails with a message of
+    librdkafka's on stderr, so the right is checked before there is one.
+    """
+    if not kafka.properties:
+        return
+    admin = AdminClient(client_configuration(kafka))
+    asked = admin.describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout_s
+    )
+    try:
+        operations = asked[topic].result(timeout_s).authorized_operations
+        is_denied = operations is not None and AclOperation.WRITE not in operations
+    except KafkaException as error:
+        # The request itself reports all other errors.
+        is_denied = error.args[0].code() in DENIED
+    except TimeoutError:
+        return
+    if is_denied:
+        right = RightWatch(kafka, topic, "Write")
+        raise LogUnavailable(f"{kafka.principal} may not write to {topic}: {right.remedy}")
 
 
 class RightWatch:
@@ -37,7 +66,7 @@ class RightWatch:
 
     def is_lost(self, error: KafkaError) -> bool:
         """Returns whether the error says that a right is gone that the principal has had; waits a moment then."""
-        if error.code() not in _DENIED or not self._has_had_it:
+        if error.code() not in DENIED or not self._has_had_it:
             return False
         if not self._is_lost:
             self._is_lost = True
@@ -59,4 +88,4 @@ class RightWatch:
 
     def describe(self, error: KafkaError) -> str:
         """Returns the reason of an error, with what to do if a right is missing."""
-        return f"{error.str()}: {self.remedy}" if error.code() in _DENIED else error.str()
+        return f"{error.str()}: {self.remedy}" if error.code() in DENIED else error.str()

@@ -147,15 +147,21 @@ class SecuredCluster(Cluster):
             created.result(20)
         self.granted = bindings
 
-    def run_as(self, name: str, *arguments: str, fails: bool = False) -> str:
-        """Runs a command with the credentials of a user; returns its output. `fails`: its exit code may be any."""
+    def run_as(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command with the credentials of a user."""
         other = Cluster(
             self.home,
             **_environment("", self.connections[name]),
             TAILRACE_BOOTSTRAP_SERVERS=self.secured.bootstrap_servers,
             TAILRACE_CLUSTER_ID=self.cluster_id,
         )
-        return (other.run if fails else other.ok)(*arguments).stdout
+        return other.run(*arguments)
+
+    def ok_as(self, name: str, *arguments: str) -> str:
+        """Runs a command like `run_as`; returns its output."""
+        result = self.run_as(name, *arguments)
+        assert result.returncode == ExitCode.OK, f"{arguments}: {result.stdout}{result.stderr}"
+        return result.stdout
 
     def order(self, names: list[str]) -> None:
         producer = Producer(self.secured.kafka.connection.to_librdkafka())
@@ -243,11 +249,11 @@ def test_doctor_finds_no_fault_in_running_cluster(cluster: SecuredCluster, first
 
 
 def test_auditor_reads_history_and_output(cluster: SecuredCluster, first_job: str) -> None:
-    (listed,) = map(json.loads, cluster.run_as("audit", "list", "-o", "json").splitlines())
+    (listed,) = map(json.loads, cluster.ok_as("audit", "list", "-o", "json").splitlines())
     assert (listed["job_id"], listed["status"]) == (first_job, "RUNNING")
-    assert "SubmitJob" in cluster.run_as("audit", "log", "--job", first_job)
-    assert "('tea', " in cluster.run_as("audit", "output", first_job)
-    assert first_job in cluster.run_as("audit", "cluster", "status", "-o", "json")
+    assert "SubmitJob" in cluster.ok_as("audit", "log", "--job", first_job)
+    assert "('tea', " in cluster.ok_as("audit", "output", first_job)
+    assert first_job in cluster.ok_as("audit", "cluster", "status", "-o", "json")
 
 
 def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, first_job: str) -> None:
@@ -256,7 +262,7 @@ def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, 
     cluster.order(["tea"] * 10)
     wait_until(lambda: cluster.totals_so_far() == {"tea": 60, "milk": 50}, "counts after the savepoint")
     cluster.ok("cancel", job)
-    wait_until(lambda: "CANCELED" in cluster.run_as("audit", "list", "-o", "json"), "the job CANCELED")
+    wait_until(lambda: "CANCELED" in cluster.ok_as("audit", "list", "-o", "json"), "the job CANCELED")
     prefix = f"{cluster.cluster_id}.job.{job}."
 
     def left() -> list[str]:
@@ -265,7 +271,7 @@ def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, 
 
     wait_until(lambda: not left(), "deletion of the job's topics")
     # Its checkpoints may be on their way out.
-    verified = json.loads(cluster.run_as("audit", "cluster", "verify", "--quick", "-o", "json", fails=True))
+    verified = json.loads(cluster.run_as("audit", "cluster", "verify", "--quick", "-o", "json").stdout)
     assert [fault for fault in verified["faults"] if fault["kind"] != "checkpoint"] == []
 
 
@@ -329,9 +335,21 @@ def test_topic_of_user_that_no_option_names_is_not_written_by_tasks(cluster: Sec
     assert write_error(cluster.connections["tasks"], cluster.orders) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(
+    ("name", "command"), [("audit", ("run", "-d", "orders.py", "a", "b")), ("shop", ("list",))]
+)
+def test_command_without_right_fails_in_one_line_that_names_it(
+    cluster: SecuredCluster, name: str, command: tuple[str, ...]
+) -> None:
+    result = cluster.run_as(name, *command)
+    assert result.returncode == ExitCode.UNREACHABLE
+    (line,) = result.stderr.splitlines()
+    assert cluster.users[name] in line
+
+
 def accepted(cluster: SecuredCluster, job: str) -> bool:
     """Returns whether the log has the acceptance of a job."""
-    return bool(cluster.run_as("audit", "log", "--job", job, "--type", "JobAccepted", "-o", "json"))
+    return bool(cluster.ok_as("audit", "log", "--job", job, "--type", "JobAccepted", "-o", "json"))
 
 
 def test_java_program_submits_with_right_to_write_alone(cluster: SecuredCluster) -> None:
