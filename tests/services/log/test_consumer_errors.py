@@ -6,9 +6,11 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
+from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import LogTruncated
 from tailrace.services.log.kafka import _KafkaTail
+from tailrace.services.log.lost_right import RightWatch
 
 
 @pytest.fixture
@@ -16,6 +18,7 @@ def tail() -> _KafkaTail:
     """Returns a log tail without a consumer."""
     tail = _KafkaTail.__new__(_KafkaTail)
     tail._topic, tail._position, tail._warned = "c.log", 5, set()
+    tail._read_right = RightWatch(KafkaConnection("broker:9092"), "c.log", "Read")
     return tail
 
 
