@@ -28,12 +28,19 @@ def serve() -> None:
     """Serves requests until the end of stdin."""
     with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb", buffering=0) as answers:
         for line in requests:
+            gate, gate_keeper = os.pipe()
             pid = os.fork()
             if pid == 0:
+                os.close(gate_keeper)
                 requests.close()
                 answers.close()
-                _run(Path(os.fsdecode(line.rstrip(b"\n"))))
+                _run(Path(os.fsdecode(line.rstrip(b"\n"))), gate)
+            os.close(gate)
             answers.write(f"{pid}\n".encode())
+            with contextlib.suppress(BrokenPipeError):
+                # The fork may have failed already.
+                os.write(gate_keeper, requests.readline())
+            os.close(gate_keeper)
             answers.write(f"{_wait(pid)}\n".encode())
 
 
@@ -46,7 +53,8 @@ def _wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _run(directory: Path) -> NoReturn:
+def _run(directory: Path, gate: int) -> NoReturn:
+    """Runs a program once a line comes from `gate`, not if it closes before."""
     status = 1
     try:
         os.setsid()
@@ -56,6 +64,9 @@ def _run(directory: Path) -> NoReturn:
         printed = os.open(directory / PRINTED, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for source, target in ((nothing, 0), (printed, 1), (printed, 2)):
             os.dup2(source, target)
+        if not os.read(gate, 1):
+            os._exit(status)
+        os.close(gate)
         request = msgspec.json.decode((directory / REQUEST).read_bytes(), type=BuildRequest)
         result = _result(request, directory / _FILES)
         # Threads and exit handlers of the program must not delay the answer.

@@ -5,8 +5,10 @@ of programs is built that much faster. Programs never share a process: changes b
 process that it has started ends with the fork.
 
 The server (pipelines/api/build_server.py) reads directories from its stdin, one per line. It answers on its stdout with
-the pid of the fork and, after that has ended, with its exit status. The directory contains REQUEST, a BuildRequest as
-JSON. The fork writes RESULT, a BuildResult in MessagePack, and PRINTED, the output of the program.
+the pid of the fork, which waits for an empty line on the server's stdin before it runs the program: so no program runs
+whose pid is unknown here. After the fork has ended, the server answers with its exit status. The directory contains
+REQUEST, a BuildRequest as JSON. The fork writes RESULT, a BuildResult in MessagePack, and PRINTED, the output of the
+program.
 """
 
 from __future__ import annotations
@@ -45,46 +47,50 @@ class BuildServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._closed = threading.Event()
-        self._program: int | None = None
-        """The pid of the program that runs."""
+        self._running = threading.Lock()
 
     def run(self, directory: Path, timeout_s: float) -> int:
         """Runs the request in a directory; returns its exit status, negative for a signal.
 
         Raises OSError if no process can be started, BuildTimeout, BuildServerClosed.
         """
-        deadline = time.monotonic() + timeout_s
+        with self._running:
+            return self._run(directory, time.monotonic() + timeout_s)
+
+    def _run(self, directory: Path, deadline: float) -> int:
         process = self._started()
-        stdin = process.stdin
-        assert stdin is not None
+        pid = None
         try:
-            stdin.write(f"{directory}\n".encode())
-            stdin.flush()
-        except BrokenPipeError:
-            self._end()
-            raise BuildServerClosed("the process that builds graphs has ended") from None
-        pid = self._program = int(self._line(process, deadline))
-        try:
+            self._send(process, f"{directory}\n")
+            pid = int(self._line(process, deadline))
+            self._send(process, "\n")
             return int(self._line(process, deadline))
         except BuildTimeout:
-            _kill(pid)
-            self._line(process, None)
+            if pid is None:
+                self._end()
+            else:
+                _kill(pid)
+                self._line(process, None)
             raise
-        finally:
-            self._program = None
+        except BuildServerClosed:
+            self._end()
+            if pid is not None:
+                _kill_group(pid)
+            raise
 
     def cancel(self) -> None:
-        """Kills the program that runs, and all processes that it has started; its `run` raises BuildServerClosed."""
-        program = self._program
-        # Without the server nobody reaps the program, so its pid stays valid.
-        self._end()
-        if program is not None:
-            _kill(program)
+        """Ends the program that runs, and all processes that it has started; its `run` raises BuildServerClosed."""
+        # `run` reads the end of the pipe. To close the pipe here would leave it waiting.
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
-        """Ends the server and the program that it runs."""
+        """Like `cancel`, for all programs to come as well; returns when `run` has ended."""
         self._closed.set()
-        self._end()
+        self.cancel()
+        with self._running:
+            self._end()
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._closed.is_set():
@@ -114,23 +120,27 @@ class BuildServer:
                     stream.close()
         self._unread = b""
 
+    def _send(self, process: subprocess.Popen[bytes], text: str) -> None:
+        assert process.stdin is not None
+        try:
+            process.stdin.write(text.encode())
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise BuildServerClosed("the process that builds graphs has ended") from None
+
     def _line(self, process: subprocess.Popen[bytes], deadline: float | None) -> bytes:
         stdout = process.stdout
         assert stdout is not None
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(stdout, selectors.EVENT_READ)
-                while b"\n" not in self._unread:
-                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    if not selector.select(left):
-                        raise BuildTimeout
-                    received = os.read(stdout.fileno(), 4096)
-                    if not received:
-                        raise BuildServerClosed("the process that builds graphs has ended")
-                    self._unread += received
-        except (ValueError, OSError):
-            # `close` has removed the pipe.
-            raise BuildServerClosed("the build server is closed") from None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not selector.select(left):
+                    raise BuildTimeout
+                received = os.read(stdout.fileno(), 4096)
+                if not received:
+                    raise BuildServerClosed("the process that builds graphs has ended")
+                self._unread += received
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 
@@ -138,6 +148,12 @@ class BuildServer:
 def _kill(pid: int) -> None:
     """Kills the program and all processes that it has started. The server has not reaped it yet, so the pid is still
     valid."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError):
-            kill(pid, signal.SIGKILL)
+    _kill_group(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
+    """Kills the processes that a program has started. The program itself ends with its server, and may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)

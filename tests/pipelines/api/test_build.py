@@ -6,12 +6,14 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import psutil
 import pytest
 from polling import TIMEOUT_S, wait_until
 from process_status import has_ended
@@ -355,6 +357,49 @@ def test_cancelled_program_ends_with_all_its_processes(
     for pid in map(int, started.read_text().split()):
         wait_until(lambda pid=pid: has_ended(pid), "the end of the program's processes")
     assert build_in_a_child("entry:quick", server=server).name == "quick"
+
+
+class SlowBuildServer(BuildServer):
+    """Reads no answer before `may_read` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read = threading.Event()
+
+    def _line(self, process: subprocess.Popen[bytes], deadline: float | None) -> bytes:
+        assert self.may_read.wait(TIMEOUT_S)
+        return super()._line(process, deadline)
+
+
+def test_program_cancelled_at_its_start_leaves_no_process(program: Program) -> None:
+    argument = f"600.{os.getpid()}"
+    program(
+        f"""
+        import subprocess
+        import time
+
+        def main():
+            subprocess.Popen(["sleep", "{argument}"])
+            time.sleep(600)
+        """,
+        "entry.py",
+    )
+    server, this_process = SlowBuildServer(), psutil.Process()
+
+    def waiting_program() -> psutil.Process | None:
+        found = [each for child in this_process.children() for each in child.children()]
+        return next((each for each in found if each.status() == psutil.STATUS_SLEEPING), None)
+
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(build_in_a_child, "entry:main", server=server)
+        started = wait_until(waiting_program, "the start of the program")
+        server.cancel()
+        server.may_read.set()
+        with pytest.raises(ProgramError, match="did not build its graph"):
+            building.result(TIMEOUT_S)
+    wait_until(lambda: has_ended(started.pid), "the end of the program")
+    running = psutil.process_iter(["cmdline"])
+    assert not [each for each in running if argument in (each.info["cmdline"] or ())]
 
 
 def test_invalid_graph_is_rejected(program: Program) -> None:
