@@ -14,7 +14,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from .kafka_connection import KafkaConnection, UnusableProperties, tls_context
+from .kafka_connection import KafkaConnection, UnusableProperties
+from .kafka_tls import tls_context
 
 _CONNECT_S: Final = 3.0
 _LOOK_S: Final = 0.02

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from . import jaas, tls
+from . import jaas
 from .file_versions import FileVersions, FileWatch, versions_of
 from .kafka_properties import (
     FILE_SUFFIX,
@@ -215,24 +214,6 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise UnusableProperties(f"{name}: {self.properties[name]} can't be read: {reason}") from None
-
-
-def tls_context(kafka: KafkaConnection) -> ssl.SSLContext:
-    """Returns the TLS context of a connection, for what is not made with librdkafka. Raises UnusableProperties."""
-    properties = kafka.properties
-    try:
-        context = tls.client_context(
-            properties.get("ssl.ca.location"),
-            certificate=properties.get("ssl.certificate.location"),
-            key=properties.get("ssl.key.location"),
-            key_password_file=properties.get("ssl.key.password-file"),
-            checks_host=properties.get("ssl.endpoint.identification.algorithm", "https") != "none",
-        )
-    except tls.UnusableTlsFile as error:
-        raise UnusableProperties(str(error)) from None
-    if properties.get("enable.ssl.certificate.verification") == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def _escaped(value: str) -> str:

@@ -13,7 +13,8 @@ import socket
 import struct
 from typing import Final
 
-from .kafka_connection import KafkaConnection, tls_context
+from .kafka_connection import KafkaConnection
+from .kafka_tls import tls_context
 
 FEATURE: Final = "metadata.version"
 FAULTY: Final = range(30, 34)

@@ -95,9 +95,8 @@ def test_json_is_complete(cluster: Cluster) -> None:
 
 
 def test_event_of_deposed_leader_is_marked(cluster: Cluster) -> None:
-    cluster.send(
-        "task_executor/te-1", "*", LeaderElected(role="task_executor/te-1", epoch=2, address="b", session="b")
-    )
+    claim = LeaderElected(role="task_executor/te-1", epoch=2, address="b", session="b")
+    cluster.send("task_executor/te-1", "*", claim, epoch=2)
     body = cluster.events_of("UpdateTaskExecutionState")[0].body
     cluster.send("task_executor/te-1", "job_master/job-a", body, epoch=1)
     last = event(cluster)[-1]
