@@ -6,8 +6,9 @@ import resource
 
 from ...infra.logging_setup import logger
 from ..blobs.shared_secret_auth import SharedSecret
+from ..blobs.tls import client_tls, server_tls
 from ..configuration import Configuration, ConfigurationError
-from ..configuration.options.blob import BLOB_SECRET_FILE
+from ..configuration.options.blob import BLOB_SECRET_FILE, BLOB_TLS
 from ..configuration.options.relay import RELAY_ENABLED, RELAY_HOST, RELAY_MEMORY, RELAY_PORT
 from ..core.replica import Replica
 from ..core.role import DISPATCHER
@@ -38,7 +39,9 @@ def create_relay(configuration: Configuration, log: KafkaEventLog) -> RelayServe
     limits = RelayLimits(allow_files() // 2, configuration.get(RELAY_MEMORY))
     secret = SharedSecret.from_configuration(configuration)
     try:
-        return RelayServer(log, name, host=host, ports=ports, limits=limits, secret=secret)
+        return RelayServer(
+            log, name, host=host, ports=ports, limits=limits, secret=secret, tls=server_tls(configuration)
+        )
     except OSError as error:
         where = f"no relay can be started on {host}:{ports}: {error}"
         raise ConfigurationError(
@@ -50,7 +53,7 @@ def with_relay(configuration: Configuration, log: KafkaEventLog, replica: Replic
     """Returns the log of a TaskExecutor. It reads by the relay of the leader that the replica knows."""
     if not _has_relay(configuration):
         return log
-    secret = SharedSecret.from_configuration(configuration)
+    secret, tls = SharedSecret.from_configuration(configuration), client_tls(configuration)
     timeouts = RelayTimeouts()
     known: list[LogName] = []
     """The log that this process reads. If it is created again, the process ends (TopicWatch)."""
@@ -67,22 +70,29 @@ def with_relay(configuration: Configuration, log: KafkaEventLog, replica: Replic
         if name is None:
             raise RelayLost(f"{log.topic} has no id in this Kafka")
         known[:] = [name]
-        return RelayConnection(address, name, start, addresses, secret=secret, timeout_s=timeouts.connect_s)
+        return RelayConnection(
+            address, name, start, addresses, secret=secret, tls=tls, timeout_s=timeouts.connect_s
+        )
 
     return RelayedEventLog(log, find_relay, connect, timeouts)
 
 
 def _has_relay(configuration: Configuration) -> bool:
     """Returns whether the process serves or uses a relay. If Kafka is secured, a relay without a secret would be a way
-    around Kafka's ACLs."""
+    around Kafka's ACLs; if connections to Kafka use TLS, a relay without TLS would show the log to the network."""
     if not configuration.get(RELAY_ENABLED):
         return False
-    is_open = configuration.kafka.is_secured and configuration.get(BLOB_SECRET_FILE) is None
-    if is_open:
+    if configuration.kafka.is_secured and configuration.get(BLOB_SECRET_FILE) is None:
         _log.warning(
             "no relay of the log: Kafka is secured, so a relay needs a secret", option=BLOB_SECRET_FILE.key
         )
-    return not is_open
+        return False
+    if configuration.kafka.is_encrypted and not configuration.get(BLOB_TLS):
+        _log.warning(
+            "no relay of the log: connections to Kafka use TLS, so a relay needs TLS", option=BLOB_TLS.key
+        )
+        return False
+    return True
 
 
 def find_log_name(configuration: Configuration) -> LogName | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from ...infra.closing import Closeable
+from ...infra.tls import ClientTls, UnusableTlsFile
 from ..blobs.shared_secret_auth import SharedSecret, Side, random_nonce
 from .protocol import (
     LARGEST_FRAME_BYTES,
@@ -40,6 +41,7 @@ class RelayConnection(Closeable):
         addresses: Collection[str],
         *,
         secret: SharedSecret | None,
+        tls: ClientTls | None = None,
         timeout_s: float,
     ) -> None:
         """Connects to `address`, host:port, and subscribes within `timeout_s` seconds. With a `secret` the relay must
@@ -47,9 +49,12 @@ class RelayConnection(Closeable):
         self.address: Final = address
         self._frames = FrameDecoder(LARGEST_FRAME_BYTES)
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
         try:
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
-        except (OSError, ValueError) as error:
+            self._socket = socket.create_connection((host, int(port)), timeout_s)
+            if tls is not None:
+                self._socket = tls.wrap(self._socket, host, timeout_s)
+        except (OSError, ValueError, UnusableTlsFile) as error:
             raise RelayLost(f"the relay at {address} can't be reached: {error}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

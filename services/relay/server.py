@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
+from ...infra.tls import ServerTls, UnusableTlsFile
 from ..blobs.server import listen
 from ..blobs.shared_secret_auth import SharedSecret, Side
 from ..configuration.options.blob import BLOB_SECRET_FILE
@@ -33,7 +34,6 @@ _POLL_S: Final = 0.1
 _WAIT_S: Final = 0.5
 _RETRY_S: Final = 1.0
 _SUBSCRIBE_TIMEOUT_S: Final = 10.0
-_READ_BYTES: Final = 64 << 10
 _BACKLOG: Final = 1_000
 _MOST_UNSUBSCRIBED: Final = 1_000
 """Each may send LARGEST_REQUEST_BYTES before it has proved anything."""
@@ -74,6 +74,7 @@ class RelayServer(Closeable):
         ports: Iterable[int] = (0,),
         limits: RelayLimits | None = None,
         secret: SharedSecret | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Listens on the first free port of `ports`; 0: any. Serves readers that know the `secret`; None: all
         readers."""
@@ -81,6 +82,7 @@ class RelayServer(Closeable):
         self._name = name
         self._limits = limits or RelayLimits()
         self._secret = secret
+        self._tls = tls
         self._socket = listen(host, ports, _BACKLOG)
         self._socket.setblocking(False)
         self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
@@ -177,14 +179,21 @@ class RelayServer(Closeable):
                 accepted.close()
                 return
             try:
+                if self._tls is not None:
+                    accepted = self._tls.wrap(accepted)
                 subscriber = Subscriber(accepted)
-            except OSError:
+            except (OSError, UnusableTlsFile) as error:
+                _log.warning("the relay cannot serve a connection", error=str(error))
                 accepted.close()
                 return
             self._connections[subscriber] = None
             self._selector.register(accepted, selectors.EVENT_READ, subscriber)
-            subscriber.queue(encode(Greeting(subscriber.challenge)))
-            self._send(subscriber)
+            if subscriber.has_handshake:
+                self._greet(subscriber)
+
+    def _greet(self, subscriber: Subscriber) -> None:
+        subscriber.queue(encode(Greeting(subscriber.challenge)))
+        self._send(subscriber)
 
     def _is_full(self) -> bool:
         count = len(self._connections)
@@ -203,11 +212,15 @@ class RelayServer(Closeable):
         if not events & selectors.EVENT_READ or subscriber not in self._connections:
             return
         try:
-            received = subscriber.socket.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
+            if not subscriber.has_handshake:
+                if subscriber.handshake():
+                    self._greet(subscriber)
+                return
+            received = subscriber.receive()
         except OSError as error:
             self._drop(subscriber, str(error))
+            return
+        if received is None:
             return
         if not received:
             self._drop(subscriber, "it has closed the connection")

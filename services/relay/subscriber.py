@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections import deque
 from enum import StrEnum
@@ -14,6 +15,7 @@ from .protocol import LARGEST_REQUEST_BYTES, FrameDecoder
 
 _FRAMES_PER_SEND: Final = 64
 _DEAD_AFTER_S: Final = 30
+_READ_BYTES: Final = 64 << 10
 
 
 class Stage(StrEnum):
@@ -31,6 +33,7 @@ class Subscriber:
     """For callers that hold the server's lock. Frames are queued, then sent by `flush`, which does not block."""
 
     def __init__(self, connection: socket.socket) -> None:
+        """A connection with TLS sends and receives nothing before its `handshake`."""
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -49,6 +52,8 @@ class Subscriber:
         """The position of the last Progress."""
         self.is_closing = False
         """Whether it is closed once everything is sent."""
+        self.has_handshake = not isinstance(connection, ssl.SSLSocket)
+        """Whether the TLS handshake is complete; True without TLS."""
         self.was_sent = True
         """The last result of `flush`."""
         self.pending_bytes = 0
@@ -64,13 +69,31 @@ class Subscriber:
         self._pending.append(frame)
         self.pending_bytes += len(frame)
 
+    def handshake(self) -> bool:
+        """Continues the TLS handshake: the client has sent something. Returns whether it is complete. Raises
+        OSError."""
+        assert isinstance(self.socket, ssl.SSLSocket)
+        try:
+            self.socket.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        self.has_handshake = True
+        return True
+
+    def receive(self) -> bytes | None:
+        """Returns what has come, at most a TLS record at once: empty at the end, None for nothing. Raises OSError."""
+        try:
+            return self.socket.recv(_READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+
     def flush(self) -> bool:
         """Sends what the connection takes; returns whether everything is sent. Raises OSError."""
         pending = self._pending
         while pending:
             try:
-                sent = self.socket.sendmsg(list(islice(pending, _FRAMES_PER_SEND)))
-            except BlockingIOError:
+                sent = self._send_some()
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 return False
             self.pending_bytes -= sent
             while sent:
@@ -81,3 +104,9 @@ class Subscriber:
                 sent -= size
                 pending.popleft()
         return True
+
+    def _send_some(self) -> int:
+        if isinstance(self.socket, ssl.SSLSocket):
+            # It has no sendmsg.
+            return self.socket.send(self._pending[0])
+        return self.socket.sendmsg(list(islice(self._pending, _FRAMES_PER_SEND)))

@@ -51,8 +51,8 @@ BLOB_TLS = ConfigOption(
     key="blob.server.ssl.enabled",
     type=BOOL,
     default=False,
-    doc="Whether BlobServers and their clients use TLS. The same for all processes and clients of a cluster. Flink's "
-    "blob.service.ssl.enabled.",
+    doc="Whether BlobServers, relays of the log, and their clients use TLS. The same for all processes and clients of "
+    "a cluster. Flink's blob.service.ssl.enabled.",
     scopes=EVERYONE,
     ours=True,
 )

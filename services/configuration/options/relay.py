@@ -23,8 +23,8 @@ RELAY_HOST = ConfigOption(
     type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
     default="127.0.0.1",
     doc="The address on which the relay of a jobmanager listens and TaskExecutors connect to it. Whoever connects can "
-    "read the log: the relay has no TLS and at most the authentication of blob.secret-file. If Kafka is secured, there "
-    "is no relay without a secret.",
+    "read the log, unless blob.secret-file is set. blob.server.ssl.enabled is for the relay, too. If Kafka is secured, "
+    "there is no relay without a secret, and none without TLS if connections to Kafka use TLS.",
     scopes=MASTER,
     ours=True,
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from polling import TIMEOUT_S
 
+from tailrace.infra.tls import ClientTls
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.types import Header
@@ -51,8 +52,9 @@ class Log(MemoryEventLog):
         return super().raw_tail(start, **more)
 
 
-def event(sender: str = "dispatcher", recipient: str = EVERYONE) -> Event:
-    number = str(next(numbers))
+def event(sender: str = "dispatcher", recipient: str = EVERYONE, size: int = 0) -> Event:
+    """Returns a new event of at least `size` bytes."""
+    number = str(next(numbers)).ljust(size, "-")
     header = Header(event_id=number, time=1, sender=sender, sender_epoch=0, recipient=recipient)
     return Event(header, dispatcher.CancelJob(job_id=number))
 
@@ -70,12 +72,15 @@ def relayed(
     find_relay: Callable[[], str | None],
     *,
     secret: SharedSecret | None = None,
+    tls: ClientTls | None = None,
     timeouts: RelayTimeouts = QUICK,
 ) -> RelayedEventLog:
     """Returns the log of a process that reads by the relay."""
 
     def connect(address: str, start: int, addresses: frozenset[str]) -> RelayConnection:
-        return RelayConnection(address, NAME, start, addresses, secret=secret, timeout_s=timeouts.connect_s)
+        return RelayConnection(
+            address, NAME, start, addresses, secret=secret, tls=tls, timeout_s=timeouts.connect_s
+        )
 
     return RelayedEventLog(log, find_relay, connect, timeouts)
 
