@@ -57,16 +57,27 @@ class SecuredCluster:
         secured.allow(f"{self.id}-commands", [AclOperation.READ], ResourceType.TOPIC, self.counts)
         secured.allow(f"{self.id}-commands", [AclOperation.READ], ResourceType.GROUP, "console-consumer-")
         home.mkdir(parents=True)
+        self.certificate = secured.authority.issue("masters")
+        self.secret = home.parent / "secret"
+        self.secret.write_text(f"{uuid.uuid4()}\n")
         (home / "tailrace.yaml").write_text(self.yaml())
         self.cluster = Cluster(home)
 
     def yaml(self) -> str:
-        return f"cluster.id: {self.id}\n{yaml_of(self.users)}"
+        """The servers of masters have TLS of the same authority, and a secret."""
+        own = {
+            "cluster.id": self.id,
+            "blob.secret-file": self.secret,
+            "blob.server.ssl.enabled": "true",
+            "blob.server.ssl.certificate": self.certificate,
+            "blob.server.ssl.ca": self.secured.authority.ca,
+        }
+        lines = "".join(f"{name}: {value}\n" for name, value in own.items())
+        return lines + yaml_of(self.users)
 
     def passwords(self) -> list[str]:
-        return [
-            Path(user.properties["sasl.password-file"]).read_text().strip() for user in self.users.values()
-        ]
+        files = [Path(user.properties["sasl.password-file"]) for user in self.users.values()]
+        return [file.read_text().strip() for file in (*files, self.secret)]
 
     def log_of(self, name: str) -> str:
         return (self.cluster.home / "log" / f"{name}.log").read_text()
@@ -126,6 +137,10 @@ def test_job_counts_words_with_principal_for_each_role(counted: list[str]) -> No
     assert {"('be', 2)", "('question', 1)"} <= {line.partition("> ")[2] for line in printed.splitlines()}
     assert "FINISHED" in listed
     assert "be=2" in consumed.splitlines()
+
+
+def test_task_executor_reads_log_by_relay_with_tls(cluster: SecuredCluster) -> None:
+    wait_until(lambda: "reads the log from a relay" in cluster.log_of("taskexecutor-1"), "the relay")
 
 
 def test_secrets_are_in_files_of_user_only(
