@@ -6,7 +6,7 @@ only, and every reader reads all of them, so all readers ignore the same events.
 
 A claim whose epoch is too far above the last one is ignored as well: it would exhaust the epochs of the role. So is
 every event that no process can have sent: its sender may not say it (event_senders.py), or speaks under an epoch that
-nobody has claimed.
+nobody has claimed. Only the first event of a log, by the process that creates the log, precedes all claims.
 
 One election decides for all roles of a master (FLINK-24038): it claims the Dispatcher, the ResourceManager and the REST
 server under one epoch. The Dispatcher's leader leads all JobMasters, under the Dispatcher's epoch. A job therefore
@@ -28,6 +28,7 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
+from ...schemas.dispatcher import SubmissionsTopicChanged
 from ...schemas.event import Record
 from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SchemasRegistered, TaskExecutorsForgotten
 from .event_senders import find_address_fault, find_header_fault
@@ -174,7 +175,9 @@ class LeadershipState(msgspec.Struct, frozen=True):
         if kind_of(sender) in _WITHOUT_EPOCH:
             return epoch == 0
         leader = self.leader(sender)
-        return leader is not None and leader.epoch == epoch
+        if leader is None:
+            return epoch == 0 and isinstance(body, SubmissionsTopicChanged)
+        return leader.epoch == epoch
 
     def find_fault(self, record: Record) -> str | None:
         """Returns why no process can have sent the event. None if one can, also if the event is fenced: its sender

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from polling import TIMEOUT_S, wait_until
 
-from tailrace.schemas import client, resource_manager, task_executor
+from tailrace.schemas import resource_manager, task_executor
+from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected, StateHash
 from tailrace.services.core.leadership import LeadershipState
@@ -26,6 +28,7 @@ from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.resource_manager.message_limits import LONGEST
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import HARDWARE, PROFILE, header
@@ -123,9 +126,17 @@ def wait_for(log: EventLog, wanted: Callable[[Record], bool], count: int = 1) ->
     return records[:count]
 
 
+def task_executor_sends(log: EventLog, body: Body, recipient: str, sender: str = WORKER) -> int:
+    """Appends the claim and an event of a new process of a TaskExecutor; returns the offset of the event."""
+    epoch = len(claims(log, sender)) + 1
+    claim = LeaderElected(role=sender, epoch=epoch, address="here", session=str(epoch))
+    events = [(EVERYONE, claim), (recipient, body)]
+    return log.append([Event(header(sender, to, epoch), body) for to, body in events])[-1]
+
+
 def registers(log: EventLog) -> int:
-    """Appends the registration of a TaskExecutor, which no leader has answered."""
-    return log.append([Event(header(WORKER, "resource_manager"), REGISTRATION)])[0]
+    """Appends the registration of a TaskExecutor; returns its offset."""
+    return task_executor_sends(log, REGISTRATION, "resource_manager")
 
 
 def is_answer(record: Record) -> bool:
@@ -146,8 +157,12 @@ def test_host_claims_all_its_roles_then_decides(new_log: NewLog, start: Callable
     assert running.host.leading.wait(TIMEOUT_S)
     (answer,) = wait_for(log, is_answer)
     records = everything(log)
-    elected = [record.offset for record in records if isinstance(record.body, LeaderElected)]
-    assert [record.body.role for record in records if isinstance(record.body, LeaderElected)] == list(LEADS)
+    elected = {
+        record.offset: record.body.role
+        for record in records
+        if isinstance(record.body, LeaderElected) and record.header.sender != WORKER
+    }
+    assert list(elected.values()) == list(LEADS)
     assert answer.offset > max(elected)
     assert (answer.header.sender, answer.header.sender_epoch, answer.header.cause) == (
         "resource_manager",
@@ -350,7 +365,7 @@ def test_deadline_wakes_host(new_log: NewLog, start: Callable[..., Running]) -> 
     request = resource_manager.RequestSlot(job_id="j", allocation_id="x", resource_profile=None)
     now = time.time_ns() // 1000
     sealed = header("job_master/j", "resource_manager", epoch=1, time=now)
-    log.append([Event(header("client/x", EVERYONE, time=now), AT_ONCE), Event(sealed, request)])
+    log.append([Event(header("dispatcher", EVERYONE, epoch=1, time=now), AT_ONCE), Event(sealed, request)])
     (failed,) = wait_for(log, lambda record: record.body.AVRO_NAME.endswith("SlotAllocationFailed"))
     assert failed.header.time >= now + TIMEOUT_MS * 1000
     assert "the job wants 1, 0 are free" in failed.body.reason  # type: ignore[attr-defined]
@@ -359,12 +374,11 @@ def test_deadline_wakes_host(new_log: NewLog, start: Callable[..., Running]) -> 
 def test_new_illegal_event_is_logged(new_log: NewLog) -> None:
     log, reports = new_log(), list[str]()
 
-    def say_nonsense(name: str) -> None:
-        log.append(
-            [Event(header(f"client/{name}", "resource_manager"), client.JobAccepted(job_id=name, name=name))]
-        )
+    def register_with_endless_address(name: str) -> None:
+        endless = replace(REGISTRATION, resource_id=name, address="x" * (LONGEST + 1))
+        task_executor_sends(log, endless, "resource_manager", f"task_executor/{name}")
 
-    say_nonsense("old")
+    register_with_endless_address("old")
     replica = Replica(
         [ResourceManager()], on_illegal=lambda error, _: reports.append(error.record.header.sender)
     )
@@ -374,12 +388,12 @@ def test_new_illegal_event_is_logged(new_log: NewLog) -> None:
     thread.start()
     try:
         assert host.leading.wait(TIMEOUT_S)
-        say_nonsense("new")
+        register_with_endless_address("new")
         wait_until(lambda: reports, "word of what is illegal")
     finally:
         stop.set()
         thread.join(TIMEOUT_S)
-    assert reports == ["client/new"]
+    assert reports == ["task_executor/new"]
 
 
 def test_error_in_other_thread_ends_host(new_log: NewLog, start: Callable[..., Running]) -> None:
