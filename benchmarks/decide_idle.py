@@ -66,7 +66,7 @@ class InMemory:
                 cluster="c",
                 sender=role,
                 epoch=1,
-                decided_at=0,
+                decided_at=self._offset,
                 now=NOW,
                 numbers=itertools.count(),
             )

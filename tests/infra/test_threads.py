@@ -22,6 +22,7 @@ ASKED = {
     "infra/threads.py",
     # Whoever submits a call there asks for its outcome.
     "infra/jars.py",
+    "infra/kafka_cluster.py",
     "infra/zookeeper_ensemble.py",
     "pipelines/checkpoint/metadata.py",
     "pipelines/runtime/stream_task/state/state_writer.py",

@@ -121,7 +121,7 @@ def test_password_appears_in_nothing_that_cluster_leaves(
     raises.write_text(RAISES)
     run(ExitCode.OK, "run", str(program), "write", f"http://{takes.address}")
     assert "1> 3" in run(ExitCode.OK, "run", str(program), "read", f"http://{takes.address}")
-    assert "does not accept secrets-value" in run(
+    assert "does not let this user write or read secrets-value" in run(
         ExitCode.JOB, "run", str(program), "write", f"http://{refuses.address}"
     )
     assert refuses.refused

@@ -39,8 +39,9 @@ from tailrace.schemas.types import JobGraph
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster, Message, give_uids
 
-ELSEWHERE = {OperatorKind.SOCKET_TEXT_STREAM}
-"""Needs a server; it polls as the other sources do."""
+ELSEWHERE = {OperatorKind.SOCKET_TEXT_STREAM, OperatorKind.EXTERNAL_KAFKA_SINK}
+"""They need a server, or another Kafka. The socket polls as the other sources do; operators/test_external_kafka_sink.py
+has the sink."""
 VALUES = [str(number) for number in range(30)]
 RULES = MapStateDescriptor("rules", str, str)
 TOPICS = {"in": [[Message(value.encode()) for value in VALUES]]}
