@@ -21,7 +21,14 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import JobStatus
-from tailrace.services.core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, address
+from tailrace.services.core.role import (
+    DISPATCHER,
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    REST_SERVER,
+    TASK_EXECUTOR,
+    address,
+)
 from tailrace.services.log.topics import log_topic
 
 from ..high_availability.cluster import HaCluster
@@ -111,12 +118,19 @@ def test_terminated_leader_hands_over_while_it_builds_program(cluster: HaCluster
     cluster.ends(program)
 
 
+def last_words(job_master: str, epoch: int) -> tuple[bytes, bytes]:
+    """Returns bytes of the first and of the last event with which a JobMaster ends. Its JobStatusChanged precedes them,
+    and it waits for that."""
+    to_any_task_executor = event_prefix(job_master, epoch, address(TASK_EXECUTOR, "te-1"))[:-1]
+    return to_any_task_executor, event_prefix(job_master, epoch, RESOURCE_MANAGER)
+
+
 def test_terminated_leader_hands_over_while_its_append_waits(cluster: HaCluster) -> None:
     reign, leader = cluster.reign, cluster.leader
     lasting = cluster.submit()
     cluster.runs(lasting)
     job_master = address(JOB_MASTER, lasting)
-    leader.network.kafka.hold(job_master.encode(), event_prefix(job_master, reign.epoch, RESOURCE_MANAGER))
+    leader.network.kafka.hold(*last_words(job_master, reign.epoch))
     cluster.workers.finish(lasting)
     assert leader.network.kafka.held.wait(60)
     request_time = time.time()
@@ -169,7 +183,7 @@ def test_late_events_of_old_leader_are_in_log_and_ignored(
     cluster.runs(lasting)
     # A master waits for what it has said before it decides anew: nothing that it says until then is kept back.
     job_master = address(JOB_MASTER, lasting)
-    leader.network.kafka.hold(job_master.encode(), event_prefix(job_master, reign.epoch, RESOURCE_MANAGER))
+    leader.network.kafka.hold(*last_words(job_master, reign.epoch))
     begin = story.catch_up()
     cluster.workers.finish(lasting)
     assert leader.network.kafka.held.wait(60)
