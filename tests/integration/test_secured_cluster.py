@@ -76,8 +76,9 @@ class SecuredCluster:
         return lines + yaml_of(self.users)
 
     def passwords(self) -> list[str]:
-        files = [Path(user.properties["sasl.password-file"]) for user in self.users.values()]
-        return [file.read_text().strip() for file in (*files, self.secret)]
+        return [
+            Path(user.properties["sasl.password-file"]).read_text().strip() for user in self.users.values()
+        ]
 
     def log_of(self, name: str) -> str:
         return (self.cluster.home / "log" / f"{name}.log").read_text()
@@ -146,7 +147,7 @@ def test_task_executor_reads_log_by_relay_with_tls(cluster: SecuredCluster) -> N
 def test_secrets_are_in_files_of_user_only(
     cluster: SecuredCluster, program: Path, counted: list[str]
 ) -> None:
-    passwords = cluster.passwords()
+    passwords = [*cluster.passwords(), cluster.secret.read_text().strip()]
     home = cluster.cluster.home
     assert [text for text in counted for secret in passwords if secret in text] == []
     lines = []
