@@ -165,7 +165,8 @@ class Client(Closeable):
             fatal = poll_producer(producer, _POLL_S)
             if fatal is not None:
                 reports.append(fatal)
-        if reports != [None]:
+        # By identity: a comparison of a KafkaError with None leaves an exception set in confluent_kafka.
+        if not reports or reports[0] is not None:
             cause = self._find_cause(producer, reports[0] if reports else None)
             raise LogUnavailable(f"{self._topic} does not accept requests: {cause}")
         return len(value)
