@@ -37,7 +37,7 @@ class StartingPosition(msgspec.Struct, frozen=True):
     partitions: Mapping[str, Mapping[str, StartingPosition]] = {}
     """Topic -> partition (in digits) -> its own start."""
 
-    def of(self, topic: str, partition: int) -> StartingPosition:
+    def position(self, topic: str, partition: int) -> StartingPosition:
         """Returns the start of one partition."""
         return self.partitions.get(topic, {}).get(str(partition), self)
 

@@ -192,8 +192,10 @@ class _InitialOffsets:
         topics, starting = self._source.topics, self._source.starting
         by_start: dict[tuple[StartingMode, int, int], list[Place]] = {}
         for i, partition in places:
-            of = starting.of(topics[i], partition)
-            by_start.setdefault((of.mode, of.timestamp_ms or 0, of.offset or 0), []).append((i, partition))
+            start = starting.position(topics[i], partition)
+            by_start.setdefault((start.mode, start.timestamp_ms or 0, start.offset or 0), []).append(
+                (i, partition)
+            )
         return {
             place: offset
             for (mode, timestamp_ms, at), those in by_start.items()
