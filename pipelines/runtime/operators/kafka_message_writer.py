@@ -243,40 +243,34 @@ def _own_key(record: Any) -> Any:
 
 
 def _as_topic(topic: Any) -> str:
-    if not isinstance(topic, str):
-        raise TypeError(f"the topic of a Kafka message is str, not {type(topic).__name__}")
-    return topic
+    return _as_text(topic, "the topic")
 
 
 def _as_key(key: Any) -> bytes | None:
-    match key:
-        case None | bytes():
-            return key
-        case str():
-            return key.encode()
-        case _:
-            raise TypeError(f"the key of a Kafka message is bytes, str or None, not {type(key).__name__}")
+    return _as_bytes(key, "the key")
 
 
 def _as_headers(headers: Any) -> MessageHeaders | None:
     items = headers.items() if isinstance(headers, Mapping) else headers
-    return [(_as_header_name(name), _as_header_value(value)) for name, value in items] if items else None
+    if not items:
+        return None
+    return [(_as_text(name, "the name of a header"), _as_bytes(value, "a header")) for name, value in items]
 
 
-def _as_header_name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a header of a Kafka message is str, not {type(name).__name__}")
-    return name
+def _as_text(value: Any, part: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{part} of a Kafka message is str, not {type(value).__name__}")
+    return value
 
 
-def _as_header_value(value: Any) -> bytes | None:
+def _as_bytes(value: Any, part: str) -> bytes | None:
     match value:
         case None | bytes():
             return value
         case str():
             return value.encode()
         case _:
-            raise TypeError(f"a header of a Kafka message is bytes, str or None, not {type(value).__name__}")
+            raise TypeError(f"{part} of a Kafka message is bytes, str or None, not {type(value).__name__}")
 
 
 def _as_timestamp(timestamp: Any) -> int:
