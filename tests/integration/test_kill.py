@@ -28,8 +28,7 @@ from tailrace.services.log import Tail
 from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.topics import log_topic
 
-from ..log_checker import check
-from ..log_checker.log_reader import read_topic
+from ..log_checker.log_reader import violations_at_rest
 from ..replay_check import differences
 from .test_cluster import PROGRAM, Cluster, alive
 
@@ -324,8 +323,10 @@ def test_random_kills_at_any_time(cluster: Cluster, text: TextServer) -> None:
 def test_log_has_no_violations(cluster: Cluster, log: LogFollower) -> None:
     log.until_silent()
     configuration = cluster.configuration
-    events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
-    assert [str(violation) for violation in check(events)] == []
+    events, violations = violations_at_rest(
+        configuration.bootstrap_servers, log_topic(configuration.cluster_id)
+    )
+    assert violations == []
     ended = {event.body["status"] for event in events if event.name == "client.JobFinished"}
     assert ended <= {status.value for status in JOB_ENDS}
     registered = [event for event in events if event.name == "resource_manager.RegisterTaskExecutor"]

@@ -19,6 +19,7 @@ import fastavro
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from .events import Event, event
+from .invariants import check
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 _MARKER = b"\xc3\x01"
@@ -71,6 +72,23 @@ def read_topic(bootstrap_servers: str, topic: str, timeout_s: float = 30.0) -> I
             position = max(position, consumer.position([partition])[0].offset)
     finally:
         consumer.close()
+
+
+def violations_at_rest(
+    bootstrap_servers: str, topic: str, timeout_s: float = 30.0
+) -> tuple[list[Event], list[str]]:
+    """Returns all events of a topic and the violations in them, when the cluster has come to rest.
+
+    A job's end is told before its slots are free. So the topic is read again while something is open at its end, for
+    `timeout_s` seconds at most.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        events = list(read_topic(bootstrap_servers, topic))
+        violations = check(events)
+        if not violations or check(events, settled=False) or time.monotonic() > deadline:
+            return events, [str(violation) for violation in violations]
+        time.sleep(0.5)
 
 
 @functools.cache
