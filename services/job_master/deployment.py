@@ -249,6 +249,10 @@ def deadline(state: StartedJob) -> Time | None:
 
 
 def _may_submit(state: StartedJob) -> bool:
+    failure = state.pending_failure
+    if failure is not None and failure.progress_lost is not None:
+        # All tasks roll back, or the job fails: another attempt would be cancelled at once.
+        return False
     return state.channels is ChannelsState.CREATED and state.checkpoints.stop not in UNDECIDED
 
 
