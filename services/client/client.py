@@ -39,14 +39,22 @@ class Client(Closeable):
     """
 
     def __init__(
-        self, configuration: Configuration, *, name: str = "tailrace", timeout_s: float = 30.0
+        self,
+        configuration: Configuration,
+        *,
+        name: str = "tailrace",
+        timeout_s: float = 30.0,
+        sends: bool = True,
     ) -> None:
+        """`sends`: the client will send requests, so it connects its producer now. A new idempotent producer waits half
+        a second for its id, and needs the right to write."""
         self._topic = submissions_topic(configuration.cluster_id)
         self._kafka = configuration.kafka
         self._timeout = timeout_s
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._log = open_event_log(configuration, timeout_s=timeout_s)
-        self._producer: Producer | None = None
+        self._has_write_right = False
+        self._producer = self._create_producer() if sends else None
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
@@ -172,12 +180,15 @@ class Client(Closeable):
         return len(value)
 
     def _connect_producer(self) -> Producer:
-        if self._producer is None:
+        if not self._has_write_right:
             check_write(self._kafka, self._topic, self._timeout)
-            self._producer = Producer(
-                producer_configuration(self._kafka, delivery_timeout_ms=int(self._timeout * 1000))
-            )
+            self._has_write_right = True
+        if self._producer is None:
+            self._producer = self._create_producer()
         return self._producer
+
+    def _create_producer(self) -> Producer:
+        return Producer(producer_configuration(self._kafka, delivery_timeout_ms=int(self._timeout * 1000)))
 
     def _find_cause(self, producer: Producer, error: KafkaError | None) -> str:
         """Returns why a request was not taken: a producer waits for a missing topic as it waits for Kafka."""

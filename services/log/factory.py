@@ -50,8 +50,13 @@ def create_codec(configuration: Configuration, topic: str, *, resolves_unknown: 
     return Codec(topic, schema_registry_client(configuration), ids=ids, resolves_unknown=resolves_unknown)
 
 
-def open_event_log(configuration: Configuration, *, timeout_s: float = 30.0) -> KafkaEventLog:
-    """Opens the cluster's log. It raises LogUnavailable on first use, not here."""
+def open_event_log(
+    configuration: Configuration, *, timeout_s: float = 30.0, appends: bool = False
+) -> KafkaEventLog:
+    """Opens the cluster's log. It raises LogUnavailable on first use, not here.
+
+    `appends`: the process will append events: its first one is not to wait for the producer's id.
+    """
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
         configuration.kafka,
@@ -59,6 +64,7 @@ def open_event_log(configuration: Configuration, *, timeout_s: float = 30.0) -> 
         create_codec(configuration, topic, resolves_unknown=False),
         timeout_s=timeout_s,
         skipped=skipped_offsets(configuration),
+        appends=appends,
     )
 
 

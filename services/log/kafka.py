@@ -64,7 +64,9 @@ class KafkaEventLog:
         *,
         timeout_s: float = 30.0,
         skipped: Collection[int] = (),
+        appends: bool = False,
     ) -> None:
+        """`appends`: connects the producer now. A new idempotent producer waits half a second for its id."""
         self._kafka = kafka
         self._topic = topic
         self._codec = codec
@@ -75,8 +77,10 @@ class KafkaEventLog:
         self._admin = AdminClientCache(lambda: client_configuration(kafka), kafka.version)
         self._connected: AdminClient | None = None
         self._producer: Producer | None = None
-        """From the first append on: an idempotent producer gets an id at once, which needs the right to write."""
+        """None until the first append unless `appends`: its id needs the right to write, which readers have not."""
         self._watch = kafka.watch()
+        if appends:
+            self._connect_producer()
 
     @property
     def topic(self) -> str:

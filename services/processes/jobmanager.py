@@ -134,7 +134,7 @@ def run(
     warn_of_faulty_brokers(configuration.kafka)
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     letters = DeadLetters(configuration.kafka, cluster, leads=lambda: host.leads(DISPATCHER))
-    own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
+    own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S, appends=True)
     own_log.codec.register_all()
 
     def write_letter(unreadable: Unreadable) -> None:

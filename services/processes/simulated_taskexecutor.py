@@ -43,7 +43,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
     configuration = configuration.as_user(KafkaUser.TASKMANAGER)
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
-    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
+    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S, appends=True)
     replica = Replica(task_executor_roles, only=own.__contains__)
     host = Host(
         with_relay(configuration, log, replica),

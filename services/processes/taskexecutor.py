@@ -54,7 +54,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     configuration = configuration.as_user(KafkaUser.TASKMANAGER)
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
-    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S)
+    log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S, appends=True)
     log.codec.register_all()
     replica = Replica(
         task_executor_roles,

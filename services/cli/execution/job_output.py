@@ -18,7 +18,10 @@ def print_output(configuration: Configuration, wanted: str, output: Format, *, f
         for record in read_output(configuration, job.job_id):
             print_verbatim(format_output(record, output))
         return
-    with Client(configuration, name="output", timeout_s=10.0) as client, client.subscribe() as conversation:
+    with (
+        Client(configuration, name="output", timeout_s=10.0, sends=False) as client,
+        client.subscribe() as conversation,
+    ):
         # The job may have ended between the first read and the start of the subscription.
         ended = find_job(read_jobs(configuration), job.job_id).status in JOB_ENDS
 
