@@ -10,6 +10,7 @@ field with a default does not need a new version.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import struct
 import zlib
@@ -25,10 +26,12 @@ from ...schemas.types import (
     CheckpointMetrics,
     CompletedCheckpoint,
     JobGraph,
+    OperatorConfig,
     Partitioner,
     StateFile,
     SubtaskState,
 )
+from ..graph.operators import OperatorKind
 from .layout import METADATA, base_of, metadata_path
 from .state_files import check
 
@@ -46,6 +49,8 @@ class OperatorOutline(msgspec.Struct, frozen=True):
     kind: str
     name: str
     uid: str | None = None
+    other_kafka: str | None = None
+    """The bootstrap servers that a Kafka source reads, if it does not read the cluster's own Kafka."""
 
 
 class VertexOutline(msgspec.Struct, frozen=True):
@@ -103,12 +108,21 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
             vertex.parallelism,
             vertex.max_parallelism,
             tuple(
-                OperatorOutline(operator.operator_id, operator.kind, operator.name, operator.uid)
+                OperatorOutline(
+                    operator.operator_id, operator.kind, operator.name, operator.uid, _other_kafka(operator)
+                )
                 for operator in vertex.operators
             ),
         )
         for vertex in graph.vertices
     )
+
+
+def _other_kafka(operator: OperatorConfig) -> str | None:
+    if operator.kind != OperatorKind.KAFKA_SOURCE:
+        return None
+    connection = json.loads(operator.parameters).get("connection")
+    return None if connection is None else connection["bootstrap_servers"]
 
 
 def edges_of(graph: JobGraph) -> tuple[EdgeOutline, ...]:

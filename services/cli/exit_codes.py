@@ -70,6 +70,8 @@ CODES: Mapping[str, ExitCode] = {
     "services.host.grant_check:StaleElectionEpoch": ExitCode.USAGE,
     "services.client.checkpoint_requests:CheckpointFailedError": ExitCode.SAVEPOINT,
     "services.client.checkpoint_requests:SavepointNotDisposedError": ExitCode.SAVEPOINT,
+    "services.client.offset_reset:OffsetOutOfRange": ExitCode.USAGE,
+    "services.client.offset_reset:UnknownPartition": ExitCode.NOT_FOUND,
     "services.client.log_subscription:JobRejectedError": ExitCode.JOB,
     "services.client.log_subscription:NoAnswerError": ExitCode.UNREACHABLE,
     "services.configuration.errors:ConfigurationError": ExitCode.USAGE,

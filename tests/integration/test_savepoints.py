@@ -1,5 +1,5 @@
 """Savepoints from the command line, on a real cluster: a job is stopped with one and restarted from it at another
-parallelism; the output of both together equals that of one job that never stopped."""
+parallelism; the output of both together equals that of one job that never stopped. Offsets are reset in a copy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from kafka_topics import Topics
 from polling import wait_until
 
 from tailrace.services.cli.exit_codes import ExitCode
@@ -53,6 +54,27 @@ env.execute("Count")
 """
 
 
+READER = """
+import sys
+
+from tailrace import Formats, KafkaRecord, KafkaSource, StreamExecutionEnvironment
+
+topic, bounded = sys.argv[1], sys.argv[2] == "bounded"
+
+
+def place(record: KafkaRecord[str | None, str]) -> str:
+    return f"{record.partition}:{record.offset}"
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+source = KafkaSource(topic, Formats.text(), output_type=KafkaRecord[str | None, str], bounded=bounded)
+records = env.from_source(source).uid("reader")
+# A count, so that the savepoint has a file of state too.
+records.map(place, str).key_by(lambda place: place, str).reduce(lambda a, b: f"{a},{b}").uid("places").print()
+env.execute("Reader")
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster(four_slots: Cluster) -> Cluster:
     home = four_slots.home
@@ -61,6 +83,7 @@ def cluster(four_slots: Cluster) -> Cluster:
     itself = PROGRAM.replace(
         "import sys\n", "import sys\n\nfrom tailrace.pipelines.api import CheckpointFailedError\n"
     )
+    (home.parent / "reader.py").write_text(READER)
     (home.parent / "itself.py").write_text(itself.replace('env.execute("Count")', STOPS_ITSELF))
     return four_slots
 
@@ -221,3 +244,58 @@ def test_program_takes_savepoints_of_its_job_and_stops_it(cluster: Cluster) -> N
         cluster.ok("savepoint", "inspect", path, "--verify")
     assert status == "FINISHED"
     assert refused.endswith("has ended already: FINISHED")
+
+
+def test_offsets_are_reset_in_copy_of_savepoint(cluster: Cluster) -> None:
+    servers = Topics(cluster.record.bootstrap_servers)
+    topic = servers.new(partitions=2)
+    each = 20
+    everything = Counter({f"{partition}:{offset}": 1 for partition in range(2) for offset in range(each)})
+    for partition in range(2):
+        times = [1_000_000 + 1_000 * offset for offset in range(each)]
+        servers.write(topic, [b"x"] * each, partition, times)
+    job_id = cluster.ok("run", "-d", "-p", "2", "reader.py", topic, "unbounded").stdout.strip()
+    wait_until(lambda: printed(cluster, job_id) == everything, "all records")
+    running = cluster.run("offsets", "reset", job_id, "--to-earliest")
+    assert running.returncode == ExitCode.JOB
+    assert f"only the offsets of a stopped job can be reset: `tailrace stop {job_id}`" in running.stderr
+    path = cluster.ok("stop", job_id).stdout.strip()
+
+    def shown(*target: str) -> list[tuple[int, int, int]]:
+        found = json.loads(cluster.ok("offsets", "reset", job_id, "--dry-run", "-o", "json", *target).stdout)
+        assert (found["from_savepoint"], found["savepoint"]) == (path, None)
+        assert {offset["topic"] for offset in found["offsets"]} <= {topic}
+        return [(offset["partition"], offset["from"], offset["to"]) for offset in found["offsets"]]
+
+    assert shown("--to-earliest", "--topic", topic) == [(0, each, 0), (1, each, 0)]
+    assert shown("--to-datetime", "1970-01-01T00:16:45.500+00:00") == [(0, each, 6), (1, each, 6)]
+    servers.write(topic, [b"later"] * 3, 1)
+    assert shown("--to-latest") == [(0, each, each), (1, each, each + 3)]
+    for arguments, message in {
+        (
+            "--to-offset",
+            f"{topic}:0=21",
+        ): f"offset 21 of {topic}:0 is out of range: the partition begins at 0 and ends at 20",
+        (
+            "--to-offset",
+            f"{topic}:2=0",
+        ): f"the savepoint has no position of {topic}:2: it has {topic}:0, {topic}:1",
+        (
+            "--to-latest",
+            "--topic",
+            "clicks",
+        ): f"the savepoint has no position of topic clicks: it has {topic}",
+    }.items():
+        assert cluster.run("offsets", "reset", path, *arguments).stderr == f"tailrace: {message}\n"
+
+    reset = cluster.ok("offsets", "reset", path, "--to-offset", f"{topic}:0=13", "--target", "resets")
+    copy = reset.stdout.strip()
+    assert reset.stderr.splitlines()[-1].split()[-4:] == [topic, "0", str(each), "13"]
+    assert Path(copy).parent == cluster.home.parent / "resets"
+    # The copy needs nothing of the first savepoint.
+    cluster.ok("savepoint", "dispose", path)
+    again = cluster.ok("run", "-p", "1", "-s", copy, "reader.py", topic, "bounded")
+    successor = again.stderr.partition("job ")[2].partition(" ")[0]
+    read_again = {f"0:{offset},0:{offset}": 1 for offset in range(13, each)}
+    new = {f"1:{offset}": 1 for offset in range(each, each + 3)}
+    assert printed(cluster, successor) == Counter(read_again | new)

@@ -23,7 +23,9 @@ from tailrace.schemas.types import (
 TRIGGERED = 1_780_000_000_000_000
 SOURCE, COUNT, SINK = "aa" * 16, "bb" * 16, "cc" * 16
 VERTICES = (
-    VertexOutline("aa" * 16, "Source: clicks", 2, 128, (OperatorOutline(SOURCE, "kafka", "Source: clicks"),)),
+    VertexOutline(
+        "aa" * 16, "Source: clicks", 2, 128, (OperatorOutline(SOURCE, "kafka_source", "Source: clicks"),)
+    ),
     VertexOutline(
         "bb" * 16,
         "Count -> Sink: out",
