@@ -93,7 +93,9 @@ def abandon_job(state: StartedJob, reason: str, cause: int) -> StartedJob | Term
         # TaskExecutors free the job's slots, and cancel its tasks, when they read that it has ended.
         why = f"the JobMaster of job {state.job_id} failed"
         answered = _reject_requests(state, why)
-        return keep_final_events(replace(_summary(state), outbox=answered.outbox))
+        # The Dispatcher may not know the result yet.
+        result = replace(_summary(state), accumulators=state.accumulators, outbox=answered.outbox)
+        return keep_final_events(result)
     before = state.checkpoints
     checkpoints = Checkpoints(
         counter=before.counter,

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.accumulators import MAX_ACCUMULATORS, total
 from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.types import ExecutionState, RestoredCheckpoint, SnapshotType
+from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint, SnapshotType
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.instructions import WriteMetadata
 
 from ...graphs import edge, job_graph, source, vertex
 from . import checkpointed
 from .checkpointed import Checkpointed
-from .driver import Job, bodies, running
+from .driver import JOB, Job, bodies, running
 
 GRAPH = job_graph(source(), vertex("sink", parallelism=2), edge("source", "sink"))
 FOR_EVER = {
@@ -88,6 +88,21 @@ def test_failed_job_reports_accumulators() -> None:
     for subtask in (("source", 0), ("sink", 1)):
         job.report(job.execution(*subtask), ExecutionState.CANCELED, None, {"a": 1})
     assert reached(job) == {"a": 5}
+
+
+@pytest.mark.parametrize("sent", range(4))
+def test_failure_of_job_master_after_end_of_job_keeps_result(sent: int) -> None:
+    """Whichever events of the end are in the log by then."""
+    job = running(GRAPH, FOR_EVER)
+    for subtask in SUBTASKS:
+        job.report(job.execution(*subtask), FINISHED, None, {"a": 2})
+    job.change_status()
+    ends = job.owed()[:sent]
+    for event in ends:
+        job.receive(JOB, event.body, recipient=event.recipient, cause=event.cause)
+    job.receive(JOB, job_master.JobMasterFailed(job_id="j", reason="a fault in its code"))
+    (end,) = bodies([*ends, *job.send()], dispatcher.JobReachedTerminalState)
+    assert (end.status, end.accumulators) == (JobStatus.FINISHED, {"a": 6})
 
 
 def test_report_of_ended_attempt_does_not_count() -> None:
