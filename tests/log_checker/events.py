@@ -25,6 +25,8 @@ class Event:
     cause: int | None
     decided_at: int | None
     body: dict[str, Any]
+    origin: dict[str, Any] | None = None
+    """The place of a client's request in the topic of submissions."""
 
     def __getitem__(self, field: str) -> Any:
         return self.body[field]
@@ -62,6 +64,7 @@ def event(offset: int, name: str, header: dict[str, Any], body: dict[str, Any]) 
         header.get("cause"),
         header.get("decided_at"),
         body,
+        header.get("origin"),
     )
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .events import Event
 
@@ -37,7 +38,12 @@ def is_possible(event: Event) -> bool:
         and ("resource_id" not in event.body or workers <= {event["resource_id"]})
         and (event.cause is None or 0 <= event.cause < event.offset)
         and (event.decided_at is None or -1 <= event.decided_at < event.offset)
+        and (event.origin is None or (event.kind == "client" and _is_place(event.origin)))
     )
+
+
+def _is_place(origin: Mapping[str, Any]) -> bool:
+    return origin["partition"] >= 0 and origin["offset"] >= 0
 
 
 @functools.cache

@@ -208,7 +208,8 @@ class AsyncSimulator:
         """Returns the InstanceID of the last registration of a TaskExecutor below a position."""
         for record in reversed(self.log[:position]):
             if (
-                record.body.AVRO_NAME.endswith("TaskExecutorRegistrationSuccess")
+                self.admitted[record.offset]
+                and record.body.AVRO_NAME.endswith("TaskExecutorRegistrationSuccess")
                 and record.header.recipient == f"task_executor/{resource_id}"
             ):
                 instance_id: str = record.body.instance_id  # type: ignore[attr-defined]
@@ -331,7 +332,7 @@ class SimulatedProcess:
         last = next(
             (
                 record.body
-                for record in reversed(self.world.log)
+                for record in reversed(self.world.accepted())
                 if isinstance(record.body, ConfigurationChanged)
             ),
             None,
