@@ -43,7 +43,7 @@ def is_possible(event: Event) -> bool:
 
 
 def _is_place(origin: Mapping[str, Any]) -> bool:
-    return origin["partition"] >= 0 and origin["offset"] >= 0
+    return bool(origin["partition"] >= 0 and origin["offset"] >= 0)
 
 
 @functools.cache
