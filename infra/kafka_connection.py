@@ -30,6 +30,9 @@ from .kafka_properties import (
     is_file,
 )
 
+READER_GROUP: Final = "tailrace-reader"
+"""The group of consumers that assign their partitions and commit nothing: a consumer must name a group."""
+
 _PROVIDER: Final = "org.apache.kafka.common.config.provider.FileConfigProvider"
 _OIDC_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"

@@ -21,8 +21,6 @@ TOPIC_NAME_LIMIT = 249
 """Kafka's limit for the length of a topic name."""
 WARM_UP_TOPIC = "tailrace.warm-up"
 """An empty topic that TaskExecutors of all clusters read once, before their first job."""
-READER_GROUP = "tailrace-reader"
-"""The group of consumers that assign their partitions and commit nothing: a consumer must name a group."""
 
 
 def job_topics_prefix(cluster: str) -> str:

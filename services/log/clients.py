@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...infra import retry
-from ...infra.kafka_connection import KafkaConnection
+from ...infra.kafka_connection import READER_GROUP, KafkaConnection
 from ...infra.logging_setup import logger
-from ...pipelines.graph.physical_plan import READER_GROUP
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from ...infra.kafka_connection import READER_GROUP
 from ...pipelines.graph.physical_plan import (
-    READER_GROUP,
     WARM_UP_TOPIC,
     job_topics_prefix,
     task_ids_prefix,

@@ -8,8 +8,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ....infra.kafka_connection import KafkaConnection
-from ...graph.physical_plan import READER_GROUP
+from ....infra.kafka_connection import READER_GROUP, KafkaConnection
 
 UNKNOWN_SIZE: Final = 1 << 30
 """Larger than any message."""
