@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from tailrace import (
     AggregateFunction,
@@ -276,6 +277,9 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "debezium": lambda env: env.from_source(
         KafkaSource("a", Formats.debezium_json(), output_type=ChangeEvent[Trade])
     ).sink_to(KafkaSink("b", Formats.json_schema(registry="http://registry:8081"))),
+    "protobuf": lambda env: env.from_source(
+        KafkaSource("a", Formats.protobuf(DescriptorProto, "http://registry:8081"))
+    ).sink_to(KafkaSink("b", Formats.protobuf(DescriptorProto))),
     "kafka latest": lambda env: env.from_source(
         KafkaSource("a", Formats.avro('"long"', framing="none"), StartingOffsets.latest())
     ).sink_to(KafkaSink("b")),

@@ -26,7 +26,11 @@ class RegistryServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(*outer._get(self.path.partition("?")[0].strip("/").split("/")))
+                path, _, query = self.path.partition("?")
+                status, found = outer._get(path.strip("/").split("/"))
+                if found.get("schemaType") == "PROTOBUF" and "format=serialized" not in query.split("&"):
+                    found = {**found, "schema": "the text of a .proto file"}
+                self._answer(status, found)
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)

@@ -22,6 +22,7 @@ from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
 from .errors import one_line, shown
 from .operators import OperatorKind
+from .protobuf_classes import is_class_name
 from .registry_properties import find_registry_errors
 
 Rule = Callable[[str, Any], Iterator[str]]
@@ -253,6 +254,10 @@ _FORMAT = _variants(
         "avro": {
             "schema": _optional(_value(_is_json, "an Avro schema as JSON text")),
             "framing": _one_of("single-object", "registry", "none"),
+            **_REGISTRY,
+        },
+        "protobuf": {
+            "message": _optional(_value(is_class_name, "the name of a message class, such as module:Class")),
             **_REGISTRY,
         },
     },

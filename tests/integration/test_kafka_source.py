@@ -16,9 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
+import protobuf_messages
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka_topics import Topics
 from polling import wait_until
+from registry_server import registry_server
 from runtime_jobs import Job
 
 from tailrace import StreamExecutionEnvironment
@@ -45,6 +50,13 @@ class Reading(NamedTuple):
 
     sensor: str
     degrees: float
+
+
+class Ordered(NamedTuple):
+    """Some fields of a Protobuf message."""
+
+    user: str
+    number: int
 
 
 @pytest.fixture
@@ -103,6 +115,45 @@ def test_avro_records_are_copied_with_derived_schemas(start: Start, on_kafka: To
     read = [fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None) for value in results]
     expected = [{"sensor": item["sensor"], "degrees": item["degrees"] + 1} for item in sent]
     assert sorted(read, key=str) == sorted(expected, key=str)
+
+
+def test_protobuf_messages_of_shipped_module_are_copied_by_registry(
+    start: Start, on_kafka: Topics, tmp_path: Path
+) -> None:
+    source, sink, strings = on_kafka.new(2), on_kafka.new(), on_kafka.new()
+    module = protobuf_messages.orders()
+    with registry_server() as registry:
+        form = Formats.protobuf(module.Order, registry.url)
+        client = SchemaRegistryClient.new_client({"url": registry.url})
+        context = SerializationContext(source, MessageField.VALUE)
+        serialize = ProtobufSerializer(module.Order, client)
+        sent = [module.Order(user=f"u{i}", number=i, card="c" if i % 2 else None) for i in range(200)]
+        values = [serialize(order, context) for order in sent]
+        other = ProtobufSerializer(module.Unrelated, client)(module.Unrelated(number=1), context)
+        on_kafka.write(source, [*values[::2], other, b"\0"], 0)
+        on_kafka.write(source, values[1::2], 1)
+        env = StreamExecutionEnvironment()
+        for file in protobuf_messages.generate(tmp_path):
+            env.add_python_file(str(file))
+        orders = env.from_source(KafkaSource(source, form, bounded=True, on_bad_record="skip"))
+        paid = orders.map(lambda order: type(order)(user=order.user, number=order.number, cash=True))
+        paid.key_by(lambda order: order.user).sink_to(KafkaSink(sink, form))
+        by_schema = KafkaSource(
+            source,
+            Formats.protobuf(registry=registry.url),
+            bounded=True,
+            output_type=Ordered,
+            on_bad_record="skip",
+        )
+        env.from_source(by_schema).map(lambda order: order.user, output_type=str).sink_to(
+            KafkaSink(strings, Formats.text())
+        )
+        run_to_its_end(start(env.get_job_graph("orders")))
+        deserialize = ProtobufDeserializer(module.Order, {}, client)
+        found = [deserialize(value, context) for value in on_kafka.read(sink, len(sent))]
+        expected = [module.Order(user=order.user, number=order.number, cash=True) for order in sent]
+        assert sorted(found, key=lambda order: order.number) == expected
+        assert sorted(on_kafka.read(strings, len(sent))) == sorted(order.user.encode() for order in sent)
 
 
 @pytest.mark.parametrize("bounded", [True, False], ids=["bulk", "real time"])

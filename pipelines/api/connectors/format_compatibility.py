@@ -90,6 +90,10 @@ def check_writes(form: Format, records: RecordType, step: str) -> None:
             _check_csv(records, step)
         case Format(kind="debezium-json"):
             _check_change_event(records, step)
+        case Format(kind="protobuf"):
+            if form.message is None:
+                raise _refusal(step, "a sink of Protobuf needs a message class: give it to Formats.protobuf")
+            _check_fields(records, step)
         case Format(kind="json-schema", schema=None) if records == PICKLED:
             raise _refusal(
                 step,
@@ -112,6 +116,15 @@ def _check_csv(records: RecordType, step: str) -> None:
             )
 
 
+def _check_fields(records: RecordType, step: str) -> None:
+    if records != PICKLED and not isinstance(records, ClassOf):
+        raise _refusal(
+            step,
+            f"Protobuf has messages, not records of type {records}: declare a dataclass or NamedTuple with the names of"
+            " the fields",
+        )
+
+
 def _check_change_event(records: RecordType, step: str) -> None:
     if not (isinstance(records, ClassOf) and records.source is ChangeEvent):
         raise _refusal(
@@ -131,6 +144,8 @@ def _check_reads(form: Format, hint: object, records: RecordType, step: str) -> 
             _check_csv(records, step)
         case Format(kind="debezium-json"):
             _check_change_event(records, step)
+        case Format(kind="protobuf"):
+            _check_fields(records, step)
         case Format(kind="avro", schema=None, framing="single-object" | "none"):
             _check_declared(records, step)
         case _:
@@ -151,7 +166,7 @@ def _part_named(part: str) -> Iterator[None]:
 def _check_readable(kind: str, declared: object, records: RecordType, step: str) -> None:
     """Raises ProgramError if the reader cannot make records of the declared type: it would return dictionaries
     instead."""
-    if kind not in ("json", "json-schema", "debezium-json", "avro", "parquet"):
+    if kind not in ("json", "json-schema", "debezium-json", "avro", "protobuf", "parquet"):
         return
     for hint in _hints_without_layout(declared):
         raise _refusal(

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from ....infra.redaction import has_user_information
 from ...functions.change_event import ChangeEvent
+from ...graph import protobuf_classes
 from ...graph.errors import ProgramError
 from ...graph.registry_properties import find_registry_errors
 from ...types import PICKLED, RecordType
 from ..checks import is_text
 from ..source_location import caller_location
 
-FormatKind = Literal["text", "raw", "csv", "json", "json-schema", "debezium-json", "avro"]
+FormatKind = Literal["text", "raw", "csv", "json", "json-schema", "debezium-json", "avro", "protobuf"]
 Framing = Literal["single-object", "registry", "none"]
 SubjectStrategy = Literal["topic", "record", "topic-record"]
 
@@ -48,6 +49,8 @@ class Format:
     """The prefix of a value, which identifies its schema."""
     registry: SchemaRegistry | None = None
     delimiter: str | None = None
+    message: str | None = None
+    """The name of a message class of Protobuf."""
 
     def __str__(self) -> str:
         return self.kind
@@ -58,6 +61,8 @@ class Format:
             case "avro" | "json-schema":
                 framing = {"framing": self.framing} if self.kind == "avro" else {}
                 return {"kind": self.kind, "schema": self.schema, **framing, **self._registry_parameters()}
+            case "protobuf":
+                return {"kind": self.kind, "message": self.message, **self._registry_parameters()}
             case "csv":
                 return {"kind": self.kind, "delimiter": self.delimiter}
             case _:
@@ -77,7 +82,7 @@ class Format:
         return found
 
     def natural_type(self) -> RecordType:
-        """The type of records without a declared type: str, bytes, or dictionaries and lists."""
+        """The type of records without a declared type: str, bytes, messages, or dictionaries and lists."""
         match self.kind:
             case "text":
                 return RecordType.of(str)
@@ -87,7 +92,7 @@ class Format:
                 return RecordType.of(list[str])
             case "debezium-json":
                 return RecordType.of(ChangeEvent)
-            case "json" | "json-schema" | "avro":
+            case "json" | "json-schema" | "avro" | "protobuf":
                 return PICKLED
 
 
@@ -167,6 +172,26 @@ class Formats:
             )
         checked = None if registry is None else _checked_registry(registry, "avro")
         return Format("avro", None if schema is None else _schema_text(schema), found, checked)
+
+    @staticmethod
+    def protobuf(message: type | None = None, registry: str | SchemaRegistry | None = None) -> Format:
+        """Protobuf messages. It needs the package protobuf: `pip install 'tailrace[protobuf]'`.
+
+        `message`: a class that protoc generated, from a module that the job ships. A record is an object of this class;
+        without a class a `dict`, as the schema in the registry says; or the dataclass or NamedTuple that `output_type`
+        declares. A sink needs the class, and takes its objects, dicts, dataclasses and NamedTuples. With `registry`
+        values have Confluent's wire format, and a sink registers the schema of the class and those that it imports.
+        Without, a value is a message and nothing else. Raises ProgramError.
+        """
+        if message is None and registry is None:
+            raise _refusal("it needs a message class, a schema registry, or both", "protobuf")
+        try:
+            protobuf_classes.check_protobuf()
+            name = None if message is None else protobuf_classes.name_of(message)
+        except ValueError as error:
+            raise _refusal(str(error), "protobuf") from None
+        checked = None if registry is None else _checked_registry(registry, "protobuf")
+        return Format("protobuf", registry=checked, message=name)
 
 
 def _checked_registry(registry: str | SchemaRegistry, form: str) -> SchemaRegistry:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import fastavro
-import msgspec
 import pyarrow as pa
 
 from ...types import PICKLED, ClassOf, RecordType, TupleOf
@@ -24,7 +23,7 @@ from ..records.batch import Batch
 from ..records.record_validation import create_validator
 from .avro_schema import Schema, derive_schema, given
 from .format import Framing, MessagePart, ValueFormat
-from .record_conversion import create_conversion
+from .record_conversion import to_records
 from .schema_registry import SchemaRegistry
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
@@ -49,7 +48,7 @@ class AvroReader:
         self._framing = of.framed
         self._registry = SchemaRegistry.of_format(of, cache) if of.framed is Framing.REGISTRY else None
         self._head = b"" if self._own is None else SINGLE_OBJECT + self._own.fingerprint()
-        self._convert = _to_records(record_type)
+        self._convert = to_records(record_type)
         self._validate = create_validator(record_type, decoded=True)
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
@@ -136,29 +135,6 @@ def _own_schema(of: ValueFormat, record_type: RecordType) -> Schema | None:
     if of.schema is not None:
         return given(of.schema)
     return None if record_type == PICKLED else derive_schema(record_type)
-
-
-def _to_records(record_type: RecordType) -> Convert:
-    if record_type == PICKLED:
-        return lambda data: data
-    if isinstance(record_type, TupleOf):
-        names = [name for name, _ in record_type.columns()]
-        items = [_to_records(of) for _, of in record_type.columns()]
-
-        def tuples(data: list[Any]) -> list[Any]:
-            columns = [item([datum[name] for datum in data]) for name, item in zip(names, items, strict=True)]
-            return list(zip(*columns, strict=True))
-
-        return tuples
-    shape = create_conversion(record_type)
-    many: Any = list[shape.type]  # type: ignore[name-defined]
-    convert = shape.to_record
-
-    def converted(data: list[Any]) -> list[Any]:
-        records: list[Any] = msgspec.convert(data, many)
-        return records if convert is None else list(map(convert, records))
-
-    return converted
 
 
 def _of_records(record_type: RecordType) -> Convert:

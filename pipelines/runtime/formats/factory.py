@@ -11,6 +11,7 @@ from .debezium_format import DebeziumReader
 from .format import FormatKind, MessagePart, ValueFormat, ValueReader, ValueWriter
 from .json_format import JsonReader, JsonWriter
 from .json_schema_format import JsonSchemaReader, JsonSchemaWriter
+from .protobuf_format import ProtobufReader, ProtobufWriter
 from .text import RawReader, RawWriter, TextReader, TextWriter
 
 
@@ -34,6 +35,8 @@ def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None =
             return DebeziumReader(record_type)
         case FormatKind.AVRO:
             return AvroReader(of, record_type, cache)
+        case FormatKind.PROTOBUF:
+            return ProtobufReader(of, record_type, cache)
 
 
 def create_writer(
@@ -54,3 +57,5 @@ def create_writer(
             return JsonSchemaWriter(of, record_type, topic, part)
         case FormatKind.AVRO:
             return AvroWriter(of, record_type, topic, part)
+        case FormatKind.PROTOBUF:
+            return ProtobufWriter(of, record_type, topic, part)

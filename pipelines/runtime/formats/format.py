@@ -28,6 +28,7 @@ class FormatKind(StrEnum):
     DEBEZIUM_JSON = "debezium-json"
     """Debezium's envelope."""
     AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 class Framing(StrEnum):
@@ -83,6 +84,8 @@ class ValueFormat(msgspec.Struct, frozen=True):
     register: bool = True
     """Whether a sink registers its schema."""
     delimiter: str | None = None
+    message: str | None = None
+    """The name of a generated message class of Protobuf: see graph/protobuf_classes.py."""
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> ValueFormat:

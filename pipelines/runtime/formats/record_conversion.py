@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ...sentinels import class_hints
-from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
+from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
 from ..records.record_validation import ValidatorFactory, default_values
 
 Convert = Callable[[Any], Any]
@@ -48,6 +48,34 @@ def create_conversion(record_type: RecordType) -> RecordConversion:
             return _class(record_type)
         case _:
             return RecordConversion(Any)
+
+
+def to_records(record_type: RecordType) -> Callable[[list[Any]], list[Any]]:
+    """Returns the conversion of a batch of dicts and plain values to records of the type; it changes nothing for
+    PICKLED.
+
+    A tuple is a dict with the fields f0, f1, ... The conversion raises msgspec.ValidationError.
+    """
+    if record_type == PICKLED:
+        return lambda data: data
+    if isinstance(record_type, TupleOf):
+        names = [name for name, _ in record_type.columns()]
+        items = [to_records(of) for _, of in record_type.columns()]
+
+        def tuples(data: list[Any]) -> list[Any]:
+            columns = [item([datum[name] for datum in data]) for name, item in zip(names, items, strict=True)]
+            return list(zip(*columns, strict=True))
+
+        return tuples
+    shape = create_conversion(record_type)
+    many: Any = list[shape.type]  # type: ignore[name-defined]
+    convert = shape.to_record
+
+    def converted(data: list[Any]) -> list[Any]:
+        records: list[Any] = msgspec.convert(data, many)
+        return records if convert is None else list(map(convert, records))
+
+    return converted
 
 
 def _optional(item: RecordConversion) -> RecordConversion:

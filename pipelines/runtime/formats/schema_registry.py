@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,6 +37,14 @@ class RegisteredText(NamedTuple):
 
     name: str
     text: str
+
+
+class SchemaReference(NamedTuple):
+    """A schema that another one refers to by the name: its subject and its version there."""
+
+    name: str
+    subject: str
+    version: int
 
 
 class SchemaRegistry:
@@ -70,27 +78,50 @@ class SchemaRegistry:
             self._schemas[schema_id] = Schema(json.loads(own.text), named)
         return self._schemas[schema_id]
 
-    def texts(self, schema_id: int) -> list[RegisteredText]:
-        """Returns the schemas that a schema refers to, and then its own text. Raises like `schema`."""
+    def texts(self, schema_id: int, form: str | None = None) -> list[RegisteredText]:
+        """Returns the schemas that a schema refers to, and then its own text. Raises like `schema`.
+
+        `form`: the registry's `format` of texts; "serialized" for Protobuf.
+        """
         texts = self._remembered(schema_id)
         if texts is None:
-            texts = self._ask(schema_id)
+            texts = self._ask(schema_id, form)
             self._remember(schema_id, texts)
         return texts
 
-    def find_id(self, subject: str, text: str, kind: str, *, register: bool = True) -> int:
+    def find_id(
+        self,
+        subject: str,
+        text: str,
+        kind: str,
+        references: Sequence[SchemaReference] = (),
+        *,
+        register: bool = True,
+    ) -> int:
         """Returns the id of a schema under the subject; registers it if necessary, unless `register` is false.
 
-        `kind`: AVRO or JSON. Raises TaskError.
+        `kind`: AVRO, JSON or PROTOBUF. Raises TaskError.
         """
-        from confluent_kafka.schema_registry import Schema as Registered
+        if not register:
+            return int(self._look_up(subject, text, kind, references).schema_id or 0)
+        schema = _schema_of(text, kind, references)
+        return int(self._call(subject, lambda: self._client().register_schema(subject, schema)))
+
+    def find_version(
+        self, subject: str, text: str, kind: str, references: Sequence[SchemaReference] = ()
+    ) -> int:
+        """Returns the version of a registered schema under the subject. Raises TaskError."""
+        return int(self._look_up(subject, text, kind, references).version or 0)
+
+    def _look_up(self, subject: str, text: str, kind: str, references: Sequence[SchemaReference]) -> Any:
+        schema = _schema_of(text, kind, references)
+        return self._call(subject, lambda: self._client().lookup_schema(subject, schema))
+
+    def _call(self, subject: str, ask: Callable[[], Any]) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        schema = Registered(text, kind)
         try:
-            if register:
-                return int(self._client().register_schema(subject, schema))
-            return int(self._client().lookup_schema(subject, schema).schema_id or 0)
+            return ask()
         except SchemaRegistryError as error:
             raise TaskError(f"{self._refusal(subject, error)}: {_short(error)}") from error
         except TaskError:
@@ -112,12 +143,12 @@ class SchemaRegistry:
             case _:
                 return f"the schema registry {self._url} does not accept {subject}"
 
-    def _ask(self, schema_id: int) -> list[RegisteredText]:
+    def _ask(self, schema_id: int, form: str | None) -> list[RegisteredText]:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
-            found = self._client().get_schema(schema_id)
-            return self._with_references("", found)
+            found = self._client().get_schema(schema_id, fmt=form)
+            return self._with_references("", found, form)
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 raise ValueError(f"the schema registry {self._url} has no schema {schema_id}") from error
@@ -127,11 +158,11 @@ class SchemaRegistry:
         except Exception as error:  # any error of its HTTP client
             raise self._silent(error) from error
 
-    def _with_references(self, name: str, schema: Any) -> list[RegisteredText]:
+    def _with_references(self, name: str, schema: Any, form: str | None) -> list[RegisteredText]:
         texts: list[RegisteredText] = []
         for reference in schema.references or ():
-            version = self._client().get_version(reference.subject, reference.version)
-            more = self._with_references(reference.name, version.schema)
+            version = self._client().get_version(reference.subject, reference.version, fmt=form)
+            more = self._with_references(reference.name, version.schema, form)
             texts += [text for text in more if text not in texts]
         return [*texts, RegisteredText(name, schema.schema_str)]
 
@@ -180,6 +211,12 @@ class SchemaRegistry:
                 whole = file.with_suffix(f".{os.getpid()}")
                 whole.write_text(json.dumps(texts))
                 whole.rename(file)
+
+
+def _schema_of(text: str, kind: str, references: Sequence[SchemaReference]) -> Any:
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
+    return Schema(text, kind, [SchemaReference(*reference) for reference in references])
 
 
 def _short(error: Exception) -> str:

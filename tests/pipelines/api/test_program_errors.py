@@ -33,6 +33,7 @@ from api_programs import (
     timed,
     trades,
 )
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from tailrace.pipelines.api import (
     CoMapFunction,
@@ -529,6 +530,26 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (
         lambda env, s: Formats.json_schema(),
         "Formats.json_schema at {}: it needs the URL of a schema registry",
+    ),
+    (
+        lambda env, s: Formats.protobuf(),
+        "Formats.protobuf at {}: it needs a message class, a schema registry, or both",
+    ),
+    (
+        lambda env, s: Formats.protobuf(Trade),
+        "Formats.protobuf at {}: <class 'api_programs.Trade'> is not a message class that protoc generated",
+    ),
+    (
+        lambda env, s: Formats.protobuf(DescriptorProto, "http://u:p@r"),
+        "Formats.protobuf at {}: the registry's URL contains a user or password",
+    ),
+    (
+        lambda env, s: s.sink_to(KafkaSink("t", Formats.protobuf(registry="http://r"))),
+        "sink_to at {}: a sink of Protobuf needs a message class",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("t", Formats.protobuf(DescriptorProto), output_type=int)),
+        "from_source at {}: Protobuf has messages, not records of type int",
     ),
     (
         lambda env, s: Formats.json_schema({"type": 7}, "http://r"),

@@ -17,7 +17,7 @@ Program = Callable[[StreamExecutionEnvironment], object]
 
 ELSEWHERE = (
     *("socket_text_stream", "read_text_file", "read_avro", "read_parquet", "files"),
-    *("kafka", "kafka json", "kafka avro", "kafka latest", "kafka records", "debezium"),
+    *("kafka", "kafka json", "kafka avro", "kafka latest", "kafka records", "debezium", "protobuf"),
 )
 """What reads or writes outside of the job."""
 BY_ORDER = (*("reduce", "reduce rich", "sum", "sum of numbers"), *("min", "max", "min_by", "max_by"))

@@ -185,11 +185,11 @@ def test_unavailable_registry_makes_no_value_bad() -> None:
 
 def test_answer_of_registry_is_cached_for_other_processes(tmp_path: Path) -> None:
     class Silent(SchemaRegistry):
-        def _ask(self, schema_id: int) -> list[RegisteredText]:
+        def _ask(self, schema_id: int, form: str | None) -> list[RegisteredText]:
             raise AssertionError("it was asked again")
 
     class Telling(SchemaRegistry):
-        def _ask(self, schema_id: int) -> list[RegisteredText]:
+        def _ask(self, schema_id: int, form: str | None) -> list[RegisteredText]:
             return [RegisteredText("", '"string"')]
 
     Telling("http://127.0.0.1:1", tmp_path).schema(5)
