@@ -1,4 +1,8 @@
-"""Each request for a checkpoint or savepoint, or to delete one, is answered once."""
+"""Each request for a checkpoint or savepoint, or to delete one, is answered once.
+
+A JobMaster that fails after the end of its job sends all that it owes, also what is in the log already: the same answer
+to the same event counts once.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,9 @@ class CheckpointAnswers:
         self._slots = slots
         self._asked: Counter[CheckpointQuestion] = Counter()
         self._answered: Counter[CheckpointQuestion] = Counter()
+        self._ended: set[str] = set()
+        self._causes: set[tuple[str, int | None]] = set()
+        """(client, cause) of the answers."""
 
     def see(self, event: Event) -> Iterator[str]:
         match event.name:
@@ -28,7 +35,13 @@ class CheckpointAnswers:
                 self._asked[event.sender, event["job_id"]] += 1
             case "dispatcher.DisposeSavepoint":
                 self._asked[event.sender, event["path"]] += 1
+            case "client.JobStatusChanged" if event["status"] in ("FINISHED", "CANCELED", "FAILED"):
+                self._ended.add(event["job_id"])
             case "client.CheckpointSucceeded" | "client.CheckpointFailed":
+                known = (event.recipient, event.cause) in self._causes
+                self._causes.add((event.recipient, event.cause))
+                if known and event.kind == "job_master" and event["job_id"] in self._ended:
+                    return
                 yield from self._is_answered(event.recipient, event["job_id"])
             case "client.SavepointDisposed":
                 yield from self._is_answered(event.recipient, event["path"])

@@ -166,7 +166,7 @@ def check_submissions(state: StartedJob) -> None:
         assert tree.resolved
     if state.is_waiting_for_slots or state.checkpoints.restoring is not None:
         assert not state.ready
-    elif state.status in ACTIVE:
+    elif state.status in ACTIVE and (state.requested is None or state.requested.status not in JOB_ENDS):
         failure = state.pending_failure
         without_verdict = failure.vertices if failure is not None else {}
         for attempt in state.current_attempts.values():
