@@ -184,5 +184,6 @@ class KafkaHeartbeats:
                 "skipped an unreadable heartbeat", topic=self._topic, offset=offset, reason=str(reason)
             )
             return
-        if self._wanted(event.header.recipient):
+        is_contradicted = isinstance(recipient, bytes) and recipient != event.header.recipient.encode()
+        if self._wanted(event.header.recipient) and not is_contradicted:
             records.append(Record(offset, event.header, event.body))

@@ -435,6 +435,16 @@ def _resolve(name: str, writer: Any, value: bytes, start: int) -> Event:
     return event
 
 
+def find_sender(value: bytes) -> str | None:
+    """Returns the sender that a record names, also if what follows its header cannot be read; None if it has no
+    header. Nothing proves that the sender is true."""
+    for framing, start in ((SINGLE_OBJECT, SINGLE_OBJECT_HEAD), (CONFLUENT, CONFLUENT_HEAD)):
+        if value.startswith(framing):
+            header = _header_of(value, start)
+            return None if header is None else header.sender
+    return None
+
+
 def _header_of(value: bytes, start: int) -> Header | None:
     """Returns the Header at the beginning of every event, whatever follows; None if there is none."""
     import fastavro

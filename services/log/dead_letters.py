@@ -213,6 +213,24 @@ def _warn(unreadable: Unreadable, why: str) -> None:
     )
 
 
+def count_dead_letters_since(
+    kafka: KafkaConnection, cluster: str, since_ms: int, *, timeout_s: float = 10.0
+) -> int:
+    """Returns the number of letters that were written at or after a time in milliseconds since the epoch.
+
+    Raises KafkaException.
+    """
+    topic = dead_letters_topic(cluster)
+    consumer = Consumer(consumer_configuration(kafka))
+    try:
+        _, end = watermarks(consumer, topic, timeout_s)
+        (first,) = consumer.offsets_for_times([TopicPartition(topic, 0, since_ms)], timeout=timeout_s)
+    finally:
+        consumer.close()
+    # It is the logical offset of the end, -1, if there are none.
+    return end - first.offset if 0 <= first.offset <= end else 0
+
+
 def _location_of(letter: DeadLetter) -> tuple[str, int, int]:
     return letter.source.topic, letter.source.partition, letter.source.offset
 

@@ -47,6 +47,7 @@ _BATCH = 10_000
 _FETCH_BYTES = 1 << 20
 _TYPICAL_EVENT_BYTES = 64
 """Of a compressed event."""
+_MOST_KNOWN_ADDRESSES = 1 << 12
 _log = logger(__name__)
 SENDER = "sender"
 RECIPIENT = "recipient"
@@ -229,13 +230,11 @@ class KafkaEventLog:
         start: int,
         *,
         concerns: Concerns | None = None,
-        has_addresses: bool = False,
         prefetched: int = 50_000,
         timeout_s: float | None = None,
     ) -> RawTail:
-        """Reads records from offset `start` on without decoding them. `has_addresses`: their addresses are read also
-        without `concerns`. `prefetched`: the number of messages that the client fetches ahead. `timeout_s`: of the
-        first request to Kafka. Raises LogTruncated, LogUnavailable."""
+        """Reads records from offset `start` on without decoding them. `prefetched`: the number of messages that the
+        client fetches ahead. `timeout_s`: of the first request to Kafka. Raises LogTruncated, LogUnavailable."""
         return _KafkaTail(
             self._kafka,
             self._topic,
@@ -243,7 +242,6 @@ class KafkaEventLog:
             concerns,
             self._timeout if timeout_s is None else timeout_s,
             self._skipped,
-            has_addresses=has_addresses,
             prefetched=prefetched,
         )
 
@@ -266,7 +264,6 @@ class _KafkaTail:
         timeout_s: float,
         skipped: frozenset[int],
         *,
-        has_addresses: bool,
         prefetched: int,
     ) -> None:
         self._kafka = kafka
@@ -278,7 +275,8 @@ class _KafkaTail:
         self._warned: set[int] = set()
         """Errors that were logged."""
         self._concerns = concerns
-        self._has_addresses = has_addresses or concerns is not None
+        self._known_addresses: dict[tuple[object, object], tuple[str, str]] = {}
+        """A cache: sender and recipient in bytes -> as text."""
         self._prefetched = prefetched
         self._watch = kafka.watch()
         self._consumer = self._create_consumer()
@@ -338,7 +336,7 @@ class _KafkaTail:
                 continue
             self._position = offset + 1
             self._bytes_read += len(message)
-            addresses = _addresses(message) if self._has_addresses else None
+            addresses = self._addresses(message)
             if concerns is None or addresses is None or concerns(*addresses):
                 records.append(RawRecord(offset, addresses, message.key(), message.value()))
         if self._position > before:
@@ -371,6 +369,23 @@ class _KafkaTail:
         self._position = find_batch_end(self._kafka, self._topic, 0, first)
         self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
 
+    def _addresses(self, message: Message) -> tuple[str, str] | None:
+        """Returns sender and recipient from the message's headers; None if a foreign writer omitted one of them."""
+        headers = dict(message.headers() or ())
+        names = headers.get(SENDER), headers.get(RECIPIENT)
+        known = self._known_addresses.get(names)
+        if known is not None:
+            return known
+        sender, recipient = names
+        if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
+            return None
+        if len(self._known_addresses) >= _MOST_KNOWN_ADDRESSES:
+            # The number of clients is unbounded.
+            self._known_addresses.clear()
+        found = sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace")
+        self._known_addresses[names] = found
+        return found
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -389,12 +404,3 @@ def poll_messages(consumer: Consumer, timeout_s: float) -> list[Message]:
     # consume() waits for as many messages as requested: wait for one, then take all that are available.
     first = consumer.poll(timeout_s)
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
-
-
-def _addresses(message: Message) -> tuple[str, str] | None:
-    """Returns sender and recipient from the message's headers; None if a foreign writer omitted them."""
-    headers = dict(message.headers() or ())
-    sender, recipient = headers.get(SENDER), headers.get(RECIPIENT)
-    if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
-        return None
-    return sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace")

@@ -67,6 +67,11 @@ class MemoryEventLog:
             ]
         )
 
+    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> int:
+        """Appends an event in a message whose headers have these addresses, as a foreign writer could."""
+        (offset,) = self._append([(addresses, self._codec.encode(event))])
+        return offset
+
     def append_values(self, values: Sequence[bytes | None]) -> list[int]:
         """Appends raw bytes, as a foreign writer would."""
         return self._append([(None, value) for value in values])
@@ -100,12 +105,11 @@ class MemoryEventLog:
         start: int,
         *,
         concerns: Concerns | None = None,
-        has_addresses: bool = True,
         prefetched: int = 0,
         timeout_s: float | None = None,
     ) -> RawTail:
         """Like KafkaEventLog.raw_tail."""
-        del has_addresses, prefetched, timeout_s
+        del prefetched, timeout_s
         if start < self._first:
             raise LogTruncated(self._topic, start, self._first)
         return _MemoryTail(self, start, concerns)

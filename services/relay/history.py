@@ -31,7 +31,7 @@ _PAUSE_S: Final = 0.02
 class ReadableLog(Protocol):
     """The log that is read."""
 
-    def raw_tail(self, start: int, *, has_addresses: bool) -> RawTail:
+    def raw_tail(self, start: int) -> RawTail:
         """As KafkaEventLog.raw_tail."""
         ...
 
@@ -92,7 +92,7 @@ class HistoryReader:
                         self._drop(subscriber, str(error))
 
     def _serve(self, start: int) -> None:
-        tail = self._raw_log.raw_tail(start, has_addresses=True)
+        tail = self._raw_log.raw_tail(start)
         try:
             while not self._closed.is_set():
                 records = tail.poll(_POLL_S)

@@ -48,7 +48,7 @@ class RawLog(Protocol):
         """As in EventLog."""
         ...
 
-    def raw_tail(self, start: int, *, has_addresses: bool) -> RawTail:
+    def raw_tail(self, start: int) -> RawTail:
         """As KafkaEventLog.raw_tail."""
         ...
 
@@ -148,9 +148,9 @@ class RelayServer(Closeable):
     def _open_tail(self) -> RawTail:
         start = max(0, self._raw_log.end() - _PRELOADED)
         try:
-            return self._raw_log.raw_tail(start, has_addresses=True)
+            return self._raw_log.raw_tail(start)
         except LogTruncated as error:
-            return self._raw_log.raw_tail(error.first, has_addresses=True)
+            return self._raw_log.raw_tail(error.first)
 
     def _serve(self) -> None:
         while not self._closed.is_set():

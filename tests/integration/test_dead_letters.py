@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +14,7 @@ from polling import wait_until
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log import LogUnavailable, Unreadable, dead_letters
-from tailrace.services.log.dead_letters import DeadLetters, read_dead_letters
+from tailrace.services.log.dead_letters import DeadLetters, count_dead_letters_since, read_dead_letters
 from tailrace.services.log.topics import (
     dead_letters_topic,
     delete_topics,
@@ -59,6 +60,15 @@ def test_record_read_again_gets_no_second_letter(kafka: EmbeddedKafka, cluster_i
         3,
         5,
     ]
+
+
+def test_letters_are_counted_from_time_on(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    assert count_dead_letters_since(kafka.connection, cluster_id, 0) == 0
+    for offset in range(4):
+        DeadLetters(kafka.connection, cluster_id).write(unreadable(offset), 1_000)
+    assert count_dead_letters_since(kafka.connection, cluster_id, 0) == 4
+    assert count_dead_letters_since(kafka.connection, cluster_id, (int(time.time()) + 3_600) * 1000) == 0
 
 
 def test_only_last_letters_are_read_and_replay_writes_none_again(

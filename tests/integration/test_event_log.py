@@ -36,6 +36,8 @@ class LogUnderTest(Protocol):
 
     def append_foreign(self, *values: bytes) -> None: ...
 
+    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None: ...
+
     def passing_over(self, *offsets: int) -> EventLog: ...
 
     def truncate(self, first: int) -> None: ...
@@ -47,6 +49,9 @@ class InMemory:
 
     def append_foreign(self, *values: bytes) -> None:
         self.log.append_values(values)
+
+    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None:
+        self.log.append_with_headers(addresses, event)
 
     def passing_over(self, *offsets: int) -> EventLog:
         self.log.skipped = frozenset(offsets)
@@ -68,6 +73,13 @@ class InKafka:
         producer = Producer({"bootstrap.servers": self.servers, **QUIET})
         for value in values:
             producer.produce(self.topic, value, partition=0)
+        assert producer.flush(30) == 0
+
+    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None:
+        producer = Producer({"bootstrap.servers": self.servers, **QUIET})
+        names = zip(("sender", "recipient"), addresses, strict=True)
+        headers = [(name, address.encode()) for name, address in names]
+        producer.produce(self.topic, Codec("foreign").encode(event), partition=0, headers=headers)
         assert producer.flush(30) == 0
 
     def passing_over(self, *offsets: int) -> EventLog:
@@ -240,6 +252,21 @@ def test_unreadable_record_is_reported_with_position_and_skipped(under_test: Log
     ]
     assert [entry.value for entry in reported] == [b"garbage", b""]
     assert "not an Avro event" in reported[0].reason
+
+
+def test_event_that_contradicts_its_message_headers_is_no_event_for_any_reader(
+    under_test: LogUnderTest,
+) -> None:
+    under_test.append_with_headers(("dispatcher", "job_master/b"), event("hidden", "job_master/a", "dispatcher"))
+    under_test.append_with_headers(("dispatcher", "job_master/a"), event("shown", "job_master/b", "dispatcher"))
+    under_test.append_with_headers(("dispatcher", "job_master/a"), event("true", "job_master/a", "dispatcher"))
+    reported: list[Unreadable] = []
+    assert jobs(everything(under_test.log, on_unreadable=reported.append)) == ["true"]
+    assert [entry.offset for entry in reported] == [0, 1]
+    assert "but the headers of its message say" in reported[0].reason
+    tail = under_test.log.tail(0, concerns=lambda _sender, recipient: recipient == "job_master/a")
+    assert jobs(poll_until(tail, 1)) == ["true"]
+    tail.close()
 
 
 def test_record_to_skip_yields_no_event(under_test: LogUnderTest) -> None:

@@ -14,6 +14,7 @@ from ...reference.acls import PrincipalRole
 from ..exit_codes import ExitCode, to_failure
 from .acl_checks import check_acls
 from .clock import check_clock
+from .dead_letters import check_dead_letters
 from .kafka_checks import check_kafka, check_topics
 from .report import Check, Diagnosis, Finding, Health, Report, Subject
 from .service_checks import check_blob_server, check_registry, check_storage, check_zookeeper
@@ -34,6 +35,12 @@ CHECKS: Final = (
     Check(KAFKA, check_kafka),
     Check("acls", check_acls, (KAFKA,)),
     Check("topics", check_topics, (KAFKA,), frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR})),
+    Check(
+        "dead letters",
+        check_dead_letters,
+        (KAFKA, "topics"),
+        frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR}),
+    ),
     Check("clock", check_clock, (KAFKA,), _READERS),
     Check("registry", check_registry),
     Check("storage", check_storage, roles=_SERVICES),

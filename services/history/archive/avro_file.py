@@ -106,7 +106,8 @@ def _blocks(batches: Iterable[list[Item]]) -> Iterator[tuple[int, bytes]]:
                 # Header and body are all that is read of it.
                 entry = write_long(item.offset) + branch + write(item)  # type: ignore[arg-type]
             else:
-                value = b"\x00" if item.value is None else b"\x02" + write_bytes(item.value)
+                kept = item.archived_value
+                value = b"\x00" if kept is None else b"\x02" + write_bytes(kept)
                 entry = write_long(item.offset) + value + b"\x00"
             entries.append(entry)
             size += len(entry)

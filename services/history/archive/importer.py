@@ -22,7 +22,7 @@ from ....schemas import binary
 from ....schemas.event import Event, Record
 from ...core.replica import tune_gc_for_replay
 from ...log import EventLog
-from ...log.event_log import read_to_end
+from ...log.event_log import Unreadable, read_to_end
 from ...snapshots.builder import all_roles
 from ...snapshots.state_hash import StateHasher, hash_all
 from ..log_position import first_offset
@@ -142,12 +142,10 @@ def _same(item: Item, other: Item) -> bool:
     match item, other:
         case Record(), Record():
             return item == other or _encode_event(item) == _encode_event(other)
-        case Record(), _:
-            return False
-        case _, Record():
-            return False
+        case Unreadable(), Unreadable():
+            return item.archived_value == other.archived_value
         case _:
-            return item.value == other.value
+            return False
 
 
 def _encode_event(record: Record) -> tuple[str, bytes]:

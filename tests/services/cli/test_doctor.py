@@ -11,15 +11,20 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tailrace.infra.ports import ReservedPort
+from tailrace.schemas.dead_letters import DeadLetter
+from tailrace.schemas.dispatcher import CancelJob
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import Header, Origin
 from tailrace.services.cli import main
 from tailrace.services.cli.doctor import doctor
 from tailrace.services.cli.doctor.clock import report_clock
+from tailrace.services.cli.doctor.dead_letters import report_dead_letters
 from tailrace.services.cli.doctor.doctor import CHECKS, KAFKA, examine, exit_code
 from tailrace.services.cli.doctor.report import Check, Diagnosis, Finding, Health, Report, Subject
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.render.acls import AclTool
 from tailrace.services.configuration import Configuration
-from tailrace.services.log import LogUnavailable
+from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.reference.acls import AclScope, PrincipalRole
 
 SUBJECT = Subject(
@@ -128,6 +133,37 @@ def test_difference_of_clocks_is_reported_with_its_sign(ahead_s: float, words: s
     (found,) = report.findings
     assert found.health is (Health.OK if words is None else Health.WARNING)
     assert words is None or f"{words} that of jobmanager" in found.message
+
+
+def test_dead_letters_are_counted_and_last_ones_have_sender_and_remedy() -> None:
+    header = Header(event_id="e", time=1, sender="client/me", sender_epoch=0, recipient="dispatcher")
+    value = Codec("c").encode(Event(header, CancelJob(job_id="j")))
+    request, event = (Origin(topic=f"c.{name}", partition=0, offset=7) for name in ("submissions", "log"))
+    refused = DeadLetter(source=request, reason="may not\nbe sent", time=1, value=value[:-1])
+    ignored = DeadLetter(source=event, reason="not an Avro event", time=1, value=b"garbage")
+    report = Report("dead letters")
+    report_dead_letters(report, "c", 12, [refused, ignored])
+    assert [(each.health, str(each)) for each in report.findings] == [
+        (Health.WARNING, "c.dead-letters got 12 letters in the last day"),
+        (
+            Health.WARNING,
+            "c.submissions, partition 0, offset 7: may not be sent; its sender is 'client/me', as it says: correct the "
+            "request as the reason says, and send it again",
+        ),
+        (
+            Health.WARNING,
+            "c.log, partition 0, offset 7: not an Avro event; its sender is unknown: it changed nothing; find out who "
+            "may write the log, and take the right away from all but the cluster's processes: tailrace kafka-tools "
+            "kafka-acls --list --topic c.log",
+        ),
+    ]
+
+
+def test_no_dead_letter_is_no_finding_to_mend() -> None:
+    report = Report("dead letters")
+    report_dead_letters(report, "c", 0, [])
+    (found,) = report.findings
+    assert found.health is Health.OK
 
 
 def test_needs_of_checks_come_before_them() -> None:
