@@ -48,7 +48,7 @@ from tailrace.services.history.cluster_view import jobs
 from tailrace.services.log import Codec
 from tailrace.services.log.dead_letters import read_dead_letters as read_dead_letters
 from tailrace.services.log.factory import open_event_log
-from tailrace.services.log.topics import log_topic, submissions_topic
+from tailrace.services.log.topics import submissions_topic
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -472,33 +472,9 @@ def test_event_of_outsider_changes_nothing_and_is_named(
     assert all(process["running"] for process in status["processes"])
     doctor = json.loads(cluster.ok("cluster", "doctor", "-o", "json").stdout)
     named = [each["message"] for each in doctor["findings"] if each["check"] == "dead letters"]
-    assert any(f"{log.topic}, partition 0, offset {offset}: " in each and repr(sender) in each for each in named)
-
-
-def test_event_with_contradictory_message_headers_is_named_once(cluster: Cluster, job: str) -> None:
-    configuration = cluster.configuration
-    topic = log_topic(configuration.cluster_id)
-    header = Header(event_id="hidden", time=1, sender="dispatcher", sender_epoch=1, recipient=EVERYONE)
-    headers = [("sender", b"dispatcher"), ("recipient", b"resource_manager")]
-    placed: list[int] = []
-    producer = Producer({"bootstrap.servers": configuration.bootstrap_servers})
-    producer.produce(
-        topic,
-        Codec(topic).encode(Event(header, ClusterTerminated(reason="bye"))),
-        partition=0,
-        headers=headers,  # type: ignore[arg-type]
-        on_delivery=lambda _, message: placed.append(message.offset() or 0),
+    assert any(
+        f"{log.topic}, partition 0, offset {offset}: " in each and repr(sender) in each for each in named
     )
-    assert producer.flush(TIMEOUT_S) == 0
-
-    def letters() -> list[str]:
-        found = read_dead_letters(KafkaConnection(configuration.bootstrap_servers), configuration.cluster_id)
-        return [letter.reason for letter in found if letter.source == Origin(topic=topic, partition=0, offset=placed[0])]
-
-    (reason,) = wait_until(letters, "dead letter")
-    assert "but the headers of its message say from 'dispatcher' to 'resource_manager'" in reason
-    status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
-    assert all(process["running"] for process in status["processes"])
 
 
 def graph(cluster: Cluster, parallelism: int) -> JobGraph:

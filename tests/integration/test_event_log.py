@@ -257,9 +257,15 @@ def test_unreadable_record_is_reported_with_position_and_skipped(under_test: Log
 def test_event_that_contradicts_its_message_headers_is_no_event_for_any_reader(
     under_test: LogUnderTest,
 ) -> None:
-    under_test.append_with_headers(("dispatcher", "job_master/b"), event("hidden", "job_master/a", "dispatcher"))
-    under_test.append_with_headers(("dispatcher", "job_master/a"), event("shown", "job_master/b", "dispatcher"))
-    under_test.append_with_headers(("dispatcher", "job_master/a"), event("true", "job_master/a", "dispatcher"))
+    under_test.append_with_headers(
+        ("dispatcher", "job_master/b"), event("hidden", "job_master/a", "dispatcher")
+    )
+    under_test.append_with_headers(
+        ("dispatcher", "job_master/a"), event("shown", "job_master/b", "dispatcher")
+    )
+    under_test.append_with_headers(
+        ("dispatcher", "job_master/a"), event("true", "job_master/a", "dispatcher")
+    )
     reported: list[Unreadable] = []
     assert jobs(everything(under_test.log, on_unreadable=reported.append)) == ["true"]
     assert [entry.offset for entry in reported] == [0, 1]

@@ -34,7 +34,7 @@ def doctor(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
 ) -> int:
-    """Check Kafka, rights, topics, dead letters, clock, registry, storage, ZooKeeper and BlobServer, and say what mends a fault.
+    """Check what the processes of a cluster need, and say what mends a fault.
 
     The command uses the configuration and the credentials of this machine, as a process of the role would. The cluster
     need not run. Exit code 3 if Kafka does not answer, 12 after another fault.

@@ -45,10 +45,13 @@ def report_dead_letters(report: Report, cluster: str, count: int, last: list[Dea
 
 def _describe(letter: DeadLetter) -> str:
     source, sender = letter.source, find_sender(letter.value or b"")
-    who = "its sender is unknown" if sender is None else f"its sender is {sender[:_LONGEST_SENDER]!r}, as it says"
-    return (
-        f"{source.topic}, partition {source.partition}, offset {source.offset}: {letter.reason[:_LONGEST_REASON]}; {who}"
+    named = (
+        "its sender is unknown"
+        if sender is None
+        else f"its sender is {sender[:_LONGEST_SENDER]!r}, as it says"
     )
+    where = f"{source.topic}, partition {source.partition}, offset {source.offset}"
+    return f"{where}: {letter.reason[:_LONGEST_REASON]}; {named}"
 
 
 def _remedy(letter: DeadLetter, cluster: str) -> str:
