@@ -53,6 +53,9 @@ class FaultInjectionCluster:
     def close(self) -> None:
         """Ends all processes."""
         self._note()
+        if not self.kafka.is_running():
+            log = self.kafka.log_path.read_text("utf-8", "replace").splitlines()
+            print("Kafka does not run any more; its log ends with", *log[-40:], sep="\n", flush=True)
         for process in self._stopped.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
