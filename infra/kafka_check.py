@@ -16,9 +16,12 @@ from confluent_kafka.admin import AdminClient
 
 from .kafka_connection import KafkaConnection, UnusableProperties
 from .kafka_tls import tls_context
+from .redaction import HIDDEN
 
 _CONNECT_S: Final = 3.0
 _LOOK_S: Final = 0.02
+_TOKEN_FAILURE: Final = "Failed to acquire SASL OAUTHBEARER token"
+"""How librdkafka begins the error of a client that has got no token."""
 _MOST_ERRORS: Final = 12
 """So many errors of a client with TLS: the broker does not take it as it is."""
 
@@ -50,6 +53,8 @@ def check_connection(kafka: KafkaConnection, timeout_s: float = 10.0) -> None:
     while not answer.done():
         client.poll(_LOOK_S)
         for found in errors:
+            if _TOKEN_FAILURE in found.str():
+                raise _missing_token(found, kafka)
             if (line := _explain(found, kafka)) is not None:
                 raise KafkaRefusal(line)
         if errors and (line := _explain_silence(kafka, len(errors))) is not None:
@@ -143,6 +148,22 @@ def _explain(error: KafkaError, kafka: KafkaConnection) -> str | None:
     if error.code() == KafkaError._SSL:
         return f"the TLS connection to Kafka at {kafka.bootstrap_servers} fails: {text}"
     return None
+
+
+def _missing_token(error: KafkaError, kafka: KafkaConnection) -> KafkaRefusal | KafkaUnreachable:
+    """Returns the error of a client that has no token. A token server that refuses a client answers with an `error`
+    (RFC 6749, section 5.2)."""
+    name = "sasl.oauthbearer.client.secret"
+    # A server may repeat what it was told.
+    why = error.str().partition(": ")[2].replace(str(kafka.to_librdkafka().get(name)), HIDDEN)
+    server = f"the token server {kafka.properties.get('sasl.oauthbearer.token.endpoint.url')}"
+    if '"error"' not in why:
+        return KafkaUnreachable(f"{server} gives {kafka.principal} no token for Kafka: {why}: is it up?")
+    file = kafka.properties.get(f"{name}-file")
+    return KafkaRefusal(
+        f"{server} does not give {kafka.principal} a token: is the secret in {file} ({name}-file) right? It answers"
+        f" {' '.join(why.split())}"
+    )
 
 
 def _explain_silence(kafka: KafkaConnection, errors: int) -> str | None:

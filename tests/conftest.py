@@ -38,6 +38,7 @@ _SHARED_SERVERS = {
         "test_broker_restart",
         "test_exactly_once",
         "test_kafka_source",
+        "test_oauth",
         "test_runtime",
         "test_runtime_checkpoints",
     ),

@@ -1,4 +1,4 @@
-"""A secured Kafka for tests: SASL_SSL, users of SCRAM and PLAIN, and nothing is allowed without an ACL."""
+"""A secured Kafka for tests: SASL_SSL, users of SCRAM, PLAIN and OAUTHBEARER, and nothing is allowed without an ACL."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from token_server import AUDIENCE, ISSUER, TokenServer, token_server
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
@@ -42,10 +43,14 @@ SCRAM_ONLY: Final = "SCRAM_ONLY"
 """The listener without PLAIN."""
 CERTIFICATES: Final = "CERTIFICATES"
 """The listener without SASL: a certificate says who a client is."""
+TOKENS: Final = "TOKENS"
+"""The listener with OAUTHBEARER."""
 PLAINTEXT: Final = "OPEN"
 """The listener without TLS and login."""
 _TIMEOUT_S: Final = 20.0
 _LOG_DECISIONS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=debug"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _DECISION: Final = re.compile(
     r"Principal = User:(\S+) is (Allowed|Denied) operation = (\w+) from .*? on resource = (\w+):LITERAL:(\S*) for "
 )
@@ -77,9 +82,12 @@ _PATTERNS: Final = {
 class SecuredKafka:
     """A running secured broker, its certificate authority, and its users."""
 
-    def __init__(self, kafka: EmbeddedKafka, authority: CertificateAuthority, directory: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, authority: CertificateAuthority, directory: Path, tokens: TokenServer
+    ) -> None:
         self.kafka = kafka
         self.authority = authority
+        self.tokens = tokens
         self._directory = directory
         self.admin = AdminClient({**kafka.connection.to_librdkafka(), "log_level": 0})
 
@@ -107,6 +115,25 @@ class SecuredKafka:
         for future in self.admin.alter_user_scram_credentials([credential]).values():
             future.result(_TIMEOUT_S)
         return self.connection(user, mechanism)
+
+    def add_oauth_client(self, name: str, lifetime_s: int = 3600) -> KafkaConnection:
+        """Creates a client of the token server, who is allowed nothing yet; returns how it connects."""
+        path = self.password_file(name)
+        path.touch(mode=0o600)
+        path.write_text(f"{self.tokens.add_client(name, lifetime_s)}\n")
+        return KafkaConnection(
+            self.kafka.address_of(TOKENS),
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
+                "sasl.oauthbearer.client.id": name,
+                "sasl.oauthbearer.client.secret-file": str(path),
+                "sasl.oauthbearer.scope": "kafka",
+                "https.ca.location": str(self.authority.ca),
+                "ssl.ca.location": str(self.authority.ca),
+            },
+        )
 
     def connection(
         self, user: str, mechanism: str = "SCRAM-SHA-512", address: str | None = None
@@ -209,11 +236,31 @@ def secured_kafka(*, plaintext: bool = False) -> Iterator[SecuredKafka]:
                 EXPIRED: Listener(authority.issue("expired", valid_for=-timedelta(days=1))),
                 SCRAM_ONLY: Listener(authority.issue("scram"), mechanisms=tuple(SCRAM)),
                 CERTIFICATES: Listener(authority.issue("certificates"), protocol="SSL"),
+                TOKENS: Listener(authority.issue("tokens"), mechanisms=("OAUTHBEARER",)),
                 **open_ones,
             },
         )
-        with EmbeddedKafka(security=security, settings=settings, jvm_options=[_LOG_DECISIONS]) as kafka:
-            yield SecuredKafka(kafka, authority, directory)
+        with token_server(directory, authority.issue("token-server")) as tokens:
+            jwks = tokens.jwks.as_uri()
+            options = [_LOG_DECISIONS, f"-D{_ALLOWED_URLS}={jwks}"]
+            settings |= _validation_of_tokens(jwks)
+            with EmbeddedKafka(security=security, settings=settings, jvm_options=options) as kafka:
+                yield SecuredKafka(kafka, authority, directory, tokens)
+
+
+def _validation_of_tokens(jwks: str) -> dict[str, str]:
+    listener = f"listener.name.{TOKENS.lower()}"
+    mechanism = f"{listener}.oauthbearer"
+    return {
+        f"{mechanism}.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
+        f"{mechanism}.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+        # A connection ends with its token, unless the client has sent a newer one.
+        f"{mechanism}.connections.max.reauth.ms": "3600000",
+        f"{listener}.sasl.oauthbearer.jwks.endpoint.url": jwks,
+        f"{listener}.sasl.oauthbearer.expected.issuer": ISSUER,
+        f"{listener}.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{listener}.sasl.oauthbearer.clock.skew.seconds": "0",
+    }
 
 
 CLUSTER_ROLES: Final = {
