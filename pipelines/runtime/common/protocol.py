@@ -124,6 +124,18 @@ class QuerySwitched(msgspec.Struct, frozen=True, tag=True):
     """As in StateRestored."""
 
 
+class TaskActivity(msgspec.Struct, frozen=True):
+    """How an attempt has spent its time since it began to process; in seconds."""
+
+    busy_s: float = 0.0
+    idle_s: float = 0.0
+    """The time of waiting for input."""
+    back_pressured_s: float = 0.0
+    """The time of waiting for Kafka to commit output."""
+    watermark: int | None = None
+    """The event time of the inputs, in milliseconds since the epoch; None if there is none."""
+
+
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: the committed counts so far; sent at most once a second, and before the end."""
 
@@ -138,6 +150,11 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """The metrics of the user's functions in this attempt: operator.name -> value."""
     positions: PartitionPositions = msgspec.field(default_factory=dict)
     """The positions of a Kafka source."""
+    bytes_in: int = 0
+    """The bytes of buffers and payloads that this attempt has read from inputs."""
+    bytes_out: int = 0
+    """The bytes of buffers that this attempt has written to channels."""
+    activity: TaskActivity = TaskActivity()
 
     def as_accumulators(self) -> dict[str, float]:
         """Returns all counts by name, with Flink's names for the built-in ones."""
@@ -167,6 +184,8 @@ class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
 
 class TaskBeat(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: the process lives, independent of its task."""
+
+    activity: TaskActivity = TaskActivity()
 
 
 class CommitStarted(msgspec.Struct, frozen=True, tag=True):

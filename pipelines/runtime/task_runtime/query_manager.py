@@ -242,6 +242,7 @@ class QueryManager:
             return
         now = time.monotonic()
         lag = _lag(deployment, reading, ends, now)
+        deployment.pending_records = lag.records
         if deployment.catch_up is None:
             deployment.catch_up = CatchUpPolicy.initial(lag, now)
             self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from ....schemas.types import ExecutionState
 from ..common.deployment import SubtaskDeployment, VertexDeployment
-from ..common.protocol import PartitionPositions
+from ..common.protocol import PartitionPositions, TaskActivity
 from ..common.settings import ExecutionMode, TaskSettings
+from ..common.task_figures import NO_METRICS, VertexName
 from ..spark.catch_up import CatchUpPolicy
 from ..spark.query import QueryMode
 from ..spark.query_runner import QueryRun
@@ -39,6 +40,9 @@ class RunningExecution:
         """All counts, including Flink's counters."""
         self.accumulators: Mapping[str, float] = {}
         """The counts of functions in all attempts of the subtask."""
+        self.metrics = NO_METRICS
+        """The last report of its StreamTask."""
+        self.activity = TaskActivity()
         self.opened = False
         self.running = False
         self.canceling = False
@@ -73,6 +77,8 @@ class RunningDeployment:
         self.switch: QuerySwitch | None = None
         """The requested switch while the phase is SWITCHING."""
         self.catch_up: CatchUpPolicy | None = None
+        self.pending_records: int | None = None
+        """The records that a Kafka source has not read yet; None if that is not measured."""
         self.written = 0, 0.0
         """For a Kafka source: the sum of its end offsets, and when it was measured."""
         self.places: frozenset[Place] = frozenset()
@@ -89,6 +95,12 @@ class RunningDeployment:
     def live(self) -> list[RunningExecution]:
         """Returns the attempts that have not ended."""
         return [execution for execution in self.executions if execution.end is None]
+
+    @property
+    def vertex_name(self) -> VertexName:
+        """The job and the vertex."""
+        spec = self.spec
+        return VertexName(spec.job_id, spec.job_graph.name, spec.vertex_id, spec.vertex.name)
 
     @property
     def connected(self) -> bool:

@@ -61,6 +61,7 @@ from ..common.protocol import (
     TaskOpened,
     TriggerCheckpoint,
 )
+from ..common.task_figures import RuntimeFigures, TaskFigures
 from ..common.vertex_parts import split_vertex
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
@@ -212,6 +213,31 @@ class TaskRuntime:
     def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         """Returns like `attempts`, but only the committed counts of functions, in all attempts of the subtask."""
         return self._counted(lambda execution: execution.accumulators)
+
+    def figures(self) -> RuntimeFigures:
+        """Returns the last figures of the attempts that have not ended."""
+        gateway = None if self._spark is None else self._spark.sparkContext._gateway
+        return RuntimeFigures(
+            tasks=[
+                TaskFigures(
+                    each.deployment.vertex_name,
+                    each.subtask.subtask_index,
+                    each.subtask.attempt_number,
+                    each.process_id,
+                    each.metrics,
+                    each.activity,
+                )
+                for each in list(self._executions.values())
+                if each.end is None
+            ],
+            pending_records=[
+                (each.vertex_name, each.pending_records)
+                for each in list(self._deployments.values())
+                if each.pending_records is not None and each.live
+            ],
+            jvm_process_id=None if gateway is None else gateway.proc.pid,
+            jvm_heap_bytes=self.jvm_heap_bytes(),
+        )
 
     def _counted(
         self, of: Callable[[RunningExecution], Mapping[str, float]]
@@ -440,8 +466,8 @@ class TaskRuntime:
             return
         self._beats.on_beat(execution)
         match notice:
-            case TaskBeat():
-                pass
+            case TaskBeat(activity):
+                execution.activity = activity
             case StateRestored(process_id, positions, ends, topics):
                 execution.process_id = process_id
                 execution.topics = topics
@@ -457,6 +483,7 @@ class TaskRuntime:
             case TaskMetrics():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
+                execution.metrics, execution.activity = notice, notice.activity
                 execution.positions = notice.positions or execution.positions
             case CheckpointAcknowledged(checkpoint_id, state, metrics):
                 if self._report_checkpoint is not None:

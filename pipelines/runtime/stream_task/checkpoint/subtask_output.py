@@ -70,12 +70,15 @@ class SubtaskOutput:
         self._positions = positions
         self._progress = progress
         self._flushed = 0
+        self._flushed_bytes = 0
         self.ends = False
         """Whether the next flush is the last one."""
         self.is_dirty = False
         """Whether records were taken, or timers fired, since the last commit."""
         self.records_out = 0
         """The number of committed records."""
+        self.bytes_out = 0
+        """The bytes of committed buffers."""
         self.committed: CommittedProgress | None = None
         """The progress that a successor continues from; None until the first commit."""
 
@@ -177,9 +180,11 @@ class SubtaskOutput:
                 self.committed = CommittedProgress(entry, offsets[-1])
             self._positions.settle()
             self.records_out += self._flushed
-            self._flushed = 0
+            self.bytes_out += self._flushed_bytes
+            self._flushed = self._flushed_bytes = 0
         self.is_dirty = False
         return committed
 
     def _send(self, topic: str, partition: int, data: bytes) -> None:
+        self._flushed_bytes += len(data)
         self._queue.send(topic, data, partition=partition)

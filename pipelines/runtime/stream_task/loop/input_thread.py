@@ -31,6 +31,7 @@ from ...common.protocol import (
     TaskNotice,
     TriggerCheckpoint,
 )
+from .activity_timer import ActivityTimer
 from .mailbox import ForwardedMessage, Mail, Mailbox
 
 CANCEL_GRACE_S: Final = 0.2
@@ -49,8 +50,10 @@ class InputThread(threads.Thread):
         listener: socket.socket,
         notify: Callable[[TaskNotice], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
+        timer: ActivityTimer | None = None,
     ) -> None:
-        """The task thread holds `exit_lock` while a transaction is open. `notify` sends notices to the TaskExecutor."""
+        """The task thread holds `exit_lock` while a transaction is open. `notify` sends notices to the TaskExecutor.
+        `timer`: that of the task."""
         super().__init__(target=self._read, name="input")
         self._mailbox = mailbox
         self._notify = notify
@@ -61,6 +64,7 @@ class InputThread(threads.Thread):
         self._selector = selectors.DefaultSelector()
         self._workers: dict[socket.socket, FrameReader] = {}
         self._reading = True
+        self._timer = timer or ActivityTimer()
         self._beat_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
         self.opened: OpenTask | None = None
@@ -95,7 +99,7 @@ class InputThread(threads.Thread):
             assert self.opened is not None
             assert self.opened.beat_interval_s is not None
             self._beat_at = time.monotonic() + self.opened.beat_interval_s
-            self._notify(TaskBeat())
+            self._notify(TaskBeat(self._timer.read()))
 
     def _wake(self) -> None:
         self._wake_out.send(b"w")

@@ -31,6 +31,7 @@ from ...common.protocol import (
 from ...common.settings import TaskSettings
 from ...records.buffers import MAX_WATERMARK
 from ..checkpoint.checkpoint_io import CheckpointIO
+from .activity_timer import Activity, ActivityTimer
 from .assembly import Assembly
 from .commit_followup import CommitFollowUp
 from .commit_schedule import CommitSchedule
@@ -83,7 +84,9 @@ class MailboxLoop:
         wall_clock: Callable[[], int],
         notify: Callable[[TaskNotice], None],
         upkeep: CommitFollowUp | None = None,
+        timer: ActivityTimer | None = None,
     ) -> None:
+        self._timer = timer or ActivityTimer()
         self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
         """The changelog offsets of incomplete checkpoints, by id."""
@@ -122,17 +125,22 @@ class MailboxLoop:
 
     def run_until_ended(self) -> None:
         """Runs until all input has ended and all output is committed. Raises TaskCanceled."""
-        task = self._task
+        task, timer = self._task, self._timer
+        timer.start()
         if not task.ended:
             self._run_timers()  # restored timers may be due
         while not task.ended:
             now = time.monotonic()
             wait = self._next(now) - now
             rests = wait > 0 and self._mailbox.is_empty
+            if rests:
+                timer.switch(Activity.IDLE)
             letters = self._mailbox.take(wait)
             if rests:
                 self._rested_at = time.monotonic()
+                timer.switch(Activity.BUSY)
             self._handle_all(letters)
+            timer.watermark = task.watermark
             if self._polls and not task.ended:
                 self._poll()
             if not task.ended:
@@ -338,5 +346,8 @@ class MailboxLoop:
                 self._assembly.accumulators.committed(),
                 self._assembly.metrics(),
                 {} if self._assembly.through_spark is None else self._task.positions,
+                self._task.bytes_in,
+                self._task.output.bytes_out,
+                self._timer.read(),
             )
         )

@@ -35,6 +35,7 @@ from ..restore.topic_ids import recreated_topics, still_valid
 from ..state.progress import ProgressWriter, SubtaskProgress
 from ..state.progress_entry import KEY as PROGRESS_KEY
 from ..state.progress_entry import ProgressEntry, encode_progress
+from .activity_timer import ActivityTimer
 from .assembly import Assembly, KafkaInput
 from .commit_followup import CommitFollowUp
 from .mailbox import Mailbox, TaskCanceled
@@ -53,8 +54,10 @@ class StreamTask:
         notify: Callable[[TaskNotice], None],
         exit_lock: threading.Lock | None = None,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        timer: ActivityTimer | None = None,
     ) -> None:
-        """`exit_lock` and `transaction_timeout_ms`: see KafkaTransaction."""
+        """`exit_lock` and `transaction_timeout_ms`: see KafkaTransaction. `timer` measures this attempt."""
+        self._timer = timer or ActivityTimer()
         self._exit_lock = exit_lock
         self._transaction_timeout_ms = transaction_timeout_ms
         self._kafka = opening.kafka
@@ -102,6 +105,7 @@ class StreamTask:
             self._wall_clock,
             self._notify,
             upkeep,
+            self._timer,
         )
         ended = False
         try:
@@ -155,6 +159,7 @@ class StreamTask:
             self._exit_lock,
             self._transaction_timeout_ms,
             tuple(temporary_topics(*names, deployment.job_graph)),
+            self._timer,
         )
         assembly = Assembly(
             deployment,

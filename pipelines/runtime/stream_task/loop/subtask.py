@@ -144,6 +144,8 @@ class Subtask:
             aligned_inputs=aligned_inputs,
         )
         self.records_in = 0
+        self.bytes_in = 0
+        """The bytes of the buffers and payloads that were taken."""
         self.foreign = ForeignMessageFilter(input_topics, subtask_index)
 
     def open(self, setup: SourceSetup | None = None) -> None:
@@ -187,6 +189,11 @@ class Subtask:
         return stop.is_stopped or (self._ended if self._gate is None else self._gate.ended)
 
     @property
+    def watermark(self) -> int:
+        """The event time of the inputs (ms)."""
+        return self._watermark
+
+    @property
     def positions(self) -> dict[int, dict[int, int]]:
         """Returns input -> partition -> the next offset to take."""
         return self._positions.to_positions_by_input()
@@ -223,6 +230,7 @@ class Subtask:
         if not self.admits(input_index, partition, offset, offset + 1):
             return
         self._positions.advance(input_index, partition, offset + 1)
+        self.bytes_in += len(data)
         try:
             header = gate.checked(input_index, decode_header(data))
         except BufferError as error:
@@ -295,6 +303,7 @@ class Subtask:
                 self._accumulators.counter(name).inc(count)
                 self.output.is_dirty = True
         batch = self._codecs[input_index].read_payload(data)
+        self.bytes_in += len(data)
         self._positions.advance(input_index, partition, following)
         if len(batch):
             self._chain.begin_split((input_index, partition))

@@ -18,6 +18,7 @@ from ....graph.python_files import import_from
 from ...common import task_logging
 from ...common.frames import encode_frame
 from ...common.protocol import TaskFailed, TaskNotice
+from .activity_timer import ActivityTimer
 from .input_thread import InputThread
 from .mailbox import Mailbox
 from .stream_task import StreamTask
@@ -63,7 +64,8 @@ def _run_task(
     notify: Callable[[TaskNotice], None],
     exit_lock: threading.Lock,
 ) -> None:
-    input_thread = InputThread(mailbox, control, listener, notify, exit_lock)
+    timer = ActivityTimer()
+    input_thread = InputThread(mailbox, control, listener, notify, exit_lock, timer)
     input_thread.start()
     input_thread.open_arrived.wait()
     opening = input_thread.opened
@@ -74,7 +76,7 @@ def _run_task(
     if opening.python_path is not None:
         import_from(Path(opening.python_path))
 
-    StreamTask(opening, mailbox, notify, exit_lock).invoke()
+    StreamTask(opening, mailbox, notify, exit_lock, timer=timer).invoke()
     sys.stdout.flush()
     sys.stderr.flush()
     # Not exit(): the threads of librdkafka and of user code must not delay the end.

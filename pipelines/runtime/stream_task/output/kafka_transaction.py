@@ -25,6 +25,7 @@ from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, connected, plain_producer, transactional_producer
 from ...common.offset_bounds import topic_gone
 from ...operators.operator import MessageHeaders
+from ..loop.activity_timer import ActivityTimer
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
@@ -57,13 +58,15 @@ class KafkaTransaction:
         exit_lock: threading.Lock | None = None,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         job_topics: tuple[str, ...] = (),
+        timer: ActivityTimer | None = None,
     ) -> None:
         """`job_topics`: channels and the changelog. If one of them is gone, the job must roll back to a checkpoint.
 
         `exit_lock` is held while a transaction is open, so that the process does not end then if possible.
 
-        `timeout_ms`: the age at which the broker aborts a transaction.
+        `timeout_ms`: the age at which the broker aborts a transaction. `timer` measures the waiting for commits.
         """
+        self._timer = timer or ActivityTimer()
         self._kafka = kafka
         self._id = transactional_id
         self._exit_lock = exit_lock or threading.Lock()
@@ -164,7 +167,8 @@ class KafkaTransaction:
     def commit(self) -> None:
         """Ends the transaction; begins one if there is none."""
         self._begin()
-        self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
+        with self._timer.waiting_for_kafka():
+            self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
         if self._awaited:
             # The commit has delivered all messages; this only collects their delivery reports.
             self._producer.flush(_REPORTS_S)

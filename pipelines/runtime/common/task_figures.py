@@ -1,0 +1,45 @@
+"""What a TaskExecutor's runtime has measured of its attempts. Plain data, for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .protocol import TaskActivity, TaskMetrics
+
+NO_METRICS = TaskMetrics(0, 0, 0)
+
+
+class VertexName(msgspec.Struct, frozen=True, order=True):
+    """A vertex of a job."""
+
+    job_id: str
+    job_name: str
+    vertex_id: str
+    vertex_name: str
+
+
+class TaskFigures(msgspec.Struct, frozen=True):
+    """The last figures of one attempt that has not ended."""
+
+    vertex: VertexName
+    subtask_index: int
+    attempt_number: int
+    process_id: int | None = None
+    """The process of its StreamTask; None before it has restored its state."""
+    metrics: TaskMetrics = NO_METRICS
+    activity: TaskActivity = TaskActivity()
+
+
+class RuntimeFigures(msgspec.Struct, frozen=True):
+    """The figures of one runtime."""
+
+    tasks: Sequence[TaskFigures] = ()
+    """In the order in which they were deployed."""
+    pending_records: Sequence[tuple[VertexName, int]] = ()
+    """The records that the Kafka source of a vertex has not read yet."""
+    jvm_process_id: int | None = None
+    """The process of Spark's JVM, once it runs."""
+    jvm_heap_bytes: int = 0
+    """The largest heap of that JVM."""
