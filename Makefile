@@ -11,7 +11,7 @@ BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
-YAML := compose.yaml .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
+YAML := compose.yaml infra/monitoring .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round
@@ -55,6 +55,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/python -m tailrace.services.reference.events --check
 	$(BIN)/python -m tailrace.services.reference.limits --check
 	$(BIN)/python -m tailrace.services.reference.acls_page --check
+	$(BIN)/python -m tailrace.services.reference.metrics --check
 	$(BIN)/yamllint --strict $(YAML)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
@@ -134,6 +135,10 @@ limits: .make/venv  ## docs/limits.md, from the constants in the code
 .PHONY: acls
 acls: .make/venv  ## docs/acls.md, from the rules of services/reference/acls.py
 	$(BIN)/python -m tailrace.services.reference.acls_page
+
+.PHONY: metrics
+metrics: .make/venv  ## docs/metrics.md, from the table in services/metrics/table.py
+	$(BIN)/python -m tailrace.services.reference.metrics
 
 ##@ To measure it
 

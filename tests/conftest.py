@@ -29,6 +29,7 @@ _SHARED_SERVERS = {
     "four_slots": (
         "test_broadcast_state",
         "test_examples",
+        "test_metrics",
         "test_other_tools",
         "test_programs",
         "test_savepoints",

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
@@ -23,7 +24,7 @@ from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.kafka import KafkaUser
 from ..configuration.options.topics import ACCEPTED_SETTINGS
-from ..core.replica import Replica
+from ..core.replica import OnFalseHeader, Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.inline_limit import InlineLimit
@@ -49,11 +50,12 @@ from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
+from ..metrics.event_totals import CountingReplica, EventTotals
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import master_roles
-from . import heartbeats
+from . import heartbeats, metrics
 from .blobs import create_master_blobs
 from .feature_level_check import check_level
 from .index_validation import index_errors
@@ -140,10 +142,9 @@ def run(
     def write_letter(unreadable: Unreadable) -> None:
         letters.post(unreadable, clock())
 
-    replica = Replica(
-        master_roles,
-        index_errors=index_errors(configuration),
-        on_false_header=report_false_headers(own_log.topic, own_log.codec, write_letter),
+    totals = EventTotals()
+    replica = create_master_replica(
+        configuration, totals, report_false_headers(own_log.topic, own_log.codec, write_letter)
     )
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     relay = create_relay(configuration, own_log)
@@ -231,6 +232,7 @@ def run(
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=str(configuration.kafka))
     snapshots: MasterSnapshots | None = None
+    served_metrics: Closeable | None = None
     topics = create_topic_watch(configuration, host)
     job_topics = JobTopicCleaner(
         create_admin_client(configuration),
@@ -244,6 +246,7 @@ def run(
         hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
+            served_metrics = metrics.serve_jobmanager(configuration, host, replica, totals, own_log, clock)
             snapshots = MasterSnapshots(configuration, replica, own_log, host)
             snapshots.start()
             beating.start()
@@ -264,6 +267,8 @@ def run(
                     election.close()
                 if snapshots is not None:
                     snapshots.close()
+                if served_metrics is not None:
+                    served_metrics.close()
                 if relay is not None:
                     relay.close()
                 beating.close()
@@ -273,6 +278,16 @@ def run(
                     shell.close()
                 blobs.close()
                 log.close()
+
+
+def create_master_replica(
+    configuration: Configuration, totals: EventTotals, on_false_header: OnFalseHeader
+) -> Replica:
+    """Returns the replica of all roles. It counts events only for a process that serves metrics."""
+    errors = index_errors(configuration)
+    if not metrics.is_enabled(configuration):
+        return Replica(master_roles, index_errors=errors, on_false_header=on_false_header)
+    return CountingReplica(master_roles, totals, index_errors=errors, on_false_header=on_false_header)
 
 
 def _find_led_dispatcher(host: Host) -> DispatcherState | None:

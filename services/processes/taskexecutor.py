@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from ...infra import threads
+from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...pipelines.runtime.formats.schema_registry import CREDENTIALS_FILE_VARIABLE
 from ...pipelines.runtime.task_runtime.task_runtime import DEFAULT_HEAP_MIB, TaskRuntime
@@ -28,7 +29,7 @@ from ..log.factory import open_event_log
 from ..roles import task_executor_roles
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
-from . import heartbeats
+from . import heartbeats, metrics
 from .blobs import create_task_executor_blobs
 from .index_validation import index_errors
 from .process_lifecycle import (
@@ -108,12 +109,16 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         except Exception as error:
             host.fail(error)
 
+    served_metrics: Closeable | None = None
     topics = create_topic_watch(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
     with raise_thread_failure(host):
         starting.start()
         _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
         try:
+            served_metrics = metrics.serve_task_executor(
+                configuration, host, own_address, resource_id, runtime.figures, log
+            )
             wait_for_topics(configuration, stop, others_create=True)
             if stop.is_set():
                 return
@@ -128,6 +133,8 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
         finally:
             with exit_within(END_TIMEOUT_S + _SPARK_TIMEOUT_S, sys.exc_info()[1]):
+                if served_metrics is not None:
+                    served_metrics.close()
                 beating.close()
                 topics.close()
                 # Whatever ended this process: release the threads that wait for it to lead.

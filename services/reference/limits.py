@@ -15,6 +15,7 @@ from ...infra.config.options import ConfigOption
 from ...pipelines.graph import accumulators, limits, python_files
 from ..configuration.options import jobs
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
+from ..configuration.options.metrics import METRICS_MAX_SERIES
 from ..core.leadership import LARGEST_STEP
 from ..core.reason_limits import LONGEST_REASON_CHARACTERS
 from ..dispatcher import checkpoints as dispatcher_checkpoints
@@ -180,6 +181,11 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 f"{_DISPATCHER}/build_queue.py",
             ),
             Limit("jobs that expire with one event", _count(MAX_BATCH), f"{_DISPATCHER}/job_store.py"),
+            Limit(
+                "time series of the [metrics](metrics.md) of a process",
+                f"`{METRICS_MAX_SERIES.key}`: {METRICS_MAX_SERIES.default:,}",
+                "services/configuration/options/metrics.py",
+            ),
             Limit(
                 "savepoints that wait to be deleted",
                 _count(dispatcher_checkpoints.MAX_DISPOSALS),

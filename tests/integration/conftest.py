@@ -77,6 +77,7 @@ def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> I
         TAILRACE_HEARTBEAT_INTERVAL="500 ms",
         TAILRACE_HEARTBEAT_TIMEOUT="1 min",
         TAILRACE_SLOT_REQUEST_TIMEOUT="1 min",
+        TAILRACE_METRICS_REPORTER_PROM_PORT="0",
         TAILRACE_SCHEMA_REGISTRY_BASIC_AUTH_CREDENTIALS_FILE=str(credentials),
     )
     with started(cluster, "--taskexecutors", "1", "--slots", "4"):

@@ -1,0 +1,62 @@
+"""Writes the samples of a process in Prometheus' text formats.
+
+`exposition` is the one function for any server. The registry also has the metrics of the process itself: `process_*`,
+as all Prometheus clients name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from .samples import Sample
+from .table import METRICS, Kind, Metric
+
+Collect = Callable[[], Iterable[Sample]]
+"""Returns the present samples; called for each scrape, on the thread of the server."""
+
+
+class SampleCollector:
+    """A collector of prometheus_client that asks for the samples at each scrape."""
+
+    def __init__(self, collect: Collect) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yields the families in the order of the table."""
+        found: dict[Metric, list[Sample]] = {}
+        for sample in self._collect():
+            found.setdefault(sample.metric, []).append(sample)
+        for metric in METRICS:
+            if metric in found:
+                family = _family(metric)
+                for sample in found[metric]:
+                    family.add_metric(sample.labels, sample.value)
+                yield family
+
+    def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+        """Returns the families without samples, so that a registration collects nothing."""
+        return [_family(metric) for metric in METRICS]
+
+
+def create_registry(collect: Collect) -> CollectorRegistry:
+    """Returns a registry of the samples and of this process."""
+    registry = CollectorRegistry()
+    registry.register(SampleCollector(collect))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry, accept: str = "") -> tuple[str, bytes]:
+    """Returns the content type and the text for a request with this Accept header: OpenMetrics if it is wanted, else
+    Prometheus' text format."""
+    encode, content_type = choose_encoder(accept)
+    return content_type, encode(registry)
+
+
+def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    return kind(metric.family, metric.help, labels=metric.labels, unit=metric.unit)

@@ -1,0 +1,300 @@
+"""The table of all metrics; docs/metrics.md is generated from it.
+
+A name is `tailrace_`, Flink's scope and Flink's metric name, as Flink's Prometheus reporter composes it. Where
+OpenMetrics requires it, a name ends with its base unit, and a counter with `_total`. Flink's times per second are
+counters of seconds here: `rate` of such a counter is the fraction of the time.
+
+Meanings: https://nightlies.apache.org/flink/flink-docs-stable/docs/ops/metrics/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+_UNITS: Final = ("seconds", "bytes")
+
+
+class Kind(StrEnum):
+    """The type of a metric (OpenMetrics)."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric."""
+
+    family: str
+    """The name, without `_total`."""
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    flink: str | None = None
+    """Flink's name of it; None: only tailrace has it."""
+
+    @property
+    def name(self) -> str:
+        """The name of its samples."""
+        return f"{self.family}_total" if self.kind is Kind.COUNTER else self.family
+
+    @property
+    def unit(self) -> str:
+        """The base unit; empty for a number."""
+        return next((unit for unit in _UNITS if self.family.endswith(f"_{unit}")), "")
+
+
+def _gauge(family: str, text: str, labels: tuple[str, ...] = (), flink: str | None = None) -> Metric:
+    return Metric(family, Kind.GAUGE, text, labels, flink)
+
+
+def _counter(family: str, text: str, labels: tuple[str, ...] = (), flink: str | None = None) -> Metric:
+    return Metric(family, Kind.COUNTER, text, labels, flink)
+
+
+_MASTER: Final = "tailrace_jobmanager_"
+_JOB: Final = "tailrace_jobmanager_job_"
+_WORKER: Final = "tailrace_taskmanager_"
+_TASK: Final = "tailrace_taskmanager_job_task_"
+_OF_JOB: Final = ("job_id", "job_name")
+_OF_VERTEX: Final = ("tm_id", "job_id", "job_name", "task_id", "task_name")
+_OF_TASK: Final = (*_OF_VERTEX, "subtask_index")
+
+TASK_MANAGERS: Final = _gauge(
+    f"{_MASTER}numRegisteredTaskManagers", "Registered TaskExecutors.", flink="numRegisteredTaskManagers"
+)
+RUNNING_JOBS: Final = _gauge(f"{_MASTER}numRunningJobs", "Jobs in status RUNNING.", flink="numRunningJobs")
+SLOTS_TOTAL: Final = _gauge(
+    f"{_MASTER}taskSlotsTotal", "Slots of all registered TaskExecutors.", flink="taskSlotsTotal"
+)
+SLOTS_AVAILABLE: Final = _gauge(f"{_MASTER}taskSlotsAvailable", "Free slots.", flink="taskSlotsAvailable")
+OPEN_SLOT_REQUESTS: Final = _gauge(
+    f"{_MASTER}numOpenSlotRequests", "Slot requests of jobs that no TaskExecutor has fulfilled yet."
+)
+IS_LEADER: Final = _gauge(f"{_MASTER}isLeader", "1 if this process leads the Dispatcher, 0 if it stands by.")
+MASTER_LOG_POSITION: Final = _gauge(
+    f"{_MASTER}logPosition", "The offset of the event log up to which this process has read."
+)
+MASTER_LOG_LAG: Final = _gauge(
+    f"{_MASTER}logLag",
+    "Offsets of the event log that this process has not read. Missing if Kafka does not answer.",
+)
+EVENTS: Final = _counter(
+    f"{_MASTER}events", "Events of the log that this process has read since it started, by type.", ("type",)
+)
+MASTER_OMITTED: Final = _gauge(
+    f"{_MASTER}omittedSeries", "Time series that are left out because of metrics.reporter.prom.max-series."
+)
+JOB_UPTIME: Final = _gauge(
+    f"{_JOB}uptime_seconds", "The time since when all tasks run; 0 if not all run.", _OF_JOB, "uptime"
+)
+JOB_DOWNTIME: Final = _gauge(
+    f"{_JOB}downtime_seconds",
+    "The time since when not all tasks run any more; 0 if all run.",
+    _OF_JOB,
+    "downtime",
+)
+JOB_RESTARTS: Final = _counter(
+    f"{_JOB}numRestarts",
+    "Restarts of tasks since the job started. Flink counts restarts of jobs.",
+    _OF_JOB,
+    "numRestarts",
+)
+CHECKPOINTS_COMPLETED: Final = _counter(
+    f"{_JOB}numberOfCompletedCheckpoints",
+    "Complete checkpoints and savepoints that this process has read of since it started.",
+    _OF_JOB,
+    "numberOfCompletedCheckpoints",
+)
+CHECKPOINTS_FAILED: Final = _counter(
+    f"{_JOB}numberOfFailedCheckpoints",
+    "Failed checkpoints and savepoints that this process has read of since it started.",
+    _OF_JOB,
+    "numberOfFailedCheckpoints",
+)
+CHECKPOINTS_IN_PROGRESS: Final = _gauge(
+    f"{_JOB}numberOfInProgressCheckpoints",
+    "Checkpoints and savepoints in progress.",
+    _OF_JOB,
+    "numberOfInProgressCheckpoints",
+)
+CHECKPOINT_DURATION: Final = _gauge(
+    f"{_JOB}lastCheckpointDuration_seconds",
+    "The time that the last complete checkpoint has taken. Missing before the first.",
+    _OF_JOB,
+    "lastCheckpointDuration",
+)
+CHECKPOINT_TIME: Final = _gauge(
+    f"{_JOB}lastCheckpointCompletedTimestamp_seconds",
+    "When the last checkpoint was complete, since the epoch. Missing before the first.",
+    _OF_JOB,
+    "lastCheckpointCompletedTimestamp",
+)
+CHECKPOINT_SIZE: Final = _gauge(
+    f"{_JOB}lastCheckpointSize_bytes",
+    "The size of all state of the last complete checkpoint. Missing before the first.",
+    _OF_JOB,
+    "lastCheckpointFullSize",
+)
+CHECKPOINT_ID: Final = _gauge(
+    f"{_JOB}lastCompletedCheckpointId",
+    "The id of the last complete checkpoint. Missing before the first.",
+    _OF_JOB,
+    "lastCompletedCheckpointId",
+)
+
+WORKER_REGISTERED: Final = _gauge(
+    f"{_WORKER}isRegistered", "1 if the ResourceManager has registered this TaskExecutor, else 0.", ("tm_id",)
+)
+WORKER_SLOTS_TOTAL: Final = _gauge(f"{_WORKER}taskSlotsTotal", "Slots of this TaskExecutor.", ("tm_id",))
+WORKER_SLOTS_AVAILABLE: Final = _gauge(
+    f"{_WORKER}taskSlotsAvailable", "Free slots of this TaskExecutor.", ("tm_id",)
+)
+WORKER_TASKS: Final = _gauge(f"{_WORKER}numTasks", "Tasks that have not ended.", ("tm_id",))
+WORKER_LOG_POSITION: Final = _gauge(
+    f"{_WORKER}logPosition", "The offset of the event log up to which this process has read.", ("tm_id",)
+)
+WORKER_LOG_LAG: Final = _gauge(
+    f"{_WORKER}logLag",
+    "Offsets of the event log that this process has not read. Missing if Kafka does not answer.",
+    ("tm_id",),
+)
+WORKER_OMITTED: Final = _gauge(
+    f"{_WORKER}omittedSeries",
+    "Time series that are left out because of metrics.reporter.prom.max-series.",
+    ("tm_id",),
+)
+JVM_CPU: Final = _counter(
+    f"{_WORKER}Status_JVM_CPU_Time_seconds", "CPU time of Spark's JVM.", ("tm_id",), "Status.JVM.CPU.Time"
+)
+JVM_MEMORY: Final = _gauge(
+    f"{_WORKER}Status_JVM_Memory_resident_bytes", "Resident memory of Spark's JVM.", ("tm_id",)
+)
+JVM_HEAP_MAX: Final = _gauge(
+    f"{_WORKER}Status_JVM_Memory_Heap_Max_bytes",
+    "The largest heap of Spark's JVM.",
+    ("tm_id",),
+    "Status.JVM.Memory.Heap.Max",
+)
+RECORDS_IN: Final = _counter(
+    f"{_TASK}numRecordsIn",
+    "Committed records from inputs. After stateless operators at the start of a task, which Spark runs, their results "
+    "count.",
+    _OF_TASK,
+    "numRecordsIn",
+)
+RECORDS_OUT: Final = _counter(
+    f"{_TASK}numRecordsOut", "Committed records that were sent to other tasks.", _OF_TASK, "numRecordsOut"
+)
+BYTES_IN: Final = _counter(
+    f"{_TASK}numBytesIn",
+    "Bytes of records from inputs, as Spark hands them over. Sources that the task itself reads count none.",
+    _OF_TASK,
+    "numBytesIn",
+)
+BYTES_OUT: Final = _counter(
+    f"{_TASK}numBytesOut", "Bytes of buffers that were sent to other tasks.", _OF_TASK, "numBytesOut"
+)
+COMMITS: Final = _counter(f"{_TASK}numCommits", "Kafka transactions of the task.", _OF_TASK)
+BUSY: Final = _counter(
+    f"{_TASK}busyTime_seconds", "The time in which the task works.", _OF_TASK, "busyTimeMsPerSecond"
+)
+IDLE: Final = _counter(
+    f"{_TASK}idleTime_seconds", "The time in which the task waits for input.", _OF_TASK, "idleTimeMsPerSecond"
+)
+BACK_PRESSURED: Final = _counter(
+    f"{_TASK}backPressuredTime_seconds",
+    "The time in which the task waits for Kafka to commit its output.",
+    _OF_TASK,
+    "backPressuredTimeMsPerSecond",
+)
+WATERMARK: Final = _gauge(
+    f"{_TASK}currentInputWatermark_seconds",
+    "The event time of the inputs, since the epoch. Missing while there is none.",
+    _OF_TASK,
+    "currentInputWatermark",
+)
+TASK_CPU: Final = _counter(f"{_TASK}processCpu_seconds", "CPU time of the StreamTask's process.", _OF_TASK)
+TASK_MEMORY: Final = _gauge(
+    f"{_TASK}processResidentMemory_bytes",
+    "Resident memory of the StreamTask's process. Processes share a part of it.",
+    _OF_TASK,
+)
+PENDING_RECORDS: Final = _gauge(
+    f"{_TASK}pendingRecords",
+    "Records of the topics of an unbounded Kafka source that are not read yet: the lag of all its subtasks here.",
+    _OF_VERTEX,
+    "pendingRecords",
+)
+USER_METRIC: Final = _gauge(
+    f"{_TASK}userMetric",
+    "A metric of a user's function; `name` is operator.name. Flink makes a metric of each.",
+    (*_OF_TASK, "name"),
+)
+ACCUMULATOR: Final = _gauge(
+    f"{_TASK}accumulator",
+    "An accumulator of a user's functions, or numRecordsInErrors and numLateRecordsDropped, in all attempts of the "
+    "subtask.",
+    (*_OF_TASK, "name"),
+)
+
+SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
+    "Jobmanagers": (
+        TASK_MANAGERS,
+        RUNNING_JOBS,
+        SLOTS_TOTAL,
+        SLOTS_AVAILABLE,
+        OPEN_SLOT_REQUESTS,
+        IS_LEADER,
+        MASTER_LOG_POSITION,
+        MASTER_LOG_LAG,
+        EVENTS,
+        MASTER_OMITTED,
+    ),
+    "Jobs, at jobmanagers": (
+        JOB_UPTIME,
+        JOB_DOWNTIME,
+        JOB_RESTARTS,
+        CHECKPOINTS_COMPLETED,
+        CHECKPOINTS_FAILED,
+        CHECKPOINTS_IN_PROGRESS,
+        CHECKPOINT_DURATION,
+        CHECKPOINT_TIME,
+        CHECKPOINT_SIZE,
+        CHECKPOINT_ID,
+    ),
+    "TaskExecutors": (
+        WORKER_REGISTERED,
+        WORKER_SLOTS_TOTAL,
+        WORKER_SLOTS_AVAILABLE,
+        WORKER_TASKS,
+        WORKER_LOG_POSITION,
+        WORKER_LOG_LAG,
+        WORKER_OMITTED,
+        JVM_CPU,
+        JVM_MEMORY,
+        JVM_HEAP_MAX,
+    ),
+    "Tasks, at TaskExecutors": (
+        RECORDS_IN,
+        RECORDS_OUT,
+        BYTES_IN,
+        BYTES_OUT,
+        COMMITS,
+        BUSY,
+        IDLE,
+        BACK_PRESSURED,
+        WATERMARK,
+        TASK_CPU,
+        TASK_MEMORY,
+        PENDING_RECORDS,
+        USER_METRIC,
+        ACCUMULATOR,
+    ),
+}
+"""Title of a section of the page -> its metrics."""
+METRICS: Final = tuple(metric for section in SECTIONS.values() for metric in section)
+"""All metrics, in the order of the page."""

@@ -1,0 +1,104 @@
+"""The samples of a TaskExecutor: pure functions of its state and of the figures of its runtime.
+
+StreamTasks are many processes that live shortly. They serve nothing: the runtime has the figures that they report with
+their beats and commits (pipelines/runtime/common/task_figures.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from ...pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures
+from ..task_executor.state import TaskExecutorState
+from ..task_executor.task_slot_table import TaskSlotState
+from . import table
+from .samples import Sample
+
+_MILLISECONDS: Final = 1000
+
+
+class ProcessUsage(msgspec.Struct, frozen=True):
+    """What a process uses."""
+
+    cpu_s: float
+    resident_bytes: int
+
+
+def sample_groups(
+    state: object, figures: RuntimeFigures, usage: Mapping[int, ProcessUsage], resource_id: str
+) -> Iterator[Sequence[Sample]]:
+    """Yields the samples of the TaskExecutor, then those of each task, then the users' metrics of each task.
+
+    `state`: a TaskExecutorState, or None before there is one. `usage`: process id -> what that process uses.
+    """
+    yield [*_own_samples(state, figures, resource_id), *_jvm_samples(figures, usage, resource_id)]
+    for task in figures.tasks:
+        yield task_samples(task, usage, resource_id)
+    for vertex, records in figures.pending_records:
+        yield [Sample(table.PENDING_RECORDS, (resource_id, *msgspec.structs.astuple(vertex)), records)]
+    for task in figures.tasks:
+        yield user_samples(task, resource_id)
+
+
+def _own_samples(state: object, figures: RuntimeFigures, resource_id: str) -> list[Sample]:
+    own = state if isinstance(state, TaskExecutorState) else None
+    slots = () if own is None else tuple(own.slots.slots.values())
+    labels = (resource_id,)
+    return [
+        Sample(table.WORKER_REGISTERED, labels, own is not None and own.instance_id is not None),
+        Sample(table.WORKER_SLOTS_TOTAL, labels, len(slots)),
+        Sample(table.WORKER_SLOTS_AVAILABLE, labels, sum(slot.state is TaskSlotState.FREE for slot in slots)),
+        Sample(table.WORKER_TASKS, labels, len(figures.tasks)),
+    ]
+
+
+def _jvm_samples(
+    figures: RuntimeFigures, usage: Mapping[int, ProcessUsage], resource_id: str
+) -> list[Sample]:
+    used = None if figures.jvm_process_id is None else usage.get(figures.jvm_process_id)
+    if used is None:
+        return []
+    return [
+        Sample(table.JVM_CPU, (resource_id,), used.cpu_s),
+        Sample(table.JVM_MEMORY, (resource_id,), used.resident_bytes),
+        Sample(table.JVM_HEAP_MAX, (resource_id,), figures.jvm_heap_bytes),
+    ]
+
+
+def task_samples(task: TaskFigures, usage: Mapping[int, ProcessUsage], resource_id: str) -> list[Sample]:
+    """Returns the samples of one task."""
+    labels = _labels(task, resource_id)
+    metrics, activity = task.metrics, task.activity
+    found = [
+        Sample(table.RECORDS_IN, labels, metrics.records_in),
+        Sample(table.RECORDS_OUT, labels, metrics.records_out),
+        Sample(table.BYTES_IN, labels, metrics.bytes_in),
+        Sample(table.BYTES_OUT, labels, metrics.bytes_out),
+        Sample(table.COMMITS, labels, metrics.commits),
+        Sample(table.BUSY, labels, activity.busy_s),
+        Sample(table.IDLE, labels, activity.idle_s),
+        Sample(table.BACK_PRESSURED, labels, activity.back_pressured_s),
+    ]
+    if activity.watermark is not None:
+        found.append(Sample(table.WATERMARK, labels, activity.watermark / _MILLISECONDS))
+    used = None if task.process_id is None else usage.get(task.process_id)
+    if used is not None:
+        found.append(Sample(table.TASK_CPU, labels, used.cpu_s))
+        found.append(Sample(table.TASK_MEMORY, labels, used.resident_bytes))
+    return found
+
+
+def user_samples(task: TaskFigures, resource_id: str) -> list[Sample]:
+    """Returns the metrics and accumulators of the functions of one task."""
+    labels = _labels(task, resource_id)
+    values = (table.USER_METRIC, task.metrics.metrics), (table.ACCUMULATOR, task.metrics.accumulators)
+    return [
+        Sample(metric, (*labels, name), value) for metric, named in values for name, value in named.items()
+    ]
+
+
+def _labels(task: TaskFigures, resource_id: str) -> tuple[str, ...]:
+    return resource_id, *msgspec.structs.astuple(task.vertex), str(task.subtask_index)

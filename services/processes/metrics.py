@@ -1,0 +1,137 @@
+"""Assembles the metrics of each kind of process: `metrics.reporter.prom.*`.
+
+Only a process that serves metrics loads the Prometheus client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, Protocol
+
+import psutil
+from confluent_kafka import KafkaException
+
+from ...infra.closing import Closeable
+from ...infra.logging_setup import logger
+from ...pipelines.runtime.common.task_figures import RuntimeFigures
+from ..configuration import Configuration, ConfigurationError
+from ..configuration.options.metrics import METRICS_HOST, METRICS_MAX_SERIES, METRICS_PORT
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, Clock
+from ..host.host import Host
+from ..metrics import jobmanager, table, task_executor
+from ..metrics.event_totals import EventTotals
+from ..metrics.samples import Sample, limit_series
+from ..metrics.table import Metric
+from ..metrics.task_executor import ProcessUsage
+
+if TYPE_CHECKING:
+    from ..metrics.exposition import Collect
+
+_log = logger(__name__)
+_LOG_TIMEOUT_S: Final = 1.0
+"""How long a scrape waits for the end of the log."""
+
+
+class ProbedLog(Protocol):
+    """The event log."""
+
+    def probe_end(self, timeout_s: float) -> Future[int]:
+        """As KafkaEventLog.probe_end."""
+        ...
+
+
+def is_enabled(configuration: Configuration) -> bool:
+    """Returns whether a process serves metrics."""
+    return configuration.get(METRICS_PORT) is not None
+
+
+def serve_jobmanager(
+    configuration: Configuration,
+    host: Host,
+    replica: Replica,
+    totals: EventTotals,
+    log: ProbedLog,
+    clock: Clock,
+) -> Closeable | None:
+    """Serves the metrics of a jobmanager until it is closed; None if they are off. Raises ConfigurationError."""
+    most = configuration.get(METRICS_MAX_SERIES)
+
+    def collect() -> Iterable[Sample]:
+        kept, omitted = limit_series(jobmanager.sample_groups(replica.states, totals, clock()), most)
+        return [
+            *kept,
+            Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
+            Sample(table.MASTER_OMITTED, (), omitted),
+            *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
+        ]
+
+    return _serve(configuration, collect)
+
+
+def serve_task_executor(
+    configuration: Configuration,
+    host: Host,
+    own_address: str,
+    resource_id: str,
+    figures: Callable[[], RuntimeFigures],
+    log: ProbedLog,
+) -> Closeable | None:
+    """Serves the metrics of a TaskExecutor and its StreamTasks until it is closed; None if they are off. Raises
+    ConfigurationError."""
+    most = configuration.get(METRICS_MAX_SERIES)
+    labels = (resource_id,)
+
+    def collect() -> Iterable[Sample]:
+        found = figures()
+        processes = [found.jvm_process_id, *(task.process_id for task in found.tasks)]
+        usage = dict(_usage(each for each in processes if each is not None))
+        groups = task_executor.sample_groups(host.state(own_address), found, usage, resource_id)
+        kept, omitted = limit_series(groups, most)
+        return [
+            *kept,
+            Sample(table.WORKER_OMITTED, labels, omitted),
+            *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),
+        ]
+
+    return _serve(configuration, collect)
+
+
+def _serve(configuration: Configuration, collect: Collect) -> Closeable | None:
+    ports, host = configuration.get(METRICS_PORT), configuration.get(METRICS_HOST)
+    if ports is None:
+        return None
+    from ..metrics.exposition import create_registry, exposition
+    from ..metrics.server import MetricsServer
+
+    registry = create_registry(collect)
+    try:
+        server = MetricsServer(lambda accept: exposition(registry, accept), host=host, ports=ports)
+    except OSError as error:
+        where = f"{METRICS_PORT.key}: no metrics can be served on {host}:{ports}: {error}"
+        hint = f"set {METRICS_HOST.key} too, or give a range with a port for each process of the machine"
+        raise ConfigurationError([f"{where}; {hint}"]) from error
+    _log.info("serves metrics", address=server.address)
+    return server
+
+
+def _log_samples(
+    host: Host, log: ProbedLog, labels: Sequence[str], position: Metric, lag: Metric
+) -> Iterator[Sample]:
+    if host.position < 0:
+        return
+    yield Sample(position, tuple(labels), host.position)
+    with contextlib.suppress(KafkaException, TimeoutError):
+        end = log.probe_end(_LOG_TIMEOUT_S).result(_LOG_TIMEOUT_S)
+        yield Sample(lag, tuple(labels), max(0, end - 1 - host.position))
+
+
+def _usage(process_ids: Iterable[int]) -> Iterator[tuple[int, ProcessUsage]]:
+    for process_id in process_ids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(process_id)
+            with process.oneshot():
+                times = process.cpu_times()
+                yield process_id, ProcessUsage(times.user + times.system, process.memory_info().rss)
