@@ -5,16 +5,21 @@ from __future__ import annotations
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from polling import TIMEOUT_S, wait_until
+from runtime_jobs import Job
 from secured_kafka import SecuredKafka
 
+from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka_check import KafkaRefusal, KafkaUnreachable, check_connection
 from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.pipelines.api import Formats, KafkaSink, KafkaSource
+from tailrace.schemas.types import JobGraph
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log.topics import create_topics
 
@@ -86,6 +91,38 @@ def test_clients_of_control_plane_renew_their_tokens(secured: SecuredKafka) -> N
     assert topic in admin.list_topics(timeout=TIMEOUT_S).topics
     assert max(issued) > first
     assert values(connection, topic, 2) == [b"before", b"after"]
+
+
+def test_tasks_read_and_write_with_tokens_that_expire(
+    secured: SecuredKafka, start: Callable[[JobGraph], Job]
+) -> None:
+    """Spark's Java client reads, a StreamTask's librdkafka writes."""
+    reader, reads = new_client(secured, SHORT_S)
+    writer, writes = new_client(secured, SHORT_S)
+    source, sink = new_topic(secured), new_topic(secured)
+    producer = Producer(secured.kafka.connection.to_librdkafka())
+    env = StreamExecutionEnvironment()
+    lines = env.from_source(
+        KafkaSource(
+            source, Formats.text(), bootstrap_servers=reads.bootstrap_servers, properties=reads.properties
+        )
+    )
+    lines.map(str.upper, output_type=str).sink_to(
+        KafkaSink(
+            sink, Formats.text(), bootstrap_servers=writes.bootstrap_servers, properties=writes.properties
+        )
+    )
+    producer.produce(source, b"before")
+    assert producer.flush(TIMEOUT_S) == 0
+    start(env.get_job_graph("oauth")).deploy_all()
+    assert values(secured.kafka.connection, sink, 1) == [b"BEFORE"]
+    issued = [secured.tokens.expiries[name] for name in (reader, writer)]
+    first = max(expiry for expiries in issued for expiry in expiries)
+    wait_until(lambda: time.time() > first + 1, "the end of the first tokens")
+    producer.produce(source, b"after")
+    assert producer.flush(TIMEOUT_S) == 0
+    assert values(secured.kafka.connection, sink, 2) == [b"BEFORE", b"AFTER"]
+    assert all(max(expiries) > first for expiries in issued)
 
 
 def test_tools_of_kafka_log_in_with_token(secured: SecuredKafka, tmp_path: Path) -> None:
