@@ -142,7 +142,7 @@ class SubmissionsReader:
                 return
             self._assign(consumer, found)
             looked = time.monotonic()
-            transactions = OpenTransactions(admin, self._topic, time.monotonic)
+            transactions = OpenTransactions(self._kafka, admin, self._topic, time.monotonic)
             while not self._stop.is_set():
                 message = consumer.poll(0.1)
                 if message is not None and not self._take(message):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -322,6 +322,15 @@ def test_topic_of_cluster_is_not_written_by_others(cluster: SecuredCluster, name
         assert write_error(cluster.connections[name], wanted) is None
     else:
         assert write_error(cluster.connections[name], wanted) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_submitter_opens_no_transaction(cluster: SecuredCluster) -> None:
+    """An open transaction on the topic of submissions would hold up the requests of all others."""
+    connection = cluster.connections["shop"].to_librdkafka()
+    producer = Producer({**connection, "transactional.id": f"{cluster.cluster_id}.shop", "log_level": 0})
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(30)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("name", ["tasks", "shop"])

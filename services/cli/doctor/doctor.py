@@ -18,6 +18,7 @@ from .dead_letters import check_dead_letters
 from .kafka_checks import check_kafka, check_topics
 from .report import Check, Diagnosis, Finding, Health, Report, Subject
 from .service_checks import check_blob_server, check_registry, check_storage, check_zookeeper
+from .transactions import check_transactions
 
 LONGEST_CHECK_S: Final = 30.0
 _SLOW_S: Final = 1.0
@@ -38,6 +39,12 @@ CHECKS: Final = (
     Check(
         "dead letters",
         check_dead_letters,
+        (KAFKA, "topics"),
+        frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR}),
+    ),
+    Check(
+        "transactions",
+        check_transactions,
         (KAFKA, "topics"),
         frozenset({PrincipalRole.JOBMANAGER, PrincipalRole.AUDITOR}),
     ),
