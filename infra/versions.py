@@ -79,5 +79,12 @@ KAFKA_CONNECT_JARS: Final = JarSet(
     transitive=True,
 )
 
+# A converter of Kafka Connect that reads Confluent's wire format, for tests. Confluent's own is not on Maven Central.
+APICURIO_CONVERTER_JARS: Final = JarSet(
+    name="apicurio-converter",
+    coordinates=(Coordinate("io.apicurio", "apicurio-registry-utils-converter", "2.6.13.Final"),),
+    transitive=True,
+)
+
 ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)
 """The jars that `make setup` fetches."""

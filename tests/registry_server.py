@@ -1,4 +1,7 @@
-"""A schema registry with Confluent's interface, as far as its clients use it; with users, tokens and TLS if asked."""
+"""A schema registry with Confluent's interface, as far as its clients use it; with users, tokens and TLS if asked.
+
+Schemas of Avro are also found by the interface of Apicurio (v2).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ class RegistryServer:
             def do_GET(self) -> None:
                 path, _, query = self.path.partition("?")
                 status, found = outer._get(path.strip("/").split("/"))
-                if found.get("schemaType") == "PROTOBUF" and "format=serialized" not in query.split("&"):
+                if (
+                    isinstance(found, dict)
+                    and found.get("schemaType") == "PROTOBUF"
+                    and "format=serialized" not in query.split("&")
+                ):
                     found = {**found, "schema": "the text of a .proto file"}
                 self._answer(status, found)
 
@@ -70,6 +77,12 @@ class RegistryServer:
         match path:
             case ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
                 return 200, self.schemas[int(number) - 1]
+            case ["apis", "registry", "v2", "ids", "contentIds", number] if (
+                0 < int(number) <= len(self.schemas)
+            ):
+                return 200, json.loads(self.schemas[int(number) - 1]["schema"])
+            case ["apis", "registry", "v2", "ids", "contentIds", _, "references"]:
+                return 200, []
             case ["subjects", subject, "versions", version] if subject in self.subjects:
                 return 200, self._version(subject, self.subjects[subject][int(version) - 1])
             case _:
