@@ -20,6 +20,7 @@ from .args.option_groups import CommandGroup
 COMMANDS: Mapping[str, str] = {
     "jobmanager": "commands.processes:jobmanager",
     "taskexecutor": "commands.processes:taskexecutor",
+    "gateway": "commands.processes:gateway",
     "run": "commands.run:run",
     "plan": "commands.plan:plan",
     "list": "commands.jobs:list_jobs",

@@ -24,6 +24,7 @@ from ..job_master.exception_history import MAX_EXCEPTIONS
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import StartedJob
 from .checkpoint_history import CheckpointsView
+from .execution_history import StoredExecutions
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
@@ -39,6 +40,8 @@ class JobHistory(msgspec.Struct, frozen=True):
     """Job id -> the message of its last failure."""
     checkpoints: dict[str, CheckpointsView] = {}
     """By job id."""
+    executions: dict[str, StoredExecutions] = {}
+    """By job id, until the cluster forgets the job."""
 
 
 def is_restart(before: FailureHistory, after: FailureHistory) -> bool:

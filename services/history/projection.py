@@ -28,6 +28,7 @@ from ..snapshots.store import SnapshotStore
 from .checkpoint_history import NOTED_EVENTS, CheckpointHistory
 from .event_formatting import FormattedEvent, format_subtasks
 from .event_job_index import EventJobIndex
+from .execution_history import ExecutionHistory
 from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
 
@@ -50,6 +51,8 @@ class HistoryProjection:
         self.failures = RestartCauses()
         """The reasons why jobs restart."""
         self.checkpoints = CheckpointHistory()
+        self.executions = ExecutionHistory()
+        """The graphs of jobs, and the times of their attempts."""
         self.replica = self._new_replica()
         self.changed: Sequence[str] = ()
         """The addresses whose state the last event has changed."""
@@ -86,6 +89,7 @@ class HistoryProjection:
             if kind in NOTED_EVENTS and header.recipient in changed:
                 self.checkpoints.on_event(record, self.task_of)
             self.failures.on_event(record, task, changed, replica.states)
+            self.executions.on_event(record, changed, replica.states)
         return FormattedEvent(record, job, task, ignored)
 
     def past(self) -> JobHistory:
@@ -95,6 +99,7 @@ class HistoryProjection:
             ended=self.ended,
             failures=self.failures.all(),
             checkpoints=self.checkpoints.all(),
+            executions=self.executions.all(),
         )
 
     def copy(self) -> HistoryProjection:
@@ -157,6 +162,7 @@ class HistoryProjection:
         self.name_tasks()
         self.failures = RestartCauses.from_failures(past.failures)
         self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
+        self.executions = ExecutionHistory.from_stored(past.executions, replica.states)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.apply(record) for record in batch)

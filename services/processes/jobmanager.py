@@ -73,6 +73,8 @@ from .process_lifecycle import (
     wait_for_topics,
 )
 from .relay import create_relay
+from .rest import ENDPOINT as REST_ENDPOINT
+from .rest import create_master_rest
 from .snapshots import MasterSnapshots
 
 _log = logger(__name__)
@@ -148,7 +150,12 @@ def run(
     )
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     relay = create_relay(configuration, own_log)
-    endpoints = {**blobs.endpoints, **({} if relay is None else relay.endpoints)}
+    rest = create_master_rest(configuration)
+    endpoints = {
+        **blobs.endpoints,
+        **({} if relay is None else relay.endpoints),
+        **({} if rest is None else {REST_ENDPOINT: rest.address}),
+    }
     log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=endpoints)
     roles = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
@@ -271,6 +278,8 @@ def run(
                     served_metrics.close()
                 if relay is not None:
                     relay.close()
+                if rest is not None:
+                    rest.close()
                 beating.close()
                 job_topics.close()
                 topics.close()

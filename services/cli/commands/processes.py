@@ -1,4 +1,4 @@
-"""`tailrace jobmanager` and `tailrace taskexecutor`: run one process of a cluster in the foreground."""
+"""`tailrace jobmanager`, `taskexecutor` and `gateway`: run one process of a cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -84,6 +84,24 @@ def taskexecutor(
     # A new directory for every process, so that files of a killed predecessor are not reused.
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
         entrypoint.run(configuration, name, Path(own), stop)
+
+
+def gateway(
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+    definitions: Definitions = None,
+) -> None:
+    """Run a REST server: Flink's API and tailrace's own, from a replica of the log.
+
+    It leads nothing. Any number may run, on any machine. The options that begin with `rest.` are for it.
+    """
+    configuration = cluster.locate(definitions)
+    from ...processes.rest import RestServer
+    from ..render.output import print_result
+
+    stop = _prepare()
+    with RestServer(configuration) as server:
+        print_result(f"the REST API is at http://{server.address}")
+        stop.wait()
 
 
 def _prepare() -> Event:

@@ -1,0 +1,138 @@
+"""Assembles the REST server of a jobmanager or a gateway.
+
+A jobmanager without a REST server still leads: if no port is free, it goes on without one. A server that would be open
+to others without a token is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import select
+import socket
+import threading
+from pathlib import Path
+
+from ...infra import threads
+from ...infra.closing import Closeable
+from ...infra.logging_setup import logger
+from ..blobs.server import listen
+from ..configuration import Configuration, ConfigurationError
+from ..configuration.options.rest import (
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    REST_BIND_PORT,
+    REST_ENABLED,
+    REST_MAX_CONTENT_LENGTH,
+    REST_PORT,
+    REST_TOKEN_FILE,
+)
+
+_log = logger(__name__)
+ENDPOINT = "rest"
+"""The name of the server among the endpoints of a master."""
+_MIN_TOKEN_LENGTH = 16
+_BACKLOG = 128
+_PAUSE_S = 0.2
+_END_TIMEOUT_S = 10.0
+
+
+class RestServer(Closeable):
+    """A REST server, listening from its construction on.
+
+    Raises ConfigurationError if it must not or can't listen at the configured address.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        token = _read_token(configuration)
+        host = configuration.get(REST_BIND_ADDRESS)
+        if token is None and not _is_loopback(host):
+            raise ConfigurationError(
+                [f"{REST_BIND_ADDRESS.key} is {host}, which other machines reach: set {REST_TOKEN_FILE.key}"]
+            )
+        if token is None and configuration.kafka.is_secured:
+            raise ConfigurationError(
+                [f"Kafka is secured, so a REST server needs a token: set {REST_TOKEN_FILE.key}"]
+            )
+        self._socket = _listen(configuration, host)
+        port = configuration.get(REST_PORT) or self._socket.getsockname()[1]
+        self.address = f"{configuration.get(REST_ADDRESS) or host}:{port}"
+        """host:port, as clients are told."""
+        self._configuration = configuration
+        self._token = token
+        self._closed = threading.Event()
+        self._thread = threads.Thread(target=self._serve, name="rest")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._closed.set()
+        self._thread.join(_END_TIMEOUT_S)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        """Loads the server, and begins to read the log, when the first client connects."""
+        while not select.select([self._socket], [], [], _PAUSE_S)[0]:
+            if self._closed.is_set():
+                return
+        from ..rest.application import Settings
+        from ..rest.assembly import ReplicaServer
+
+        settings = Settings(self._token, self._configuration.get(REST_MAX_CONTENT_LENGTH))
+        with ReplicaServer(self._configuration, self._socket, settings):
+            self._closed.wait()
+
+
+def create_master_rest(configuration: Configuration) -> RestServer | None:
+    """Returns the REST server of a jobmanager; None without one. Raises ConfigurationError for an address that must not
+    be served."""
+    if not configuration.get(REST_ENABLED):
+        return None
+    if configuration.kafka.is_secured and configuration.get(REST_TOKEN_FILE) is None:
+        _log.warning("no REST server: Kafka is secured, so it needs a token", option=REST_TOKEN_FILE.key)
+        return None
+    try:
+        return RestServer(configuration)
+    except PortsTaken as error:
+        _log.warning("no REST server", reason=str(error))
+        return None
+
+
+class PortsTaken(ConfigurationError):
+    """No configured port is free."""
+
+
+def _listen(configuration: Configuration, host: str) -> socket.socket:
+    ports, port = configuration.get(REST_BIND_PORT), configuration.get(REST_PORT)
+    wanted = [port] if port is not None and not configuration.has(REST_BIND_PORT.key) else list(ports)
+    try:
+        return listen(host, wanted, _BACKLOG)
+    except OSError as error:
+        shown = ports if len(wanted) > 1 else wanted[0]
+        raise PortsTaken(
+            [f"{REST_BIND_PORT.key}: no REST server can be started on {host}:{shown}: {error}"]
+        ) from error
+
+
+def _read_token(configuration: Configuration) -> bytes | None:
+    name = configuration.get(REST_TOKEN_FILE)
+    if name is None:
+        return None
+    try:
+        line = Path(name).read_bytes().partition(b"\n")[0].strip()
+    except OSError as error:
+        raise ConfigurationError([f"{REST_TOKEN_FILE.key}: {name} can't be read: {error}"]) from None
+    if len(line) < _MIN_TOKEN_LENGTH:
+        wanted = f"a token has at least {_MIN_TOKEN_LENGTH}: `openssl rand -hex 32` creates one"
+        raise ConfigurationError(
+            [f"{REST_TOKEN_FILE.key}: the first line of {name} has {len(line)} bytes, but {wanted}"]
+        )
+    return line
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""tailrace's own REST API: events, states, stories and submissions."""

@@ -1,0 +1,42 @@
+"""Puts a REST server together: the replicas that it reads, its endpoints, and the HTTP server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...infra.closing import Closeable
+from ..configuration import Configuration
+from ..history.job_history_store import JobHistoryStore
+from ..history.log_source import LogSource, open_log_source
+from .application import Settings, create_application
+from .flink.endpoints import READS, UNSUPPORTED
+from .live_replica import LiveReplica
+from .moment import Moment
+from .past_moments import PastMoments
+from .server import HttpServer
+
+
+class ReplicaServer(Closeable):
+    """The server with its replicas."""
+
+    def __init__(self, configuration: Configuration, listening: socket.socket, settings: Settings) -> None:
+        def open_source() -> LogSource:
+            return open_log_source(configuration)
+
+        histories = JobHistoryStore.from_configuration(configuration)
+        self._live = LiveReplica(open_source, histories)
+        self._past = PastMoments(open_source, histories)
+        application = create_application(self._read, [*READS, *UNSUPPORTED], settings=settings)
+        self._server = HttpServer(application, listening)
+
+    @contextmanager
+    def _read(self, at: str | None) -> Iterator[Moment]:
+        with self._live.read() if at is None else self._past.read(at) as moment:
+            yield moment
+
+    def close(self) -> None:
+        """Ends all threads."""
+        self._server.close()
+        self._live.close()

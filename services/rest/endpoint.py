@@ -1,0 +1,104 @@
+"""An endpoint as data: method, path, parameters, types, and the function that answers it.
+
+The routes of the server and the OpenAPI document are both made from these, so neither has what the other lacks.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from .errors import BadRequest, RestError
+from .moment import Moment
+
+Parameters = Mapping[str, Any]
+View = Callable[[Moment, Parameters], Any]
+"""Returns a value of the shape of the answer. Pure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a path or query. `type` is str, int, or an Enum of strings."""
+
+    name: str
+    type: Any
+    doc: str
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def read(self, text: str, where: str) -> Any:
+        """Parses a text. Raises BadRequest."""
+        try:
+            if self.type is not int:
+                return msgspec.convert(text, self.type)
+            if not re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII):
+                raise ValueError(text)
+            value = int(text)
+        except (ValueError, msgspec.ValidationError):
+            raise self._error(text, where) from None
+        if (self.minimum is not None and value < self.minimum) or (
+            self.maximum is not None and value > self.maximum
+        ):
+            raise self._error(text, where)
+        return value
+
+    def _error(self, text: str, where: str) -> BadRequest:
+        return BadRequest(f'Cannot resolve {where} parameter ({self.name}) from value "{text[:80]}".')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer whose status is not that of its endpoint. `offset`: the log has its outcome at this offset."""
+
+    body: Any
+    status: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """GET is answered by `view`, all others by `command`, whose first argument the application binds."""
+
+    method: str
+    path: str
+    path_parameters: Sequence[Parameter] = ()
+    query: Sequence[Parameter] = ()
+    view: View | None = None
+    command: Callable[..., Answer] | None = None
+    body: Any = None
+    """The type of the body of a request; None: there is none."""
+    response: Any = None
+    """The type of the answer, if the function has no annotation for it."""
+    status: int = 200
+    errors: Sequence[type[RestError]] = ()
+    """The errors of this endpoint, beside those that all have."""
+    media_type: str = "application/json"
+    """The media type of the answer."""
+    needs_body: bool = False
+    """Whether a request must have a body; otherwise an empty one is a body without fields."""
+
+    @property
+    def response_type(self) -> Any:
+        """The type of a successful answer."""
+        if self.response is not None:
+            return self.response
+        assert self.view is not None
+        return _return_type(self.view)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the function's docstring."""
+        function = self.view or self.command
+        text = (getattr(function, "__doc__", None) or "").strip().partition("\n\n")[0]
+        return re.sub(r"^[A-Z]+ /\S*:? ?", "", " ".join(text.split())) or f"{self.method} {self.path}"
+
+
+@functools.cache
+def _return_type(view: View) -> Any:
+    return typing.get_type_hints(view)["return"]

@@ -1,0 +1,120 @@
+"""The table of Flink's endpoints that only read."""
+
+from __future__ import annotations
+
+import re
+
+from ..endpoint import Endpoint, Parameter, View
+from ..errors import NotFound, NotSupported
+from . import checkpoints, cluster, jobs, metrics, plan, taskmanagers, vertices
+
+_GET = Parameter("get", str, "The names of metrics, with commas between.")
+_AGGREGATION = Parameter("agg", str, "The aggregations: min, max, sum, avg.")
+PATH_PARAMETERS = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("jobid", str, "The id of a job: Flink's 32 hexadecimal digits, or tailrace's."),
+        Parameter("vertexid", str, "The id of a vertex: Flink's 32 hexadecimal digits, or tailrace's."),
+        Parameter("checkpointid", int, "The number of a checkpoint.", minimum=0, maximum=2**63 - 1),
+        Parameter(
+            "subtaskindex", int, "The number of a subtask; 0 is the first.", minimum=0, maximum=2**31 - 1
+        ),
+        Parameter("attempt", int, "The number of an attempt; 0 is the first.", minimum=0, maximum=2**31 - 1),
+        Parameter("taskmanagerid", str, "The resource id of a TaskExecutor."),
+        Parameter(
+            "triggerid", str, "The id that the request for a savepoint or checkpoint was answered with."
+        ),
+    )
+}
+
+
+def path_parameters(path: str) -> tuple[Parameter, ...]:
+    """Returns the parameters that a path names."""
+    return tuple(PATH_PARAMETERS[name] for name in re.findall(r"\{(\w+)\}", path))
+
+
+def _read(path: str, view: View, *query: Parameter) -> Endpoint:
+    return Endpoint("GET", path, path_parameters(path), query, view=view, errors=(NotFound,))
+
+
+def _unsupported(method: str, path: str) -> Endpoint:
+    return Endpoint(method, path, path_parameters(path), errors=(NotSupported,))
+
+
+_JOB = "/jobs/{jobid}"
+_VERTEX = f"{_JOB}/vertices/{{vertexid}}"
+_SUBTASK = f"{_VERTEX}/subtasks/{{subtaskindex}}"
+_TASKMANAGER = "/taskmanagers/{taskmanagerid}"
+
+READS: tuple[Endpoint, ...] = (
+    _read("/overview", cluster.overview),
+    _read("/config", cluster.configuration),
+    _read("/jobmanager/config", cluster.jobmanager_configuration),
+    _read("/jobmanager/environment", cluster.environment),
+    _read("/jobmanager/metrics", metrics.no_metrics, _GET),
+    _read("/jobs", jobs.jobs),
+    _read("/jobs/overview", jobs.overview),
+    _read("/jobs/metrics", metrics.no_metrics, _GET, _AGGREGATION),
+    _read(_JOB, jobs.job),
+    _read(f"{_JOB}/plan", plan.plan),
+    _read(f"{_JOB}/config", jobs.configuration),
+    _read(
+        f"{_JOB}/exceptions",
+        jobs.exceptions,
+        Parameter("maxExceptions", int, "The number of failures to return.", minimum=0, maximum=1_000),
+    ),
+    _read(f"{_JOB}/status", jobs.status),
+    _read(f"{_JOB}/accumulators", jobs.accumulators),
+    _read(f"{_JOB}/execution-result", jobs.execution_result),
+    _read(f"{_JOB}/metrics", metrics.no_job_metrics, _GET),
+    _read(f"{_JOB}/checkpoints", checkpoints.checkpoints),
+    _read(f"{_JOB}/checkpoints/config", checkpoints.configuration),
+    _read(f"{_JOB}/checkpoints/details/{{checkpointid}}", checkpoints.details),
+    _read(f"{_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}", checkpoints.subtasks),
+    _read(f"{_JOB}/jobmanager/config", cluster.job_jobmanager_configuration),
+    _read(f"{_JOB}/jobmanager/environment", cluster.job_environment),
+    _read(_VERTEX, vertices.vertex),
+    _read(f"{_VERTEX}/accumulators", vertices.accumulators),
+    _read(f"{_VERTEX}/backpressure", vertices.back_pressure),
+    _read(f"{_VERTEX}/metrics", metrics.no_vertex_metrics, _GET),
+    _read(f"{_VERTEX}/jm-operator-metrics", metrics.no_vertex_metrics, _GET),
+    _read(f"{_VERTEX}/subtasktimes", vertices.subtask_times),
+    _read(f"{_VERTEX}/taskmanagers", vertices.taskmanagers),
+    _read(f"{_VERTEX}/watermarks", vertices.watermarks),
+    _read(f"{_VERTEX}/subtasks/accumulators", vertices.subtasks_accumulators),
+    _read(f"{_VERTEX}/subtasks/metrics", metrics.no_vertex_metrics, _GET, _AGGREGATION),
+    _read(_SUBTASK, vertices.subtask),
+    _read(f"{_SUBTASK}/metrics", metrics.no_vertex_metrics, _GET),
+    _read(f"{_SUBTASK}/attempts/{{attempt}}", vertices.subtask),
+    _read(f"{_SUBTASK}/attempts/{{attempt}}/accumulators", vertices.attempt_accumulators),
+    _read("/taskmanagers", taskmanagers.taskmanagers),
+    _read("/taskmanagers/metrics", metrics.no_metrics, _GET, _AGGREGATION),
+    _read(_TASKMANAGER, taskmanagers.taskmanager),
+    _read(f"{_TASKMANAGER}/metrics", taskmanagers.no_metrics, _GET),
+)
+UNSUPPORTED: tuple[Endpoint, ...] = tuple(
+    _unsupported(*line.split())
+    for line in (
+        "GET /applications/overview",
+        "DELETE /cluster",
+        "GET /datasets",
+        "GET /jars",
+        "POST /jars/upload",
+        "GET /jobmanager/log",
+        "GET /jobmanager/logs",
+        "GET /jobmanager/stdout",
+        "GET /jobmanager/thread-dump",
+        "POST /jobs",
+        "GET /jobs/{jobid}/jobmanager/log-url",
+        "GET /jobs/{jobid}/resource-requirements",
+        "PUT /jobs/{jobid}/resource-requirements",
+        "PATCH /jobs/{jobid}/rescaling",
+        "GET /jobs/{jobid}/vertices/{vertexid}/flamegraph",
+        "POST /savepoint-disposal",
+        "GET /taskmanagers/{taskmanagerid}/log",
+        "GET /taskmanagers/{taskmanagerid}/logs",
+        "GET /taskmanagers/{taskmanagerid}/stdout",
+        "GET /taskmanagers/{taskmanagerid}/thread-dump",
+    )
+)
+"""Endpoints of Flink that tailrace does not have: they are answered with 501."""

@@ -1,0 +1,24 @@
+"""What views are made from: the history of a cluster up to an offset, and the time at that offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..history import HistoryProjection
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The cluster after the event at `fold.replica.offset`.
+
+    `now` is the time by which durations are computed, in milliseconds since the epoch: the present, or the time of the
+    last event for a moment of the past.
+    """
+
+    fold: HistoryProjection
+    now: int
+
+    @property
+    def offset(self) -> int:
+        """The offset of the last event; -1 before the first."""
+        return self.fold.replica.offset

@@ -1,0 +1,136 @@
+"""The OpenAPI 3.1 document of the server, made from its endpoints and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...infra.version import __version__
+from .endpoint import Endpoint, Parameter
+from .errors import (
+    BadRequest,
+    ErrorBody,
+    Forbidden,
+    NotSupported,
+    RequestTimeout,
+    RestError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+
+AT = Parameter(
+    "at",
+    str,
+    "Answers as of this offset or time: 4711, 2026-11-22T08:30:00, 08:30, -10m (10 minutes ago).",
+)
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Unavailable)
+_WRITES: tuple[type[RestError], ...] = (Forbidden, RequestTimeout, TooLarge)
+_REF = "#/components/schemas/{name}"
+
+
+def create_document(endpoints: Iterable[tuple[str, Endpoint]]) -> dict[str, Any]:
+    """Returns the document of (prefix, endpoint) pairs."""
+    found = list(endpoints)
+    types = [ErrorBody]
+    for _, endpoint in found:
+        types += [each for each in (_response_of(endpoint), endpoint.body) if each is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = dict(zip(map(repr, types), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for prefix, endpoint in found:
+        path = paths.setdefault(prefix + endpoint.path, {})
+        path[endpoint.method.lower()] = _operation(prefix, endpoint, by_type)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tailrace",
+            "version": __version__,
+            "description": "Flink's REST API under /v1 (and without this prefix), and tailrace's own under /api/v1.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _response_of(endpoint: Endpoint) -> Any:
+    return None if NotSupported in endpoint.errors else endpoint.response_type
+
+
+def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> dict[str, Any]:
+    is_write = endpoint.method != "GET"
+    parameters = [_parameter(each, "path") for each in endpoint.path_parameters]
+    parameters += [_parameter(each, "query") for each in endpoint.query]
+    errors: Sequence[type[RestError]] = (*_ALWAYS, *(_WRITES if is_write else ()), *endpoint.errors)
+    responses: dict[str, Any] = {
+        str(error.status): {
+            "description": (error.__doc__ or "").strip(),
+            "content": {"application/json": {"schema": by_type[repr(ErrorBody)]}},
+        }
+        for error in errors
+    }
+    response = _response_of(endpoint)
+    if response is not None:
+        responses[str(endpoint.status)] = {
+            "description": "The answer.",
+            "headers": {
+                "Tailrace-Offset": {
+                    "description": "The offset of the log that the answer is true at.",
+                    "schema": {"type": "integer", "minimum": -1},
+                }
+            },
+            "content": {endpoint.media_type: {"schema": by_type[repr(response)]}},
+        }
+        if endpoint.view is not None:
+            parameters.append(_parameter(AT, "query"))
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.method.lower()}{(prefix + endpoint.path).replace('/', '_')}",
+        "parameters": parameters,
+        "responses": dict(sorted(responses.items())),
+    }
+    if endpoint.command is not None:
+        operation["parameters"].append(
+            {
+                "name": IDEMPOTENCY_KEY,
+                "in": "header",
+                "required": False,
+                "description": "Requests with the same key are one request.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+            }
+        )
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": endpoint.needs_body,
+            "content": {"application/json": {"schema": by_type[repr(endpoint.body)]}},
+        }
+    return operation
+
+
+def _parameter(parameter: Parameter, place: str) -> dict[str, Any]:
+    schema: dict[str, Any]
+    if parameter.type is int:
+        schema = {"type": "integer"}
+        if parameter.minimum is not None:
+            schema["minimum"] = parameter.minimum
+        if parameter.maximum is not None:
+            schema["maximum"] = parameter.maximum
+    else:
+        schema = msgspec.json.schema(parameter.type)
+        if "$ref" in schema:
+            (schema,) = schema["$defs"].values()
+    return {
+        "name": parameter.name,
+        "in": place,
+        "required": place == "path",
+        "description": parameter.doc,
+        "schema": schema,
+    }

@@ -1,0 +1,141 @@
+"""The HTTP shell: status codes and bodies of good and bad requests, without a cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from tailrace.schemas.event import Record
+from tailrace.services.history import HistoryProjection
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.log_source import LogSource
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.rest.application import Settings, create_application
+from tailrace.services.rest.flink import jobs
+from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
+from tailrace.services.rest.moment import Moment
+from tailrace.services.rest.past_moments import PastMoments
+
+LOG = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
+TOKEN = "0123456789abcdef"
+
+
+def open_source() -> LogSource:
+    return LogSource(FileLog.open(LOG), "golden", file=LOG)
+
+
+@functools.cache
+def records() -> tuple[Record, ...]:
+    with closing(FileLog.open(LOG)) as log:
+        return tuple(record for batch in read_to_end(log) for record in batch)
+
+
+@functools.cache
+def now() -> Moment:
+    fold = HistoryProjection()
+    for record in records():
+        fold.apply(record)
+    return Moment(fold, records()[-1].header.time // 1000)
+
+
+def client(settings: Settings | None = None) -> TestClient:
+    past = PastMoments(open_source)
+
+    @contextmanager
+    def read(at: str | None) -> Iterator[Moment]:
+        if at is None:
+            yield now()
+        else:
+            with past.read(at) as moment:
+                yield moment
+
+    application = create_application(read, [*READS, *UNSUPPORTED], settings=settings)
+    return TestClient(application, raise_server_exceptions=False)
+
+
+def test_answer_names_its_offset() -> None:
+    with client() as rest:
+        for path in ("/overview", "/v1/overview"):
+            answer = rest.get(path)
+            assert answer.status_code == 200
+            assert answer.headers["Tailrace-Offset"] == str(now().offset)
+            assert answer.headers["Content-Type"] == "application/json; charset=UTF-8"
+
+
+def test_past_moment_is_what_the_prefix_of_the_log_gives() -> None:
+    """Also in any order, so with every kept moment as the start of the fold."""
+    states, fold = {}, HistoryProjection()
+    for record in records():
+        fold.apply(record)
+        states[record.offset] = msgspec.json.decode(
+            msgspec.json.encode(jobs.overview(Moment(fold, record.header.time // 1000), {}))
+        )
+    with client() as rest:
+        for offset in [*list(states)[::5], *list(states)[::-7]]:
+            answer = rest.get("/jobs/overview", params={"at": str(offset)})
+            assert (answer.json(), answer.headers["Tailrace-Offset"]) == (states[offset], str(offset))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nope", 404),
+        ("DELETE", "/overview", 404),
+        ("GET", "/jobs/00000000000000000000000000000000", 404),
+        ("GET", "/jobs/..%2F..%2Fetc", 404),
+        ("GET", "/jobs/a b", 400),
+        ("GET", "/jobs/%00", 400),
+        ("GET", "/overview?at=yesterday", 400),
+        ("GET", "/overview?at=999999", 404),
+        ("GET", "/overview?at=-1", 200),
+        ("GET", "/taskmanagers/nobody", 404),
+        ("GET", "/taskmanagers/nobody/logs", 501),
+        ("POST", "/jobs", 501),
+        ("GET", "/jars", 501),
+    ],
+)
+def test_bad_request_gets_status_and_one_sentence(method: str, path: str, status: int) -> None:
+    with client() as rest:
+        answer = rest.request(method, path)
+        assert answer.status_code == status
+        if status != 200:
+            (message,) = answer.json()["errors"]
+            assert message
+            assert "\n" not in message
+
+
+def test_malformed_numbers_are_refused() -> None:
+    with client() as rest:
+        (job,) = rest.get("/jobs").json()["jobs"]
+        for number in ("x", "-1", "1e3", "99999999999999999999", "٣"):
+            answer = rest.get(f"/jobs/{job['id']}/checkpoints/details/{number}")
+            assert answer.status_code == 400, number
+
+
+def test_token_is_required_for_every_path() -> None:
+    with client(Settings(token=TOKEN.encode())) as rest:
+        for path in ("/overview", "/api/v1/openapi.json", "/jars"):
+            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
+                answer = rest.get(path, headers=headers)
+                assert answer.status_code == 401
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert rest.get("/overview", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_openapi_document_is_valid() -> None:
+    with client() as rest:
+        document = rest.get("/api/v1/openapi.json").json()
+    assert document["openapi"] == "3.1.0"
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    identifiers = [
+        operation["operationId"] for path in document["paths"].values() for operation in path.values()
+    ]
+    assert len(identifiers) == len(set(identifiers)) == len(READS) + len(UNSUPPORTED)
