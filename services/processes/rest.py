@@ -42,7 +42,8 @@ class RestServer(Closeable):
     Raises ConfigurationError if it must not or can't listen at the configured address.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, *, is_optional: bool = False) -> None:
+        """`is_optional`: a fault of the server does not end the process."""
         token = _read_token(configuration)
         host = configuration.get(REST_BIND_ADDRESS)
         if token is None and not _is_loopback(host):
@@ -59,8 +60,9 @@ class RestServer(Closeable):
         """host:port, as clients are told."""
         self._configuration = configuration
         self._token = token
+        self._is_optional = is_optional
         self._closed = threading.Event()
-        self._thread = threads.Thread(target=self._serve, name="rest")
+        self._thread = threads.Thread(target=self._run, name="rest")
         self._thread.start()
 
     def close(self) -> None:
@@ -68,6 +70,15 @@ class RestServer(Closeable):
         self._closed.set()
         self._thread.join(_END_TIMEOUT_S)
         self._socket.close()
+
+    def _run(self) -> None:
+        if not self._is_optional:
+            self._serve()
+            return
+        try:
+            self._serve()
+        except Exception:
+            _log.exception("the REST server has failed; the process goes on without it")
 
     def _serve(self) -> None:
         """Loads the server, and begins to read the log, when the first client connects."""
@@ -91,7 +102,7 @@ def create_master_rest(configuration: Configuration) -> RestServer | None:
         _log.warning("no REST server: Kafka is secured, so it needs a token", option=REST_TOKEN_FILE.key)
         return None
     try:
-        return RestServer(configuration)
+        return RestServer(configuration, is_optional=True)
     except PortsTaken as error:
         _log.warning("no REST server", reason=str(error))
         return None
