@@ -142,7 +142,7 @@ def test_message_indexes_survive_round_trip(indexes: list[int]) -> None:
     assert read_indexes(b"head" + written + b"rest", 4) == (tuple(indexes), 4 + len(written))
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)  # each starts a registry
 @given(messages)
 def test_clients_of_confluent_read_and_write_same_values(message: Any) -> None:
     context = SerializationContext("orders", MessageField.VALUE)
