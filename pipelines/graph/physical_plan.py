@@ -23,51 +23,50 @@ WARM_UP_TOPIC = "tailrace.warm-up"
 """An empty topic that TaskExecutors of all clusters read once, before their first job."""
 
 
-def job_topics_prefix(cluster: str) -> str:
-    """Returns the prefix of the topics of all jobs."""
+def jobs_prefix(cluster: str) -> str:
+    """Returns the prefix of the topics, consumer groups and transactional ids of all jobs.
+
+    No part of a cluster's id is `job`. So no name of another cluster begins like this, also if its id begins with that
+    of this one and a dot.
+    """
     return f"{cluster}.job."
-
-
-def task_ids_prefix(cluster: str) -> str:
-    """Returns the prefix of the consumer groups and transactional ids of all subtasks."""
-    return f"{cluster}."
 
 
 def channel_topic(cluster: str, job: str, data_set_id: str) -> str:
     """Returns the channel of a JobEdge: subtask i of its target vertex reads partition i."""
-    return f"{job_topics_prefix(cluster)}{job}.{data_set_id}"
+    return f"{jobs_prefix(cluster)}{job}.{data_set_id}"
 
 
 def changelog_topic(cluster: str, job: str, vertex_id: str) -> str:
     """Returns the changelog of a vertex: partition i holds the progress and the state of subtask i."""
-    return f"{job_topics_prefix(cluster)}{job}.{vertex_id}.changelog"
+    return f"{jobs_prefix(cluster)}{job}.{vertex_id}.changelog"
 
 
 def output_topic(cluster: str, job: str) -> str:
     """Returns the topic of the job's print sinks: one JSON message per record."""
-    return f"{job_topics_prefix(cluster)}{job}.output"
+    return f"{jobs_prefix(cluster)}{job}.output"
 
 
 def job_of_topic(cluster: str, topic: str) -> str | None:
     """Returns the job of a topic; None if it is not a job's topic. A job id has no dot."""
-    prefix = job_topics_prefix(cluster)
+    prefix = jobs_prefix(cluster)
     return topic.removeprefix(prefix).partition(".")[0] if topic.startswith(prefix) else None
 
 
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """Returns the consumer group to which a subtask copies its positions, for tools."""
-    return f"{task_ids_prefix(cluster)}{job}.{vertex_id}.{subtask}"
+    return f"{jobs_prefix(cluster)}{job}.{vertex_id}.{subtask}"
 
 
 def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """Returns the id of an ExecutionVertex, not of an attempt: init_transactions of a new attempt fences the old
     one."""
-    return f"{task_ids_prefix(cluster)}{job}.{vertex_id}.{subtask}"
+    return f"{jobs_prefix(cluster)}{job}.{vertex_id}.{subtask}"
 
 
 def external_sink_id(cluster: str, job: str, operator_id: str, subtask: int) -> str:
     """Returns the transactional id and the consumer group of a sink in another Kafka cluster."""
-    return f"{task_ids_prefix(cluster)}{job}.{operator_id}.{subtask}.sink"
+    return f"{jobs_prefix(cluster)}{job}.{operator_id}.{subtask}.sink"
 
 
 def keeps_state(vertex: JobVertex) -> bool:

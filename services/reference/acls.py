@@ -19,8 +19,7 @@ import msgspec
 from ...infra.kafka_connection import READER_GROUP
 from ...pipelines.graph.physical_plan import (
     WARM_UP_TOPIC,
-    job_topics_prefix,
-    task_ids_prefix,
+    jobs_prefix,
 )
 from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
 
@@ -163,7 +162,7 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
     )
     yield _prefixed(
         ResourceType.TOPIC,
-        job_topics_prefix(cluster),
+        jobs_prefix(cluster),
         "creates, extends and deletes the topics of jobs",
         *(Operation.CREATE, Operation.ALTER, Operation.DELETE),
     )
@@ -185,18 +184,18 @@ def _tasks(scope: AclScope) -> Iterator[Acl]:
     cluster = scope.cluster
     yield _prefixed(
         ResourceType.TOPIC,
-        job_topics_prefix(cluster),
+        jobs_prefix(cluster),
         "reads and writes channels, changelogs and output; deletes what is committed",
         *(Operation.READ, Operation.WRITE, Operation.DELETE),
     )
     yield _prefixed(
         ResourceType.TRANSACTIONAL_ID,
-        task_ids_prefix(cluster),
+        jobs_prefix(cluster),
         "output, state and progress in one transaction",
         Operation.WRITE,
     )
     yield _prefixed(
-        ResourceType.GROUP, task_ids_prefix(cluster), "copies of a subtask's positions", Operation.READ
+        ResourceType.GROUP, jobs_prefix(cluster), "copies of a subtask's positions", Operation.READ
     )
     yield _topic(
         WARM_UP_TOPIC, "warms Spark with queries of an empty topic", Operation.CREATE, Operation.READ
@@ -214,12 +213,18 @@ def _submitter(scope: AclScope) -> Iterator[Acl]:
 
 
 def _auditor(scope: AclScope) -> Iterator[Acl]:
-    yield _prefixed(
-        ResourceType.TOPIC,
-        f"{scope.cluster}.",
-        "reads events, requests, heartbeats, dead letters and the output of jobs",
-        *(Operation.READ, Operation.DESCRIBE_CONFIGS),
+    cluster = scope.cluster
+    configs = Operation.DESCRIBE_CONFIGS
+    yield _topic(log_topic(cluster), "reads all events, checks the settings", Operation.READ, configs)
+    yield _topic(submissions_topic(cluster), "checks the settings", Operation.DESCRIBE, configs)
+    yield _topic(
+        heartbeats_topic(cluster),
+        "reads the accumulators of running jobs, checks the settings",
+        Operation.READ,
+        configs,
     )
+    yield _topic(dead_letters_topic(cluster), "reads dead letters", Operation.READ)
+    yield _prefixed(ResourceType.TOPIC, jobs_prefix(cluster), "reads the output of jobs", Operation.READ)
     yield _READER
 
 

@@ -32,8 +32,8 @@ commands for an administrator of Kafka, with the names of your principals, clust
 what is missing. A principal may have several roles: who works with the command line (`run`, `cancel`, `stop`) has
 `submitter` and `auditor`.
 
-- `<c>` is `cluster.id`. A name with `*` is a prefix. The prefixes of a cluster cover names of another one only if the
-  other id begins with `<c>.`: do not name clusters of different owners `payments` and `payments.eu`.
+- `<c>` is `cluster.id`. A name with `*` is a prefix. The ACLs of a cluster cover no name of another one, also if the
+  other id begins with `<c>.`: `payments` and `payments.eu` may have different owners.
 - `<source>`, `<group>` and `<sink>` are the topics, and the `group_id`s, of the jobs' Kafka sources and sinks.
 - Delete on the topics of the cluster is printed only with a retention (`log.retention.time`, `log.retention.bytes`).
   Create on them is left out with `--topics-exist`.

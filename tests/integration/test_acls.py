@@ -58,13 +58,16 @@ _KIND_NAMES = {
     ResourceType.TRANSACTIONAL_ID: "TransactionalId",
 }
 NOT_USED_HERE = {
+    ("audit", "READ", "dead-letters"),
+    ("audit", "READ", "heartbeats"),
     ("masters", "ALTER", "job."),
     ("masters", "WRITE", "submissions"),
     ("masters", "READ", "dead-letters"),
     ("tasks", "READ", "warm-up"),
 }
-"""(user, operation, name without the cluster). Partitions are added to topics that somebody has made with fewer; the
-cluster is stopped later; there are no earlier dead letters; a query that warms Spark may end before it reads."""
+"""(user, operation, name without the cluster). No command here asks for accumulators of a running job; partitions are
+added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters; a
+query that warms Spark may end before it reads."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
 PROGRAM = """
 import sys

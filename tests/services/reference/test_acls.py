@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.physical_plan import (
@@ -13,6 +13,7 @@ from tailrace.pipelines.graph.physical_plan import (
     output_topic,
     transactional_id,
 )
+from tailrace.services.configuration.options.kinds import TOPIC_PREFIX
 from tailrace.services.log import topics
 from tailrace.services.log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
 from tailrace.services.reference import acls_page
@@ -27,8 +28,21 @@ from tailrace.services.reference.acls import (
 )
 
 CLUSTER_TOPICS = (log_topic, submissions_topic, heartbeats_topic, dead_letters_topic)
+
+
+def is_cluster_id(text: str) -> bool:
+    try:
+        return TOPIC_PREFIX.read(text) == text
+    except ValueError:
+        return False
+
+
 ids = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
-cluster_ids = st.lists(st.sampled_from(("a", "b", "job", "log")) | ids, min_size=1, max_size=3).map(".".join)
+cluster_ids = (
+    st.lists(st.sampled_from(("a", "b", "job", "log")) | ids, min_size=1, max_size=3)
+    .map(".".join)
+    .filter(is_cluster_id)
+)
 roles = st.sampled_from(PrincipalRole)
 WRITERS = {
     log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
@@ -55,13 +69,23 @@ def test_page_is_up_to_date() -> None:
 
 
 @given(role=roles, cluster=cluster_ids, other=cluster_ids, job=ids, part=ids)
-def test_acl_of_one_cluster_covers_no_name_of_another_unless_its_id_is_below(
+@example(role=PrincipalRole.AUDITOR, cluster="a", other="a.b", job="j", part="p")
+@example(role=PrincipalRole.TASKS, cluster="a", other="a.b", job="j", part="p")
+def test_acl_of_one_cluster_covers_no_name_of_another(
     role: PrincipalRole, cluster: str, other: str, job: str, part: str
 ) -> None:
+    assume(cluster != other)
     needed = acls_of(role, AclScope(cluster))
     for kind, name in names_of(other, job, part):
-        covered = any(acl.covers(kind, name) for acl in needed)
-        assert not covered or f"{other}.".startswith(f"{cluster}.")
+        assert not any(acl.covers(kind, name) for acl in needed), name
+
+
+@given(cluster=cluster_ids, job=ids, part=ids)
+def test_auditor_reads_every_topic_of_cluster_but_requests(cluster: str, job: str, part: str) -> None:
+    needed = acls_of(PrincipalRole.AUDITOR, AclScope(cluster))
+    for kind, name in names_of(cluster, job, part):
+        is_read = kind is ResourceType.TOPIC and name != submissions_topic(cluster)
+        assert allows(needed, Operation.READ, kind, name) == is_read
 
 
 @pytest.mark.parametrize("topic", CLUSTER_TOPICS, ids=lambda topic: topic.__name__)
