@@ -20,6 +20,7 @@ from ..exit_codes import CommandFailure, ExitCode
 if TYPE_CHECKING:
     from ....schemas.types import PythonFile
     from ...configuration import Configuration
+    from ..local.cluster_record import ClusterRecord
 
 Home = Annotated[
     Path | None,
@@ -205,10 +206,9 @@ def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
 def resolve_location(found: Configuration) -> Configuration:
     """Adds the addresses of Kafka and ZooKeeper from cluster.json, and the cluster's shared options.
 
-    Raises CommandFailure if no cluster is known.
+    If `bootstrap.servers` is given, they are added only if the record is of that cluster. Raises CommandFailure if no
+    cluster is known.
     """
-    if found.bootstrap_servers:
-        return found
     from ...configuration.options.blob import BLOB_SECRET_FILE, BLOB_TLS_PREFIX
     from ...configuration.options.cluster import (
         SCHEMA_REGISTRY_CREDENTIALS_FILE,
@@ -219,15 +219,19 @@ def resolve_location(found: Configuration) -> Configuration:
     from ..local.cluster_record import read_record
 
     record = read_record(found.home)
+    if found.bootstrap_servers and (record is None or not _is_record_of(record, found)):
+        return found
     if record is None:
         raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"no cluster is known in {found.home}: start one with `tailrace cluster start`, change to the directory "
             "where it was started, or name one with --home or --bootstrap-servers",
         )
-    if record.embedded_kafka:
-        _check_kafka(found.home)
-    update = {"bootstrap.servers": record.bootstrap_servers}
+    update: dict[str, str] = {}
+    if not found.bootstrap_servers:
+        if record.embedded_kafka:
+            _check_kafka(found.home)
+        update["bootstrap.servers"] = record.bootstrap_servers
     if not found.has("cluster.id"):
         update["cluster.id"] = record.cluster_id
     # A process that joins the masters takes part in their elections.
@@ -245,6 +249,14 @@ def resolve_location(found: Configuration) -> Configuration:
     }
     update |= {key: text for key, text in shared.items() if not found.has(key)}
     return found.replace(update)
+
+
+def _is_record_of(record: ClusterRecord, found: Configuration) -> bool:
+    """Whether this is the record of the cluster that the configuration names."""
+    recorded, given = (
+        set(servers.split(",")) for servers in (record.bootstrap_servers, found.bootstrap_servers)
+    )
+    return record.cluster_id == found.cluster_id and not recorded.isdisjoint(given)
 
 
 def _check_kafka(home: Path) -> None:

@@ -117,6 +117,28 @@ def test_joining_jobmanager_gets_election_options(tmp_path: Path) -> None:
     assert own.get(ZOOKEEPER_QUORUM) == "z:2"
 
 
+@pytest.mark.parametrize(
+    ("named", "quorum"),
+    [
+        ({"bootstrap.servers": "k:1"}, "z:1"),
+        ({"bootstrap.servers": "j:1,k:1"}, "z:1"),
+        ({"bootstrap.servers": "k:1", "high-availability.zookeeper.quorum": "z:2"}, "z:2"),
+        ({"bootstrap.servers": "k:2"}, None),
+        ({"bootstrap.servers": "k:1", "cluster.id": "other"}, None),
+    ],
+)
+def test_election_options_are_those_of_record_if_named_kafka_and_cluster_are(
+    tmp_path: Path, named: dict[str, str], quorum: str | None
+) -> None:
+    elections = {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"}
+    record(tmp_path, high_availability=elections, embedded_zookeeper=True)
+    configuration = resolve_location(Configuration({"home": str(tmp_path), "cluster.id": "c", **named}))
+    assert configuration.bootstrap_servers == named["bootstrap.servers"]
+    assert (configuration.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER) is (quorum is not None)
+    if quorum is not None:
+        assert configuration.get(ZOOKEEPER_QUORUM) == quorum
+
+
 def test_client_gets_location_of_secret_and_skipped_records(tmp_path: Path) -> None:
     started = {"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s", "log.skipped-offsets": "17"}
     record(tmp_path, configuration=started)
