@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from ...infra import threads
 from ...infra.logging_setup import logger
-from ...pipelines.graph.physical_plan import output_topic, temporary_topics, topics
+from ...pipelines.graph.physical_plan import temporary_topics
 from ...schemas import job_master
 from ..blobs import job_graph_blob
 from ..blobs.errors import BlobUnavailable
@@ -25,8 +25,6 @@ from ..core.instruction_tracker import InstructionTracker
 from ..core.role import Emit, Instruction, OutgoingEvent, Time
 from ..log.topic_options import DEFAULT_OPTIONS, TopicOptions
 from ..log.topics import (
-    DELETE,
-    KEEP_FOR_EVER,
     KafkaUnreachable,
     TopicRefused,
     add_partitions,
@@ -42,13 +40,10 @@ from .instructions import (
     RemoveCheckpoints,
     WriteMetadata,
 )
+from .job_topics import new_job_topics
 from .state import JobMasterState, TerminatedJob
 
 _log = logger(__name__)
-_PREFERRED = {"segment.bytes": str(64 << 20)}
-"""Tasks delete records that nobody reads again (commit_followup.py), but Kafka frees only whole segments."""
-_REQUIRED = DELETE | KEEP_FOR_EVER | {"max.message.bytes": str((1 << 20) + 12)}
-"""Kafka's default size, whatever the broker's: buffers are made for it (buffers.py)."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 
@@ -85,7 +80,7 @@ class JobMasterShell:
         self._admin = admin
         self._cluster = cluster
         self._topic_options = topic_options
-        self._output_required = _REQUIRED | {"retention.ms": str(output_retention // 1000)}
+        self._output_retention = output_retention
         self._begun = InstructionTracker()
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
@@ -149,19 +144,16 @@ class JobMasterShell:
             try:
                 if instruction.graph_blob is not None and self._blobs is not None:
                     self._blobs.put(job_graph_blob.encode(job_id, instruction.job_graph), job_id)
-                wanted = topics(self._cluster, job_id, instruction.job_graph)
-                printed = output_topic(self._cluster, job_id)
-                created = create_topics(
-                    self._admin,
-                    [
-                        self._topic_options.new_topic(
-                            name, count, self._output_required if name == printed else _REQUIRED, _PREFERRED
-                        )
-                        for name, count in wanted.items()
-                    ],
+                wanted = new_job_topics(
+                    self._cluster,
+                    job_id,
+                    instruction.job_graph,
+                    self._topic_options,
+                    self._output_retention,
                 )
+                created = create_topics(self._admin, wanted)
                 # One of them may have been deleted and created again with fewer partitions.
-                there = {name: count for name, count in wanted.items() if name not in created}
+                there = {topic.topic: topic.num_partitions for topic in wanted if topic.topic not in created}
                 add_partitions(self._admin, there)
                 body = job_master.ChannelsCreated(job_id=job_id)
             except (KafkaUnreachable, BlobUnavailable) as error:

@@ -182,15 +182,14 @@ def create_topics(admin: AdminClient, topics: list[NewTopic], timeout_s: float =
         missing = [topic for topic in topics if present[topic.topic] is None]
         if not missing:
             return frozenset()
-        raise TopicRefused(f"{refused}. Or create it: {_creation_command(missing[0])}") from refused
+        raise TopicRefused(f"{refused}. Or create it: {creation_command(missing[0])}") from refused
 
 
-def _creation_command(topic: NewTopic) -> str:
+def creation_command(topic: NewTopic, tool: str = "kafka-topics") -> str:
+    """Returns the shell command that creates a topic. `tool`: how it calls Kafka's kafka-topics."""
     replicas = f" --replication-factor {topic.replication_factor}" if topic.replication_factor > 0 else ""
     settings = "".join(f" --config {name}={value}" for name, value in (topic.config or {}).items())
-    return (
-        f"kafka-topics --create --topic {topic.topic} --partitions {topic.num_partitions}{replicas}{settings}"
-    )
+    return f"{tool} --create --topic {topic.topic} --partitions {topic.num_partitions}{replicas}{settings}"
 
 
 def _describe_refusal(verb: str, topic: str, error: KafkaError) -> str:

@@ -6,9 +6,12 @@ Kafka cluster, to the only principal. So the commands that docs/kafka.md prints 
 
 from __future__ import annotations
 
+import json
 import queue
 import re
 import shlex
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +30,7 @@ from graphs import edge, job_graph, source, vertex
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.api.build import build_file
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.schemas import client, dispatcher, job_master
 from tailrace.services.core.role import OutgoingEvent
@@ -45,6 +49,14 @@ AUTHORIZER = {
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 GRAPH = job_graph(source(parallelism=2), vertex("map", parallelism=1), edge("source", "map"))
 PREPARED = "team.prepared"
+PROGRAM = """
+from tailrace import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+words = env.from_collection(["to", "be"])
+words.key_by(lambda word: word, str).reduce(lambda a, b: a).set_parallelism(3).print()
+env.execute("words")
+"""
 
 
 def acl(kind: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
@@ -67,12 +79,21 @@ RIGHTS = [
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[EmbeddedKafka]:
-    """Yields a broker with the topics of cluster `team.prepared` and its job `j`, on which nobody may create any."""
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "words.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture(scope="module")
+def kafka(program: Path) -> Iterator[EmbeddedKafka]:
+    """Yields a broker with the topics of cluster `team.prepared` and its jobs `j` and `words`, on which nobody may
+    create any."""
     with EmbeddedKafka(settings=AUTHORIZER) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
         create_topics(admin, documented_topics(PREPARED))
         create_topics(admin, [NewTopic(name, n, 1) for name, n in topics(PREPARED, "j", GRAPH).items()])
+        create_topics(admin, planned_topics(program))
         for made in admin.create_acls(RIGHTS).values():
             made.result(TIMEOUT_S)
         wait_until(lambda: is_refused(admin))
@@ -99,6 +120,23 @@ def documented_topics(cluster: str) -> list[NewTopic]:
         settings["min.insync.replicas"] = "1"
         found.append(NewTopic(given["--topic"], int(given["--partitions"]), 1, config=settings))
     return found
+
+
+def planned_topics(program: Path) -> list[NewTopic]:
+    """Returns the topics of the job `words` that `tailrace plan` prints."""
+    command = [sys.executable, "-m", "tailrace.services.cli", "plan", "-D", f"cluster.id={PREPARED}"]
+    done = subprocess.run(
+        [*command, "--topics", "words", "-o", "json", str(program)],
+        cwd=program.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    return [
+        NewTopic(topic["topic"], topic["partitions"], 1, config=topic["config"])
+        for topic in json.loads(done.stdout)["topics"]
+    ]
 
 
 def test_jobmanager_serves_with_topics_of_somebody_else(kafka: EmbeddedKafka, tmp_path: Path) -> None:
@@ -147,15 +185,17 @@ def test_job_without_its_topics_fails_with_command(kafka: EmbeddedKafka, cluster
     assert f"kafka-topics --create --topic {cluster_id}.job.j." in failed.reason
 
 
-def test_job_with_its_topics_runs_and_leaves_them(kafka: EmbeddedKafka) -> None:
+@pytest.mark.parametrize("job_id", ["j", "words"])
+def test_job_with_its_topics_runs_and_leaves_them(kafka: EmbeddedKafka, program: Path, job_id: str) -> None:
+    graph = GRAPH if job_id == "j" else build_file(str(program), [], 1)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     events: queue.Queue[OutgoingEvent] = queue.Queue()
     shell = JobMasterShell(lambda _, owed: events.put(owed), admin, PREPARED, 60_000_000)
     try:
-        shell.perform("job_master/j", [CreateChannels("j", GRAPH, 1, 3)], None)
-        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
-        shell.perform("job_master/j", [DeleteChannels("j", GRAPH, 2)], None)
-        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
+        shell.perform(f"job_master/{job_id}", [CreateChannels(job_id, graph, 1, 3)], None)
+        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id=job_id)
+        shell.perform(f"job_master/{job_id}", [DeleteChannels(job_id, graph, 2)], None)
+        assert events.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id=job_id)
     finally:
         shell.close()
-    assert None not in describe_topics(admin, topics(PREPARED, "j", GRAPH)).values()
+    assert None not in describe_topics(admin, topics(PREPARED, job_id, graph)).values()

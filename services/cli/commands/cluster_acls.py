@@ -87,7 +87,7 @@ def acls(
     The command connects to nothing. Its output is a shell script: read it, then run it as an administrator of Kafka.
     """
     from ...reference.acls import acls_of
-    from ..render.acls import AclTool, acls_to_data, grant_command
+    from ..render.acls import KafkaTool, acls_to_data, grant_command
 
     configuration = cluster.configuration(definitions)
     wanted = [parse_principal(text) for text in principals]
@@ -97,7 +97,7 @@ def acls(
         own = [acls_to_data(role, principal, needed) for role, principal, needed in found]
         print_json({"cluster_id": scope.cluster, "principals": own})
         return
-    printed = AclTool(tool, configuration.bootstrap_servers, command_config)
+    printed = KafkaTool(tool, configuration.bootstrap_servers, command_config)
     for role, principal, needed in found:
         print_result(f"# {role}: {principal}")
         for acl in needed:

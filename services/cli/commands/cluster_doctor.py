@@ -43,7 +43,7 @@ def doctor(
     from ...configuration.options.kafka import KafkaUser
     from ..doctor.doctor import USERS, examine, exit_code
     from ..doctor.report import Subject
-    from ..render.acls import SCRIPT, AclTool
+    from ..render.acls import SCRIPT, KafkaTool
 
     wanted = parse_role(role)
     configuration = cluster.locate(definitions)
@@ -53,7 +53,7 @@ def doctor(
         configuration,
         wanted,
         scope_of(configuration, reads or (), writes or (), groups or (), creates_topics=not topics_exist),
-        AclTool(SCRIPT, configuration.bootstrap_servers, command_config),
+        KafkaTool(SCRIPT, configuration.bootstrap_servers, command_config),
     )
     found = examine(subject, lambda name: print_progress(f"checks {name} ..."))
     if output is Format.JSON:

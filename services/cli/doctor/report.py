@@ -9,7 +9,7 @@ import msgspec
 
 from ...configuration import Configuration
 from ...reference.acls import AclScope, PrincipalRole
-from ..render.acls import AclTool
+from ..render.acls import KafkaTool
 
 
 class Health(StrEnum):
@@ -56,7 +56,7 @@ class Subject(msgspec.Struct, frozen=True):
     configuration: Configuration
     role: PrincipalRole
     scope: AclScope
-    tool: AclTool
+    tool: KafkaTool
 
 
 class Report:

@@ -15,7 +15,7 @@ UNKNOWN_SERVERS: Final = '"$BOOTSTRAP_SERVERS"'
 """The address in a printed command where no cluster is known yet."""
 
 
-class AclTool(msgspec.Struct, frozen=True):
+class KafkaTool(msgspec.Struct, frozen=True):
     """How the printed commands call Kafka's tool."""
 
     command: str = SCRIPT
@@ -32,7 +32,7 @@ class AclTool(msgspec.Struct, frozen=True):
         return f"{self.command} --bootstrap-server {servers}{config}"
 
 
-def grant_command(acl: Acl, principal: str, tool: AclTool, operations: Sequence[Operation] = ()) -> str:
+def grant_command(acl: Acl, principal: str, tool: KafkaTool, operations: Sequence[Operation] = ()) -> str:
     """Returns the shell command that grants the operations of an ACL, or only these, to a principal."""
     wanted = " ".join(f"--operation {operation}" for operation in operations or acl.operations)
     pattern = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.render.acls import AclTool, grant_command
+from tailrace.services.cli.render.acls import KafkaTool, grant_command
 from tailrace.services.reference.acls import AclScope, PatternType, PrincipalRole, acls_of
 
 texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20)
@@ -29,7 +29,7 @@ texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, 
 def test_command_survives_shell(
     role: PrincipalRole, principal: str, topic: str, servers: str, config: str | None
 ) -> None:
-    tool = AclTool(bootstrap_servers=servers, command_config=config)
+    tool = KafkaTool(bootstrap_servers=servers, command_config=config)
     for acl in acls_of(role, AclScope("c", reads=(topic,))):
         words = shlex.split(grant_command(acl, principal, tool))
         assert words[0] == "kafka-acls.sh"

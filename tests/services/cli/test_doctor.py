@@ -22,7 +22,7 @@ from tailrace.services.cli.doctor.dead_letters import report_dead_letters
 from tailrace.services.cli.doctor.doctor import CHECKS, KAFKA, examine, exit_code
 from tailrace.services.cli.doctor.report import Check, Diagnosis, Finding, Health, Report, Subject
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.render.acls import AclTool
+from tailrace.services.cli.render.acls import KafkaTool
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.reference.acls import AclScope, PrincipalRole
@@ -31,7 +31,7 @@ SUBJECT = Subject(
     Configuration({"cluster.id": "c", "bootstrap.servers": "broker:9092"}),
     PrincipalRole.TASKS,
     AclScope("c"),
-    AclTool(),
+    KafkaTool(),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from textwrap import dedent
 
@@ -194,3 +195,36 @@ def test_error_is_one_line(
     assert err.startswith("tailrace: ")
     assert err.count("\n") == 1
     assert says in err
+
+
+def test_topics_of_job_are_commands_and_json_of_same_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["-D", "cluster.id=team.prod", "-D", "topics.replication-factor=3", "--topics", "words-1"]
+    assert main(["plan", *options, "words.py"]) == ExitCode.OK
+    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["plan", *options, "-o", "json", "words.py"]) == ExitCode.OK
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["cluster_id"], shown["job_id"]) == ("team.prod", "words-1")
+    assert all(topic["topic"].startswith("team.prod.job.words-1.") for topic in shown["topics"])
+    # Two channels, three changelogs, and the output.
+    assert [topic["partitions"] for topic in shown["topics"]] == [4, 3, 1, 4, 3, 1]
+    assert shown["topics"][-1]["config"]["retention.ms"] != "-1"
+    for command, topic in zip(commands, shown["topics"], strict=True):
+        assert command[:4] == ["kafka-topics.sh", "--bootstrap-server", "$BOOTSTRAP_SERVERS", "--create"]
+        given = list(zip(command[4::2], command[5::2], strict=True))
+        assert dict(given) | {"--config": ""} == {
+            "--topic": topic["topic"],
+            "--partitions": str(topic["partitions"]),
+            "--replication-factor": "3",
+            "--config": "",
+        }
+        assert dict(value.split("=") for name, value in given if name == "--config") == topic["config"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--topics", "a/b"), ("--topics", "j", "--graph", "job"), ("--topics", "j", "-o", "dot")]
+)
+def test_topics_with_wrong_id_or_graph_are_refused(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *options, "words.py"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
