@@ -99,7 +99,7 @@ class Rounds:
 
 
 def main() -> None:
-    parser = ArgumentParser("secured_kafka")
+    parser = ArgumentParser("sasl_ssl")
     parser.add_argument("--lines", type=int, default=LINES)
     options = parser.parse_args()
     lines = options.lines
@@ -151,7 +151,7 @@ def main() -> None:
         "p99_ms_ratio": "aim: below 1.25",
         "lines_per_s_ratio": "aim: above 0.75",
     }
-    report("secured_kafka", rounds.figures, under, notes)
+    report("sasl_ssl", rounds.figures, under, notes)
 
 
 if __name__ == "__main__":
