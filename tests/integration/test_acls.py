@@ -437,7 +437,7 @@ def test_doctor_says_that_password_is_wrong_and_skips_what_needs_kafka(
     (fault,) = [each for each in findings if each["health"] == "failed"]
     assert f"User:{cluster.users['masters']}" in fault["message"]
     skipped = {each["check"] for each in findings if each["message"].endswith("the check of kafka failed")}
-    assert skipped == {"acls", "topics", "clock", "blob server"}
+    assert skipped == {"acls", "topics", "clock", "blob server", "dead letters", "transactions"}
 
 
 def write_error(connection: KafkaConnection, topic: str) -> int | None:
