@@ -1,11 +1,13 @@
-"""The client of a cluster: it writes requests to the submissions topic and reads the answers in the log."""
+"""The client of a cluster: it writes requests to the submissions topic, and reads the answers in the log or in the topic of
+answers."""
 
 from .accumulators import AccumulatorTotals, KafkaHeartbeatReports
 from .checkpoint_requests import CheckpointFailedError, CheckpointProgress, SavepointNotDisposedError
 from .client import Client
 from .job_incidents import Incident, JobIncidentTracker
-from .log_subscription import ClusterSubscription, JobRejectedError, NoAnswerError
+from .log_subscription import ClusterSubscription
 from .print_output import OutputRecord, read_output
+from .subscription import JobRejectedError, NoAnswerError, Subscription
 
 __all__ = [
     "CheckpointFailedError",
@@ -20,5 +22,6 @@ __all__ = [
     "OutputRecord",
     "CheckpointProgress",
     "SavepointNotDisposedError",
+    "Subscription",
     "read_output",
 ]

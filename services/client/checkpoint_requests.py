@@ -17,7 +17,8 @@ from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ...schemas.types import CompletedCheckpoint, JobStatus
 from ..configuration import Configuration
 from .client import Client
-from .log_subscription import ClusterSubscription, NoAnswerError
+from .log_subscription import ClusterSubscription
+from .subscription import NoAnswerError
 
 _ANSWER_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.2

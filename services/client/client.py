@@ -10,6 +10,7 @@ import secrets
 import time
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from ...infra.closing import Closeable
 from ...schemas import dispatcher
@@ -21,11 +22,13 @@ from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
 from ..log.clients import poll_producer, producer_configuration
 from ..log.factory import open_event_log, schema_registry_client
-from ..log.lost_right import DENIED, RightWatch, check_write
-from ..log.topics import LARGEST_SUBMISSION, submissions_topic
+from ..log.lost_right import DENIED, RightWatch, check_write, is_denied
+from ..log.topics import LARGEST_SUBMISSION, answers_topic, submissions_topic
 from ..snapshots.store import SnapshotStore
+from .answers_subscription import AnswersSubscription
 from .blob_upload import upload
-from .log_subscription import ClusterSubscription, JobRejectedError
+from .log_subscription import ClusterSubscription
+from .subscription import JobRejectedError, Subscription
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
 _MAX_NAME_LENGTH = 24
@@ -141,6 +144,15 @@ class Client(Closeable):
         return ClusterSubscription(
             self._log, self.address, SnapshotStore.from_configuration(self.configuration)
         )
+
+    def subscribe_to_answers(self) -> Subscription:
+        """Subscribes to the answers to this client: in the log, which says more about a job, if the principal may read
+        it; otherwise in the topic of answers."""
+        if not is_denied(self._kafka, self._log.topic, AclOperation.READ, self._timeout):
+            return self.subscribe()
+        topic = answers_topic(self.configuration.cluster_id)
+        codec = Codec(topic, schema_registry_client(self.configuration))
+        return AnswersSubscription(self._kafka, topic, codec, self.address, self._timeout)
 
     def close(self) -> None:
         """Closes the connections."""

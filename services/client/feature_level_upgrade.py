@@ -8,7 +8,7 @@ from ...schemas.everyone import FeatureLevelRaised
 from ..configuration import Configuration
 from ..core.feature_level import FEATURE_LEVEL
 from .client import Client
-from .log_subscription import NoAnswerError
+from .subscription import NoAnswerError
 
 
 def raise_to_latest_level(configuration: Configuration, *, timeout_s: float = 30.0) -> tuple[int, int]:

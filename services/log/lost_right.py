@@ -28,23 +28,28 @@ def check_write(kafka: KafkaConnection, topic: str, timeout_s: float) -> None:
     A client that has no login is not checked. An idempotent producer that may write nowhere fails with a message of
     librdkafka's on stderr, so the right is checked before there is one.
     """
+    if is_denied(kafka, topic, AclOperation.WRITE, timeout_s):
+        right = RightWatch(kafka, topic, "Write")
+        raise LogUnavailable(f"{kafka.principal} may not write to {topic}: {right.remedy}")
+
+
+def is_denied(kafka: KafkaConnection, topic: str, operation: AclOperation, timeout_s: float) -> bool:
+    """Returns whether the broker says that the principal does not have the right. False if it does not say, and for a
+    client that has no login."""
     if not kafka.properties:
-        return
+        return False
     admin = AdminClient(client_configuration(kafka))
     asked = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout_s
     )
     try:
         operations = asked[topic].result(timeout_s).authorized_operations
-        is_denied = operations is not None and AclOperation.WRITE not in operations
     except KafkaException as error:
         # The request itself reports all other errors.
-        is_denied = error.args[0].code() in DENIED
+        return error.args[0].code() in DENIED
     except TimeoutError:
-        return
-    if is_denied:
-        right = RightWatch(kafka, topic, "Write")
-        raise LogUnavailable(f"{kafka.principal} may not write to {topic}: {right.remedy}")
+        return False
+    return operations is not None and operation not in operations
 
 
 class RightWatch:

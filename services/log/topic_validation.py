@@ -24,6 +24,7 @@ from .topics import (
     HEARTBEAT_PARTITIONS,
     KEEP_FOR_EVER,
     LARGEST_SUBMISSION,
+    answers_topic,
     heartbeats_topic,
     log_topic,
     submissions_topic,
@@ -90,6 +91,13 @@ def find_submissions_faults(topic: str, found: TopicSettings) -> Iterator[TopicF
     yield from _find_other_settings(topic, found, DELETE)
 
 
+def find_answers_faults(topic: str, found: TopicSettings) -> Iterator[TopicFault]:
+    """Yields the faults by which clients miss answers: a compacted topic keeps only the last one of each client."""
+    if found.partitions != 1:
+        yield TopicFault(topic, PARTITIONS, str(found.partitions), "1")
+    yield from _find_other_settings(topic, found, DELETE)
+
+
 def find_heartbeats_faults(topic: str, found: TopicSettings) -> Iterator[TopicFault]:
     """Yields the faults by which processes do not see each other's heartbeats."""
     if found.partitions < HEARTBEAT_PARTITIONS:
@@ -106,7 +114,8 @@ def find_faults(admin: AdminClient, cluster: str) -> list[TopicFault]:
     """Returns the faults of all topics of a cluster, and warns of settings that reduce safety. Raises
     LogUnavailable."""
     log, submissions, heartbeats = log_topic(cluster), submissions_topic(cluster), heartbeats_topic(cluster)
-    found = _describe(admin, (log, submissions, heartbeats))
+    answers = answers_topic(cluster)
+    found = _describe(admin, (log, submissions, answers, heartbeats))
     _warn_of_log(log, found[log])
     for topic, largest in (
         (log, LARGEST_MESSAGE),
@@ -119,6 +128,8 @@ def find_faults(admin: AdminClient, cluster: str) -> list[TopicFault]:
     if submissions in found:
         _warn_of_submissions(submissions, found[submissions])
         faults += find_submissions_faults(submissions, found[submissions])
+    if answers in found:
+        faults += find_answers_faults(answers, found[answers])
     if heartbeats in found:
         faults += find_heartbeats_faults(heartbeats, found[heartbeats])
     return faults

@@ -56,6 +56,7 @@ HEARTBEAT_PARTITIONS = 2
 """One partition for each direction; see services/heartbeats/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """In bytes; see LARGEST_EVENT."""
+ANSWERS_RETENTION = {"retention.ms": str(7 * 24 * 3_600_000), "retention.bytes": "-1"}
 _LOOK_S = 0.05
 
 
@@ -67,6 +68,11 @@ def log_topic(cluster: str) -> str:
 def submissions_topic(cluster: str) -> str:
     """Returns the topic of client requests."""
     return f"{cluster}.submissions"
+
+
+def answers_topic(cluster: str) -> str:
+    """Returns the topic of what the log says to clients."""
+    return f"{cluster}.answers"
 
 
 def heartbeats_topic(cluster: str) -> str:
@@ -85,6 +91,9 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
     return [
         options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
         options.new_topic(submissions_topic(cluster), 1, forever | _at_most(LARGEST_SUBMISSION)),
+        options.new_topic(
+            answers_topic(cluster), 1, DELETE | _at_most(LARGEST_MESSAGE), preferred=ANSWERS_RETENTION
+        ),
         options.new_topic(
             heartbeats_topic(cluster),
             HEARTBEAT_PARTITIONS,

@@ -24,9 +24,11 @@ from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.kafka import KafkaUser
 from ..configuration.options.topics import ACCEPTED_SETTINGS
+from ..core.leadership import LeadershipState
 from ..core.replica import OnFalseHeader, Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
 from ..dispatcher.admission import SubmissionsReader
+from ..dispatcher.answers_publisher import AnswersPublisher
 from ..dispatcher.inline_limit import InlineLimit
 from ..dispatcher.job_topic_cleaner import JobTopicCleaner, delete_topics_of_jobs
 from ..dispatcher.savepoints import SavepointDisposer, dispose_savepoint
@@ -42,19 +44,21 @@ from ..job_master.cleanup import needs_cleanup
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState
 from ..log.dead_letters import DeadLetters
-from ..log.event_log import Unreadable
+from ..log.event_log import EventLog, Unreadable
 from ..log.factory import create_admin_client, open_event_log
 from ..log.factory import create_codec as codec_of
 from ..log.false_headers import report_false_headers
 from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
-from ..log.topics import submissions_topic
+from ..log.topics import answers_topic, describe_topics, submissions_topic
 from ..metrics.event_totals import CountingReplica, EventTotals
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import master_roles
+from ..snapshots.recovery import read_newest_leadership
+from ..snapshots.store import SnapshotStore
 from . import heartbeats, metrics
 from .blobs import create_master_blobs
 from .feature_level_check import check_level
@@ -248,6 +252,7 @@ def run(
         lambda: _find_led_dispatcher(host),
         clock,
     )
+    answers = create_answers_publisher(configuration, own_log, lambda: host.leads(DISPATCHER))
     loop_ended = threading.Event()
     if election is not None:
         hand_over_on_stop(stop, loop_ended, election)
@@ -263,6 +268,7 @@ def run(
                 relay.start()
             if effects.deletes_job_topics:
                 job_topics.start()
+            answers.start()
             host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
@@ -281,6 +287,7 @@ def run(
                 if rest is not None:
                     rest.close()
                 beating.close()
+                answers.close()
                 job_topics.close()
                 topics.close()
                 for shell in shells.values():
@@ -297,6 +304,31 @@ def create_master_replica(
     if not metrics.is_enabled(configuration):
         return Replica(master_roles, index_errors=errors, on_false_header=on_false_header)
     return CountingReplica(master_roles, totals, index_errors=errors, on_false_header=on_false_header)
+
+
+def create_answers_publisher(
+    configuration: Configuration, log: EventLog, leads: Callable[[], bool]
+) -> AnswersPublisher:
+    """Returns the publisher of the answers to clients; it publishes while `leads` returns True."""
+    admin, store = create_admin_client(configuration), SnapshotStore.from_configuration(configuration)
+    topic = answers_topic(configuration.cluster_id)
+
+    def read_leadership(at_most: int | None) -> tuple[LeadershipState, int]:
+        return read_newest_leadership(log, store, at_most=None if at_most is None else at_most - 1)
+
+    def find_log_id() -> str:
+        described = describe_topics(admin, [log.topic])[log.topic]
+        return "" if described is None else described.topic_id or ""
+
+    return AnswersPublisher(
+        configuration.kafka,
+        topic,
+        codec_of(configuration, topic),
+        log,
+        leads=leads,
+        read_leadership=read_leadership,
+        find_log_id=find_log_id,
+    )
 
 
 def _find_led_dispatcher(host: Host) -> DispatcherState | None:

@@ -26,6 +26,7 @@ from ..log.topic_options import TopicOptions
 from ..log.topic_watch import TopicWatch
 from ..log.topics import (
     TopicRefused,
+    answers_topic,
     dead_letters_topic,
     heartbeats_topic,
     log_topic,
@@ -133,7 +134,8 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
     """Returns a watch that, once started, detects the loss of the cluster's topics. Without its log the process
     ends."""
     cluster = configuration.cluster_id
-    others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
+    named = (submissions_topic, answers_topic, heartbeats_topic, dead_letters_topic)
+    others = [topic(cluster) for topic in named]
     return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 

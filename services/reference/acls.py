@@ -21,7 +21,13 @@ from ...pipelines.graph.physical_plan import (
     WARM_UP_TOPIC,
     jobs_prefix,
 )
-from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
+from ..log.topics import (
+    answers_topic,
+    dead_letters_topic,
+    heartbeats_topic,
+    log_topic,
+    submissions_topic,
+)
 
 
 class PrincipalRole(StrEnum):
@@ -151,6 +157,11 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
         *(Operation.READ, Operation.WRITE, configs, *create, *delete),
     )
     yield _topic(
+        answers_topic(cluster),
+        "writes what the log says to clients, reads how far it is, checks the settings",
+        *(Operation.READ, Operation.WRITE, configs, *create),
+    )
+    yield _topic(
         heartbeats_topic(cluster),
         "exchanges heartbeats with TaskExecutors",
         *(Operation.READ, Operation.WRITE, configs, *create),
@@ -175,7 +186,7 @@ def _taskmanager(scope: AclScope) -> Iterator[Acl]:
     yield _topic(
         heartbeats_topic(cluster), "exchanges heartbeats with masters", Operation.READ, Operation.WRITE
     )
-    for name in (submissions_topic(cluster), dead_letters_topic(cluster)):
+    for name in (submissions_topic(cluster), answers_topic(cluster), dead_letters_topic(cluster)):
         yield _topic(name, "notices that the topic was deleted", Operation.DESCRIBE)
     yield _READER
 
@@ -210,6 +221,8 @@ def _tasks(scope: AclScope) -> Iterator[Acl]:
 
 def _submitter(scope: AclScope) -> Iterator[Acl]:
     yield _topic(submissions_topic(scope.cluster), "writes requests, from any language", Operation.WRITE)
+    yield _topic(answers_topic(scope.cluster), "reads the answers to its requests", Operation.READ)
+    yield _READER
 
 
 def _auditor(scope: AclScope) -> Iterator[Acl]:

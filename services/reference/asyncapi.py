@@ -22,6 +22,7 @@ from ...schemas.catalog import EVENTS
 from ..log.kafka import RECIPIENT, SENDER, TYPE
 from ..log.topic_options import DEFAULT_OPTIONS
 from ..log.topics import (
+    answers_topic,
     dead_letters_topic,
     heartbeats_topic,
     log_topic,
@@ -45,6 +46,11 @@ _CHANNELS: Final[Mapping[str, tuple[str, str]]] = {
     "log": (
         log_topic(_CLUSTER),
         "All events, in total order. The cluster's processes write it; anybody may read it.",
+    ),
+    "answers": (
+        answers_topic(_CLUSTER),
+        "What the log says to clients, shortened, for clients that may not read the log. The key is the client. Skip a "
+        "record whose log_offset, a header, is not above the last one, and one without a value.",
     ),
     "heartbeats": (
         heartbeats_topic(_CLUSTER),
@@ -83,6 +89,7 @@ def text() -> str:
                 "receive", "submissions", "Takes the request of a client into the log."
             ),
             "appendEvent": _operation("send", "log", "Appends an event of a role."),
+            "answerClient": _operation("send", "answers", "Copies an event for a client, shortened."),
             "sendHeartbeat": _operation("send", "heartbeats", "Reports that a process lives."),
             "writeDeadLetter": _operation("send", "deadLetters", "Keeps a record that could not be handled."),
             "print": _operation(
@@ -142,6 +149,8 @@ def _channel(name: str, address: str, doc: str) -> dict[str, Any]:
 def _messages(channel: str) -> Iterable[str]:
     if channel == "deadLetters":
         return [DEAD_LETTER]
+    if channel == "answers":
+        return [name for name in EVENTS if name.startswith("tailrace.client.")]
     # The Dispatcher copies an admitted request into the log.
     topics = ("submissions", "log") if channel == "log" else (channel,)
     return [name for name in EVENTS if avro.schemas()[name]["topic"] in topics]

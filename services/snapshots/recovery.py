@@ -44,14 +44,16 @@ def restore_newest(
     return found[0]
 
 
-def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
-    """Like `read_newest_client_view`, without the configuration."""
-    leadership, _, start = read_newest_client_view(log, store)
+def read_newest_leadership(
+    log: EventLog, store: SnapshotStore, *, at_most: int | None = None
+) -> tuple[LeadershipState, int]:
+    """Like `read_newest_client_view`, without the configuration. `at_most`: snapshots of higher offsets are skipped."""
+    leadership, _, start = read_newest_client_view(log, store, at_most=at_most)
     return leadership, start
 
 
 def read_newest_client_view(
-    log: EventLog, store: SnapshotStore
+    log: EventLog, store: SnapshotStore, *, at_most: int | None = None
 ) -> tuple[LeadershipState, Mapping[str, str], int]:
     """Returns the leadership and the cluster's configuration from the newest usable snapshot, and the offset at
     which the log continues; from the start if there is none. Does not warn of unusable snapshots. Raises like
@@ -60,7 +62,7 @@ def read_newest_client_view(
     def read(snapshot: Snapshot) -> tuple[LeadershipState, Mapping[str, str]]:
         return snapshot.read_leadership(), snapshot.read_configuration()
 
-    found = _newest(log, store, None, read, lambda *_, **__: None)
+    found = _newest(log, store, at_most, read, lambda *_, **__: None)
     return (LeadershipState(), {}, 0) if found is None else (*found[1], found[0].offset + 1)
 
 

@@ -12,8 +12,9 @@ from ....pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ....pipelines.graph.program import BUILD_TIMEOUT_S
 from ....schemas.event import Record
 from ....schemas.types import EntryPoint, JobGraph
-from ...client import Client, ClusterSubscription, JobRejectedError
-from ...client.log_subscription import not_accepted_error
+from ...client import Client, JobRejectedError, Subscription
+from ...client.client import describe_program
+from ...client.subscription import not_accepted_error
 from ...configuration.role_options import job_configuration
 from .building_queue import BuildingQueue, wait_for_acceptance
 from .submitted_job import JobListener, JobOutcome, SubmittedJob
@@ -78,7 +79,7 @@ class ClusterExecutor:
     def _submit(
         self, what: JobGraph | EntryPoint, parallelism: int | None, wanted_id: str | None, timeout_s: float
     ) -> SubmittedJob:
-        conversation = self._client.subscribe()
+        conversation = self._client.subscribe_to_answers()
         try:
             if isinstance(what, JobGraph):
                 what = self._with_max_parallelism(what, conversation.configuration)
@@ -101,6 +102,7 @@ class ClusterExecutor:
             self._client,
             conversation,
             accepted,
+            what.name if isinstance(what, JobGraph) else describe_program(what),
             self._listener,
             detached=self._detached,
             give_up=self._give_up,
@@ -109,7 +111,7 @@ class ClusterExecutor:
         self._listener.on_accepted(job.outcome)
         return job
 
-    def _await_acceptance(self, conversation: ClusterSubscription, job_id: str, timeout_s: float) -> Record:
+    def _await_acceptance(self, conversation: Subscription, job_id: str, timeout_s: float) -> Record:
         """Shows meanwhile how many programs are built first."""
         queue = BuildingQueue(self._client.configuration)
         found = wait_for_acceptance(

@@ -26,11 +26,11 @@ from ....schemas.types import JobStatus
 from ...client import (
     AccumulatorTotals,
     Client,
-    ClusterSubscription,
     Incident,
     JobIncidentTracker,
     KafkaHeartbeatReports,
     OutputRecord,
+    Subscription,
     read_output,
 )
 from ...client.checkpoint_requests import CheckpointFailedError as RequestFailedError
@@ -83,13 +83,15 @@ class SubmittedJob:
     def __init__(
         self,
         client: Client,
-        conversation: ClusterSubscription,
+        conversation: Subscription,
         accepted: Record,
+        name: str,
         listener: JobListener,
         *,
         detached: bool,
         give_up: Callable[[Exception], None],
     ) -> None:
+        """`name`: of the job, if the answer does not have it."""
         body = accepted.body
         assert isinstance(body, JobAccepted)
         self._client = client
@@ -101,7 +103,7 @@ class SubmittedJob:
         self._incidents = JobIncidentTracker(body.job_id)
         self._counts = AccumulatorTotals(body.job_id)
         self._reports = KafkaHeartbeatReports(client.configuration, body.job_id)
-        self._outcome = JobOutcome(body.job_id, body.name, JobStatus.INITIALIZING)
+        self._outcome = JobOutcome(body.job_id, body.name or name, JobStatus.INITIALIZING)
         self._is_reported = False
         """Whether the end of the job, or of the wait for it, was shown."""
         self._waits_since: float | None = None

@@ -22,6 +22,7 @@ from ...log.clients import consumer_configuration, watermarks
 from ...log.factory import create_admin_client
 from ...log.topic_validation import find_faults
 from ...log.topics import (
+    answers_topic,
     dead_letters_topic,
     describe_topics,
     heartbeats_topic,
@@ -47,6 +48,9 @@ def check_cluster_topics(configuration: Configuration, found: Findings) -> bool:
     lost = {
         log: LOST_WITHOUT[ResourceKind.LOG],
         submissions: "requests that were not admitted yet; `tailrace cluster start` creates the topic",
+        answers_topic(
+            cluster
+        ): "answers to clients; the log has them, `tailrace cluster start` creates the topic",
         heartbeats_topic(cluster): "nothing; `tailrace cluster start` creates the topic",
         dead_letters_topic(cluster): "the rejected records; `tailrace cluster start` creates the topic",
     }
