@@ -1,10 +1,11 @@
-// Submits WindowWordCount to a tailrace cluster, from Go: one Avro record to one Kafka topic.
+// Submits WindowWordCount to a tailrace cluster, from Go: one Avro record to one Kafka topic, and the answer from
+// another.
 //
 //	go run . -schema schema.json [-ca FILE -user NAME -password-file FILE] BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT
 //
-// With -user it connects by SASL_SSL with SCRAM-SHA-512. The principal needs Write on CLUSTER.submissions and nothing
-// else. It prints the id of the job. See docs/submit-from-anywhere.md, which also has the command that prints
-// schema.json.
+// With -user it connects by SASL_SSL with SCRAM-SHA-512. The principal needs Write on CLUSTER.submissions and Read on
+// CLUSTER.answers. It prints the id of the job when the cluster has accepted it. See docs/submit-from-anywhere.md, which
+// also has the command that prints schema.json.
 package main
 
 import (
@@ -25,6 +26,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
+
+const answerTimeout = 2 * time.Minute
 
 type header struct {
 	EventID     string    `avro:"event_id"`
@@ -65,11 +68,13 @@ func run() error {
 	servers, cluster, host, port := flag.Arg(0), flag.Arg(1), flag.Arg(2), flag.Arg(3)
 
 	jobID := "wordcount-" + randomID()
+	// A sender of its own: the key of the answers to this submission.
+	sender := "client/go-example-" + randomID()
 	value, err := encode(*schemaFile, submitJob{
 		Header: header{
 			EventID:   randomID(),
 			Time:      time.Now(),
-			Sender:    "client/go-example",
+			Sender:    sender,
 			Recipient: "dispatcher",
 		},
 		JobID: jobID,
@@ -85,6 +90,9 @@ func run() error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.RecordDeliveryTimeout(30 * time.Second),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+			cluster + ".answers": {0: kgo.NewOffset().AfterMilli(time.Now().Add(-time.Minute).UnixMilli())},
+		}),
 	}
 	if *user != "" {
 		secured, err := login(*ca, *user, *passwordFile)
@@ -102,8 +110,41 @@ func run() error {
 	if err := client.ProduceSync(context.Background(), record).FirstErr(); err != nil {
 		return fmt.Errorf("%s does not accept the job: %w", record.Topic, err)
 	}
+	patience, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	answer, err := awaitAnswer(patience, client, sender)
+	if err != nil {
+		return err
+	}
+	if answer != "tailrace.client.JobAccepted" {
+		return fmt.Errorf("job %s: %s", jobID, answer)
+	}
 	fmt.Println(jobID)
 	return nil
+}
+
+// awaitAnswer returns the type of the first answer to the sender. Its value is the event, in the encoding of the
+// submission: JobRejected has a reason.
+func awaitAnswer(patience context.Context, client *kgo.Client, sender string) (string, error) {
+	for {
+		fetches := client.PollFetches(patience)
+		if patience.Err() != nil {
+			return "", fmt.Errorf("no answer within %s: the next jobmanager that starts handles the job", answerTimeout)
+		}
+		if failures := fetches.Errors(); len(failures) > 0 {
+			return "", fmt.Errorf("%s can't be read: %w", failures[0].Topic, failures[0].Err)
+		}
+		for _, record := range fetches.Records() {
+			if string(record.Key) != sender {
+				continue
+			}
+			for _, each := range record.Headers {
+				if each.Key == "type" {
+					return string(each.Value), nil
+				}
+			}
+		}
+	}
 }
 
 // encode returns the job in Avro's single-object encoding: C3 01, the schema's fingerprint, the record.

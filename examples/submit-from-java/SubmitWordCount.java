@@ -1,7 +1,9 @@
 import java.io.File;
 import java.io.FileReader;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
+import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.HexFormat;
@@ -14,19 +16,24 @@ import org.apache.avro.generic.GenericData;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.avro.generic.GenericRecordBuilder;
 import org.apache.avro.message.BinaryMessageEncoder;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteBufferSerializer;
+import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Submits WindowWordCount to a tailrace cluster, from Java: one Avro record to one Kafka topic.
+ * Submits WindowWordCount to a tailrace cluster, from Java: one Avro record to one Kafka topic, and the answer from
+ * another.
  *
  * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES]]</pre>
  *
  * SCHEMAS is tailrace's folder of .avsc files; "schemas" by default. PROPERTIES is a file with further properties of
- * Kafka's client, such as those of TLS and SASL; the principal needs Write on CLUSTER.submissions and nothing else.
- * Prints the id of the job. See docs/submit-from-anywhere.md.
+ * Kafka's client, such as those of TLS and SASL; the principal needs Write on CLUSTER.submissions and Read on
+ * CLUSTER.answers. Prints the id of the job when the cluster has accepted it. See docs/submit-from-anywhere.md.
  */
 public class SubmitWordCount {
 
@@ -40,12 +47,14 @@ public class SubmitWordCount {
     byte[] random = new byte[16];
     new SecureRandom().nextBytes(random);
     String jobId = "wordcount-" + HexFormat.of().formatHex(random);
+    // A sender of its own: the key of the answers to this submission.
+    String sender = "client/java-example-" + HexFormat.of().formatHex(random);
 
     GenericRecord header =
         new GenericRecordBuilder(schema.getField("header").schema())
             .set("event_id", UUID.randomUUID().toString())
             .set("time", ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now()))
-            .set("sender", "client/java-example")
+            .set("sender", sender)
             .set("sender_epoch", 0)
             .set("recipient", "dispatcher")
             .build();
@@ -72,11 +81,37 @@ public class SubmitWordCount {
       }
     }
     settings.put("bootstrap.servers", bootstrap);
-    try (var producer =
-        new KafkaProducer<>(settings, new StringSerializer(), new ByteBufferSerializer())) {
+    var answers = new TopicPartition(cluster + ".answers", 0);
+    try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new ByteBufferSerializer());
+        var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new ByteArrayDeserializer())) {
+      consumer.assign(List.of(answers));
+      consumer.seekToEnd(List.of(answers));
+      // The end is looked up now, and not after the submission.
+      consumer.position(answers);
       producer.send(new ProducerRecord<>(cluster + ".submissions", jobId, value)).get();
+      String answer = awaitAnswer(consumer, sender);
+      if (!answer.equals("tailrace.client.JobAccepted")) {
+        System.err.println("job " + jobId + ": " + answer);
+        System.exit(1);
+      }
     }
     System.out.println(jobId);
+  }
+
+  /**
+   * Returns the type of the first answer to the sender. Its value is the event, in the encoding of the submission:
+   * JobRejected has a reason.
+   */
+  private static String awaitAnswer(KafkaConsumer<String, byte[]> consumer, String sender) {
+    Instant until = Instant.now().plusSeconds(120);
+    while (Instant.now().isBefore(until)) {
+      for (var record : consumer.poll(Duration.ofSeconds(1))) {
+        if (sender.equals(record.key())) {
+          return new String(record.headers().lastHeader("type").value(), StandardCharsets.UTF_8);
+        }
+      }
+    }
+    return "no answer: the next jobmanager that starts handles the job";
   }
 
   /** The schema of SubmitJob: its own file and those of the types it names. */

@@ -1,5 +1,5 @@
-"""The client of a cluster: it writes requests to the submissions topic, and reads the answers in the log or in the topic of
-answers."""
+"""The client of a cluster: it writes requests to the submissions topic, and reads the answers in the log or, without
+the right to read it, in the topic of answers."""
 
 from .accumulators import AccumulatorTotals, KafkaHeartbeatReports
 from .checkpoint_requests import CheckpointFailedError, CheckpointProgress, SavepointNotDisposedError

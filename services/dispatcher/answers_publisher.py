@@ -1,7 +1,7 @@
 """Copies what the log says to clients to `<c>.answers`, in a thread of the leading master.
 
-The log is the truth: the publisher reads it, and answers nothing that readers of the log ignore. It sends answers in the
-order of the log, and stops at the first one that Kafka does not take. So each record in the topic vouches for all
+The log is the truth: the publisher reads it, and answers nothing that readers of the log ignore. It sends answers in
+the order of the log, and stops at the first one that Kafka does not take. So each record in the topic vouches for all
 answers before it, and a new leader continues after the last one (services/log/answers.py). While nothing is to be
 answered, it writes from time to time how far it is: the next leader has less to read, and the topic is not empty.
 """

@@ -56,7 +56,8 @@ HEARTBEAT_PARTITIONS = 2
 """One partition for each direction; see services/heartbeats/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """In bytes; see LARGEST_EVENT."""
-ANSWERS_RETENTION = {"retention.ms": str(7 * 24 * 3_600_000), "retention.bytes": "-1"}
+ANSWERS_RETENTION = {"retention.ms": "604800000", "retention.bytes": "-1"}
+"""A week."""
 _LOOK_S = 0.05
 
 
@@ -91,9 +92,7 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
     return [
         options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
         options.new_topic(submissions_topic(cluster), 1, forever | _at_most(LARGEST_SUBMISSION)),
-        options.new_topic(
-            answers_topic(cluster), 1, DELETE | _at_most(LARGEST_MESSAGE), preferred=ANSWERS_RETENTION
-        ),
+        options.new_topic(answers_topic(cluster), 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE)),
         options.new_topic(
             heartbeats_topic(cluster),
             HEARTBEAT_PARTITIONS,

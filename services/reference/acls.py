@@ -229,7 +229,8 @@ def _auditor(scope: AclScope) -> Iterator[Acl]:
     cluster = scope.cluster
     configs = Operation.DESCRIBE_CONFIGS
     yield _topic(log_topic(cluster), "reads all events, checks the settings", Operation.READ, configs)
-    yield _topic(submissions_topic(cluster), "checks the settings", Operation.DESCRIBE, configs)
+    for name in (submissions_topic(cluster), answers_topic(cluster)):
+        yield _topic(name, "checks the settings", Operation.DESCRIBE, configs)
     yield _topic(
         heartbeats_topic(cluster),
         "reads the accumulators of running jobs, checks the settings",

@@ -49,8 +49,7 @@ _CHANNELS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "answers": (
         answers_topic(_CLUSTER),
-        "What the log says to clients, shortened, for clients that may not read the log. The key is the client. Skip a "
-        "record whose log_offset, a header, is not above the last one, and one without a value.",
+        "What the log says to clients, shortened. Skip repetitions: docs/submit-from-anywhere.md says how.",
     ),
     "heartbeats": (
         heartbeats_topic(_CLUSTER),

@@ -34,6 +34,7 @@ from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.schemas import avro
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log.topics import (
+    answers_topic,
     create_topics,
     dead_letters_topic,
     heartbeats_topic,
@@ -63,11 +64,12 @@ NOT_USED_HERE = {
     ("masters", "ALTER", "job."),
     ("masters", "WRITE", "submissions"),
     ("masters", "READ", "dead-letters"),
+    ("masters", "READ", "answers"),
     ("tasks", "READ", "warm-up"),
 }
 """(user, operation, name without the cluster). No command here asks for accumulators of a running job; partitions are
-added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters; a
-query that warms Spark may end before it reads."""
+added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters and
+answers; a query that warms Spark may end before it reads."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
 PROGRAM = """
 import sys
@@ -89,6 +91,19 @@ counts = (
 counts.print()
 counts.map(lambda count: f"{count[0]} {count[1]}", output_type=str).sink_to(KafkaSink(sink, Formats.text()))
 env.execute("Orders")
+"""
+
+
+TOPICS = [log_topic, heartbeats_topic, dead_letters_topic, submissions_topic, answers_topic]
+FINITE_PROGRAM = """
+import sys
+
+from tailrace import StreamExecutionEnvironment
+
+divisor = int(sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([2, 4]).map(lambda number: number // divisor, output_type=int).print()
+env.execute("Finite")
 """
 
 
@@ -206,6 +221,7 @@ def cluster(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> 
     create_topics(secured.admin, [NewTopic(made.orders, 2), NewTopic(made.totals, 1)])
     made.grant()
     (home.parent / "orders.py").write_text(PROGRAM)
+    (home.parent / "finite.py").write_text(FINITE_PROGRAM)
     try:
         made.ok("cluster", "start", "--taskexecutors", "1", "--slots", "2")
         yield made
@@ -280,6 +296,7 @@ def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, 
 
 def test_every_right_is_used_and_no_other_is_wanted(cluster: SecuredCluster) -> None:
     assert write_error(cluster.connections["shop"], submissions_topic(cluster.cluster_id)) is None
+    assert read_error(cluster.connections["shop"], answers_topic(cluster.cluster_id)) is None
     wait_until(
         lambda: "dead-letters" in {wanted.name.partition(".")[2] for wanted in written(cluster)},
         "the dead letter of garbage",
@@ -318,7 +335,7 @@ def written(cluster: SecuredCluster) -> list[Decision]:
 
 
 @pytest.mark.parametrize("name", ["tasks", "shop", "audit"])
-@pytest.mark.parametrize("topic", [log_topic, heartbeats_topic, dead_letters_topic, submissions_topic])
+@pytest.mark.parametrize("topic", TOPICS)
 def test_topic_of_cluster_is_not_written_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
     wanted = topic(cluster.cluster_id)  # type: ignore[operator]
     if name == "shop" and topic is submissions_topic:
@@ -337,9 +354,12 @@ def test_submitter_opens_no_transaction(cluster: SecuredCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["tasks", "shop"])
-@pytest.mark.parametrize("topic", [log_topic, heartbeats_topic, dead_letters_topic, submissions_topic])
+@pytest.mark.parametrize("topic", TOPICS)
 def test_topic_of_cluster_is_not_read_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
     wanted = topic(cluster.cluster_id)  # type: ignore[operator]
+    if name == "shop" and topic is answers_topic:
+        assert read_error(cluster.connections[name], wanted) is None
+        return
     assert read_error(cluster.connections[name], wanted) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -359,12 +379,34 @@ def test_command_without_right_fails_in_one_line_that_names_it(
     assert cluster.users[name] in line
 
 
+def test_submitter_follows_its_job_by_its_answers(cluster: SecuredCluster) -> None:
+    done = cluster.run_as("shop", "run", "finite.py", "2")
+    assert (done.returncode, done.stdout) == (ExitCode.OK, ""), done.stderr
+    assert "(Finite) is accepted" in done.stderr
+    assert "is FINISHED" in done.stderr
+
+
+def test_submitter_gets_end_and_reason_of_its_failed_job(cluster: SecuredCluster) -> None:
+    options = ("-D", "restart-strategy.type=none")
+    failed = cluster.run_as("shop", "run", *options, "finite.py", "0")
+    assert failed.returncode == ExitCode.JOB, failed.stderr
+    assert "is FAILED" in failed.stderr
+    assert "ZeroDivisionError" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_submitter_is_told_why_its_program_is_rejected(cluster: SecuredCluster) -> None:
+    rejected = cluster.run_as("shop", "run", "-d", "no.such.module:main")
+    assert rejected.returncode == ExitCode.JOB, rejected.stderr
+    assert "no.such.module" in rejected.stderr
+
+
 def accepted(cluster: SecuredCluster, job: str) -> bool:
     """Returns whether the log has the acceptance of a job."""
     return bool(cluster.ok_as("audit", "log", "--job", job, "--type", "JobAccepted", "-o", "json"))
 
 
-def test_java_program_submits_with_right_to_write_alone(cluster: SecuredCluster) -> None:
+def test_java_program_submits_and_reads_its_answer_with_rights_of_submitter(cluster: SecuredCluster) -> None:
     properties = cluster.home / "shop.properties"
     cluster.connections["shop"].write_java_properties(properties)
     classpath = [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]
@@ -376,7 +418,7 @@ def test_java_program_submits_with_right_to_write_alone(cluster: SecuredCluster)
 
 
 @pytest.mark.soak  # the compilation takes a minute
-def test_go_program_submits_with_right_to_write_alone(cluster: SecuredCluster) -> None:
+def test_go_program_submits_and_reads_its_answer_with_rights_of_submitter(cluster: SecuredCluster) -> None:
     schema = cluster.home / "schema.json"
     schema.write_text(json.dumps(avro.standalone("tailrace.dispatcher.SubmitJob")))
     properties = cluster.connections["shop"].properties
@@ -454,7 +496,14 @@ def write_error(connection: KafkaConnection, topic: str) -> int | None:
 
 def read_error(connection: KafkaConnection, topic: str) -> int | None:
     """Returns the code of the error with which a consumer is refused a topic; None if it is not."""
-    consumer = Consumer({**connection.to_librdkafka(), "group.id": "tailrace-reader", "log_level": 0})
+    consumer = Consumer(
+        {
+            **connection.to_librdkafka(),
+            "group.id": "tailrace-reader",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
     try:
         refusal = consumer.list_topics(topic, 20).topics[topic].error
         if refusal is not None:

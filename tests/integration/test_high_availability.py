@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers_topic import answers_in, messages_in
 from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -29,7 +30,9 @@ from tailrace.services.core.role import (
     TASK_EXECUTOR,
     address,
 )
-from tailrace.services.log.topics import log_topic
+from tailrace.services.log import Codec
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import answers_topic, log_topic
 
 from ..high_availability.cluster import HaCluster
 from ..high_availability.fault_actions import inject_random_fault
@@ -410,6 +413,21 @@ def test_log_has_no_violations(cluster: HaCluster) -> None:
     assert violations == []
     names = {event.name for event in events}
     assert {"everyone.SnapshotTaken", "everyone.StateHash"} <= names
+
+
+def test_topic_of_answers_has_what_log_says_to_clients(cluster: HaCluster, kafka: EmbeddedKafka) -> None:
+    """After all the changes of leaders above."""
+    log = KafkaEventLog(kafka.connection, log_topic("ha"), Codec(log_topic("ha")))
+
+    def found() -> set[int]:
+        messages = messages_in(kafka.connection, answers_topic("ha"))
+        return {offset for offset, message in messages if message.value() is not None}
+
+    def wanted() -> set[int]:
+        return {record.offset for record in answers_in(log)}
+
+    wait_until(lambda: found() >= wanted(), "the answers")
+    assert found() <= wanted()
 
 
 def test_all_decisions_are_recomputed_without_difference(cluster: HaCluster) -> None:

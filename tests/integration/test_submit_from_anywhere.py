@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,24 +41,31 @@ def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
     return submissions_topic(cluster_id)
 
 
-def answer_of_a_jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Body:
-    """Returns the first answer to the client of a jobmanager that starts only now."""
+@contextmanager
+def jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[None]:
     command = [sys.executable, "-m", "tailrace.services.cli", "jobmanager"]
     where = ["--bootstrap-servers", kafka.bootstrap_servers, "--cluster-id", cluster_id]
+    with subprocess.Popen([*command, *where]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def first_answer(kafka: EmbeddedKafka, cluster_id: str) -> Body:
+    """Returns the first answer to a client in the log."""
     topic = log_topic(cluster_id)
     log = KafkaEventLog(kafka.connection, topic, Codec(topic))
     tail = log.tail(0)
-    with subprocess.Popen([*command, *where]) as jobmanager:
-        try:
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                for record in tail.poll(1):
-                    if record.header.recipient.startswith("client/"):
-                        return record.body
-        finally:
-            jobmanager.kill()
-            tail.close()
-            log.close()
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for record in tail.poll(1):
+                if record.header.recipient.startswith("client/"):
+                    return record.body
+    finally:
+        tail.close()
+        log.close()
     raise AssertionError("the jobmanager said nothing to the client")
 
 
@@ -75,11 +84,14 @@ def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
         consumer.close()
 
 
-def test_java_program_submits_job(kafka: EmbeddedKafka, cluster_id: str, submissions: str) -> None:
+def test_java_program_submits_job_and_reads_answer(
+    kafka: EmbeddedKafka, cluster_id: str, submissions: str
+) -> None:
     classpath = [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]
     before = time.time_ns() // 1000
     where = (kafka.bootstrap_servers, cluster_id, "127.0.0.1", "9999", str(ROOT / "schemas"))
-    printed = run_java(PROGRAM, classpath, *where)
+    with jobmanager(kafka, cluster_id):
+        printed = run_java(PROGRAM, classpath, *where)
     event = only_event(kafka, submissions)
     assert isinstance(event.body, SubmitJob)
     assert event.body == SubmitJob(
@@ -89,11 +101,10 @@ def test_java_program_submits_job(kafka: EmbeddedKafka, cluster_id: str, submiss
             arguments=("--hostname", "127.0.0.1", "--port", "9999"),
         ),
     )
-    assert event.header.sender == "client/java-example"
+    assert event.header.sender.startswith("client/java-example-")
     assert before <= event.header.time <= time.time_ns() // 1000
     assert event.body.entry_point is not None
-    accepted = answer_of_a_jobmanager(kafka, cluster_id)
-    assert accepted == JobAccepted(job_id=event.body.job_id, name="WindowWordCount")
+    assert first_answer(kafka, cluster_id) == JobAccepted(job_id=event.body.job_id, name="WindowWordCount")
 
 
 def test_python_program_of_document_submits_same_job(

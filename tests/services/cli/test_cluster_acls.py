@@ -55,9 +55,12 @@ def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
     assert all(
         line.startswith(("# ", "tailrace kafka-tools kafka-acls --bootstrap-server ")) for line in lines
     )
-    assert shlex.split(lines[-1], comments=True)[-7:] == [
-        *("--add", "--allow-principal", "User:CN=shop, O=x"),
-        *("--operation", "Write", "--topic", "c.submissions"),
+    granted = [shlex.split(line, comments=True)[-7:] for line in lines[-3:]]
+    principal = ("--add", "--allow-principal", "User:CN=shop, O=x")
+    assert granted == [
+        [*principal, "--operation", "Write", "--topic", "c.submissions"],
+        [*principal, "--operation", "Read", "--topic", "c.answers"],
+        [*principal, "--operation", "Describe", "--group", "tailrace-reader"],
     ]
     assert main(["cluster", "acls", *options, "-o", "json"]) == ExitCode.OK
     data = json.loads(capsys.readouterr().out)
@@ -73,7 +76,21 @@ def test_acls_are_printed_for_each_principal_as_commands_and_as_json(
             "pattern_type": "literal",
             "operations": ["Write"],
             "reason": "writes requests, from any language",
-        }
+        },
+        {
+            "resource_type": "topic",
+            "name": "c.answers",
+            "pattern_type": "literal",
+            "operations": ["Read"],
+            "reason": "reads the answers to its requests",
+        },
+        {
+            "resource_type": "group",
+            "name": "tailrace-reader",
+            "pattern_type": "literal",
+            "operations": ["Describe"],
+            "reason": "readers of topics name this group; nothing is committed to it",
+        },
     ]
 
 

@@ -12,6 +12,7 @@ from tailrace.services.configuration.options.topics import OWN_SETTINGS, TOPIC_C
 from tailrace.services.log.topic_options import DEFAULT_OPTIONS, TopicOptions
 from tailrace.services.log.topic_validation import (
     TopicSettings,
+    find_answers_faults,
     find_heartbeats_faults,
     find_log_faults,
     find_submissions_faults,
@@ -47,12 +48,13 @@ def test_options_apply_to_every_topic_of_cluster() -> None:
 
 @pytest.mark.parametrize("options", [DEFAULT_OPTIONS, TopicOptions(3, {"segment.ms": "5"})])
 def test_created_topics_have_no_faults(options: TopicOptions) -> None:
-    log, submissions, heartbeats, _ = (
+    log, submissions, answers, heartbeats, _ = (
         TopicSettings(topic.num_partitions, 3, 3, topic.config or {})
         for topic in new_cluster_topics("c", options)
     )
     assert not list(find_log_faults("c.log", log))
     assert not list(find_submissions_faults("c.submissions", submissions))
+    assert not list(find_answers_faults("c.answers", answers))
     assert not list(find_heartbeats_faults("c.heartbeats", heartbeats))
 
 

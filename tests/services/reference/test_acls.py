@@ -15,7 +15,13 @@ from tailrace.pipelines.graph.physical_plan import (
 )
 from tailrace.services.configuration.options.kinds import TOPIC_PREFIX
 from tailrace.services.log import topics
-from tailrace.services.log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
+from tailrace.services.log.topics import (
+    answers_topic,
+    dead_letters_topic,
+    heartbeats_topic,
+    log_topic,
+    submissions_topic,
+)
 from tailrace.services.reference import acls_page
 from tailrace.services.reference.acls import (
     Acl,
@@ -27,7 +33,7 @@ from tailrace.services.reference.acls import (
     allows,
 )
 
-CLUSTER_TOPICS = (log_topic, submissions_topic, heartbeats_topic, dead_letters_topic)
+CLUSTER_TOPICS = (log_topic, submissions_topic, answers_topic, heartbeats_topic, dead_letters_topic)
 
 
 def is_cluster_id(text: str) -> bool:
@@ -47,6 +53,7 @@ roles = st.sampled_from(PrincipalRole)
 WRITERS = {
     log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
     submissions_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.SUBMITTER},
+    answers_topic: {PrincipalRole.JOBMANAGER},
     heartbeats_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
     dead_letters_topic: {PrincipalRole.JOBMANAGER},
 }
@@ -135,8 +142,17 @@ def test_rights_to_create_and_delete_topics_of_cluster_are_given_where_asked(rol
     is_master = role is PrincipalRole.JOBMANAGER
     made = {(topic("c"), Operation.CREATE) for topic in CLUSTER_TOPICS}
     assert creators(AclScope("c")) == (made if is_master else set())
-    deleted = {(topic("c"), Operation.DELETE) for topic in CLUSTER_TOPICS if topic is not heartbeats_topic}
+    kept_by_kafka = (answers_topic, heartbeats_topic)
+    deleted = {(topic("c"), Operation.DELETE) for topic in CLUSTER_TOPICS if topic not in kept_by_kafka}
     assert creators(AclScope("c", deletes_events=True)) == (made | deleted if is_master else set())
+
+
+def test_submitter_reads_answers_and_no_other_topic() -> None:
+    needed = acls_of(PrincipalRole.SUBMITTER, AclScope("c"))
+    read = [
+        topic for topic in CLUSTER_TOPICS if allows(needed, Operation.READ, ResourceType.TOPIC, topic("c"))
+    ]
+    assert read == [answers_topic]
 
 
 def test_topics_of_user_are_named_or_prefixes() -> None:

@@ -116,7 +116,7 @@ class Recorder:
         self.configuration = configuration
         self.graphs: list[JobGraph] = []
 
-    def subscribe(self) -> Recorder:
+    def subscribe_to_answers(self) -> Recorder:
         return self
 
     def close(self) -> None: ...

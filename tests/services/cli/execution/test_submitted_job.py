@@ -61,6 +61,7 @@ def test_job_with_unreadable_output_continues_and_run_exits_with_reason(
         silence,  # type: ignore[arg-type]
         silence,  # type: ignore[arg-type]
         Record(0, header, JobAccepted(job_id="j", name="job")),
+        "job",
         RunScreen(detached=False, output=Format.TEXT),
         detached=False,
         give_up=failures.append,
