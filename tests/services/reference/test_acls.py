@@ -88,10 +88,15 @@ def test_acl_of_one_cluster_covers_no_name_of_another(
 
 
 @given(cluster=cluster_ids, job=ids, part=ids)
-def test_auditor_reads_every_topic_of_cluster_but_requests(cluster: str, job: str, part: str) -> None:
+def test_auditor_reads_every_topic_of_cluster_but_requests_and_copied_answers(
+    cluster: str, job: str, part: str
+) -> None:
     needed = acls_of(PrincipalRole.AUDITOR, AclScope(cluster))
     for kind, name in names_of(cluster, job, part):
-        is_read = kind is ResourceType.TOPIC and name != submissions_topic(cluster)
+        is_read = kind is ResourceType.TOPIC and name not in (
+            submissions_topic(cluster),
+            answers_topic(cluster),
+        )
         assert allows(needed, Operation.READ, kind, name) == is_read
 
 
