@@ -57,7 +57,8 @@ class Client(Closeable):
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._log = open_event_log(configuration, timeout_s=timeout_s)
         self._has_write_right = False
-        self._producer = self._create_producer() if sends else None
+        # With a login the right is checked first: without it librdkafka writes a message to stderr.
+        self._producer = self._create_producer() if sends and not self._kafka.properties else None
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
