@@ -32,6 +32,7 @@ _SHARED_SERVERS = {
         "test_metrics",
         "test_other_tools",
         "test_programs",
+        "test_rest",
         "test_savepoints",
         "test_secrets",
     ),

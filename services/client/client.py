@@ -5,6 +5,7 @@ A request is durable once it is produced: if no jobmanager runs, the next one ad
 
 from __future__ import annotations
 
+import copy
 import re
 import secrets
 import time
@@ -62,6 +63,12 @@ class Client(Closeable):
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
+
+    def with_address(self, client_address: str) -> Client:
+        """Returns a client with another address and the same connections, which only this one closes."""
+        other = copy.copy(self)
+        other.address = client_address
+        return other
 
     def submit(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import ConfigurationChanged
 from ..core.leadership import LeadershipState
-from ..core.role import CLIENT, JOB_MASTER, address
+from ..core.role import CLIENT, DISPATCHER, JOB_MASTER, address
 from ..log import EventLog, Tail
 from ..snapshots.recovery import read_newest_client_view
 from ..snapshots.store import SnapshotStore
@@ -59,6 +59,12 @@ class ClusterSubscription(Subscription):
     def configuration(self) -> Mapping[str, str]:
         """The cluster's configuration, as far as the log has been read."""
         return self._configuration
+
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        """The servers of the leading master: name -> host:port, as far as the log has been read."""
+        leader = self._leadership.leader(DISPATCHER)
+        return {} if leader is None else leader.endpoints
 
     def _apply(self, record: Record) -> None:
         if isinstance(record.body, ConfigurationChanged) and self._leadership.accepts(record):

@@ -25,6 +25,7 @@ from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import StartedJob
 from .checkpoint_history import CheckpointsView
 from .execution_history import StoredExecutions
+from .snapshot_requests import SnapshotRequestView
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
@@ -42,6 +43,8 @@ class JobHistory(msgspec.Struct, frozen=True):
     """By job id."""
     executions: dict[str, StoredExecutions] = {}
     """By job id, until the cluster forgets the job."""
+    snapshot_requests: dict[str, SnapshotRequestView] = {}
+    """Client address -> its last request for a checkpoint or savepoint."""
 
 
 def is_restart(before: FailureHistory, after: FailureHistory) -> bool:

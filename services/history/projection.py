@@ -31,6 +31,7 @@ from .event_job_index import EventJobIndex
 from .execution_history import ExecutionHistory
 from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
+from .snapshot_requests import SNAPSHOT_ANSWERS, SnapshotRequestHistory
 
 
 class HistoryProjection:
@@ -53,6 +54,8 @@ class HistoryProjection:
         self.checkpoints = CheckpointHistory()
         self.executions = ExecutionHistory()
         """The graphs of jobs, and the times of their attempts."""
+        self.snapshot_requests = SnapshotRequestHistory()
+        """The requests for checkpoints and savepoints."""
         self.replica = self._new_replica()
         self.changed: Sequence[str] = ()
         """The addresses whose state the last event has changed."""
@@ -84,6 +87,8 @@ class HistoryProjection:
                 )
         elif ignored is None and kind in _TIMED_EVENTS and self._notes_past:
             self._note_times(record)
+        elif ignored is None and kind in SNAPSHOT_ANSWERS and self._notes_past:
+            self.snapshot_requests.on_event(record)
         task = self._find_task(record) if _names_attempt(kind) else None
         if changed and self._notes_past:
             if kind in NOTED_EVENTS and header.recipient in changed:
@@ -100,6 +105,7 @@ class HistoryProjection:
             failures=self.failures.all(),
             checkpoints=self.checkpoints.all(),
             executions=self.executions.all(),
+            snapshot_requests=self.snapshot_requests.all(),
         )
 
     def copy(self) -> HistoryProjection:
@@ -163,6 +169,7 @@ class HistoryProjection:
         self.failures = RestartCauses.from_failures(past.failures)
         self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
         self.executions = ExecutionHistory.from_stored(past.executions, replica.states)
+        self.snapshot_requests = SnapshotRequestHistory(past.snapshot_requests)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.apply(record) for record in batch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,11 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ...infra.logging_setup import logger
+from ...infra.redaction import redacted
 from .endpoint import Answer, Endpoint
 from .errors import (
     BadRequest,
@@ -48,13 +49,6 @@ OPENAPI_PATH = "/api/v1/openapi.json"
 
 ReadMoment = Callable[[str | None], AbstractContextManager[Moment]]
 """Returns the moment of `at`; None: the present."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """An answer without an end: lines of text."""
-
-    chunks: AsyncIterator[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +140,6 @@ class _Shell:
         assert endpoint.view is not None
         with self._read(at) as moment:
             offset, value = moment.offset, endpoint.view(moment, parameters)
-            if isinstance(value, Stream):
-                return StreamingResponse(
-                    value.chunks, media_type=endpoint.media_type, headers={"Cache-Control": "no-store"}
-                )
             return _response(value, endpoint.status, offset)
 
     def _check_token(self, request: Request) -> None:
@@ -211,7 +201,8 @@ def _check_origin(request: Request) -> None:
 
 def _response(value: Any, status: int, offset: int | None) -> Response:
     headers = {} if offset is None else {"Tailrace-Offset": str(offset)}
-    return Response(msgspec.json.encode(value), status, headers, _JSON)
+    # As every output for people: reasons, stack traces and options may have a URL with a password.
+    return Response(redacted(msgspec.json.encode(value).decode()), status, headers, _JSON)
 
 
 def _error_response(error: RestError) -> Response:

@@ -10,11 +10,14 @@ from ...infra.closing import Closeable
 from ..configuration import Configuration
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
+from .api import state
 from .application import Settings, create_application
+from .commands import flink_commands, own_commands
 from .flink.endpoints import READS, UNSUPPORTED
 from .live_replica import LiveReplica
 from .moment import Moment
 from .past_moments import PastMoments
+from .requests import Requests
 from .server import HttpServer
 
 
@@ -28,7 +31,11 @@ class ReplicaServer(Closeable):
         histories = JobHistoryStore.from_configuration(configuration)
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
-        application = create_application(self._read, [*READS, *UNSUPPORTED], settings=settings)
+        self._requests = Requests(configuration, self._live)
+        flink = [*READS, *flink_commands(self._requests), *UNSUPPORTED]
+        application = create_application(
+            self._read, flink, [*state.READS, *own_commands(self._requests)], settings
+        )
         self._server = HttpServer(application, listening)
 
     @contextmanager
@@ -39,4 +46,5 @@ class ReplicaServer(Closeable):
     def close(self) -> None:
         """Ends all threads."""
         self._server.close()
+        self._requests.close()
         self._live.close()

@@ -78,8 +78,6 @@ class Endpoint:
     status: int = 200
     errors: Sequence[type[RestError]] = ()
     """The errors of this endpoint, beside those that all have."""
-    media_type: str = "application/json"
-    """The media type of the answer."""
     needs_body: bool = False
     """Whether a request must have a body; otherwise an empty one is a body without fields."""
 

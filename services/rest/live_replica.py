@@ -76,10 +76,6 @@ class LiveReplica(Closeable):
         """The offset of the last folded event."""
         return self._fold.replica.offset
 
-    def await_current(self) -> None:
-        """Waits until the log has been read. Raises Unavailable."""
-        self._await_current()
-
     def request(self, send: Callable[[], object], answer: Answer, timeout_s: float) -> tuple[Any, int] | None:
         """Sends a request, and returns its outcome with the offset of the event that it is in; None after
         `timeout_s` seconds. Raises what `send` raises."""

@@ -87,7 +87,7 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
                     "schema": {"type": "integer", "minimum": -1},
                 }
             },
-            "content": {endpoint.media_type: {"schema": by_type[repr(response)]}},
+            "content": {"application/json": {"schema": by_type[repr(response)]}},
         }
         if endpoint.view is not None:
             parameters.append(_parameter(AT, "query"))

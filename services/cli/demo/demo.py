@@ -22,6 +22,7 @@ from ...configuration.options.kafka import KafkaUser
 from ...history import HistoryProjection
 from ...history.event_formatting import align_columns
 from ...log.factory import open_event_log
+from ...processes.rest import ENDPOINT as REST_ENDPOINT
 from ..args.common_options import ClusterOptions
 from ..exit_codes import CommandFailure, ExitCode
 from ..local.cluster import LocalCluster, LocalClusterOptions
@@ -119,6 +120,8 @@ class _Demo:
             job_id = client.submit(graph)
             conversation.accepted_at(job_id, _ACCEPT_TIMEOUT_S)
             self._step(f"job {job_id} is accepted")
+            if (rest := conversation.endpoints.get(REST_ENDPOINT)) is not None:
+                self._step(f"the REST API is at http://{rest}")
             start = time.monotonic()
 
             def is_over() -> bool:

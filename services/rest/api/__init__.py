@@ -1,1 +1,1 @@
-"""tailrace's own REST API: events, states, stories and submissions."""
+"""tailrace's own REST API, below /api/v1."""

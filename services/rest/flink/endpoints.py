@@ -6,7 +6,7 @@ import re
 
 from ..endpoint import Endpoint, Parameter, View
 from ..errors import NotFound, NotSupported
-from . import checkpoints, cluster, jobs, metrics, plan, taskmanagers, vertices
+from . import checkpoints, cluster, jobs, metrics, operations, plan, taskmanagers, vertices
 
 _GET = Parameter("get", str, "The names of metrics, with commas between.")
 _AGGREGATION = Parameter("agg", str, "The aggregations: min, max, sum, avg.")
@@ -68,6 +68,8 @@ READS: tuple[Endpoint, ...] = (
     _read(f"{_JOB}/execution-result", jobs.execution_result),
     _read(f"{_JOB}/metrics", metrics.no_job_metrics, _GET),
     _read(f"{_JOB}/checkpoints", checkpoints.checkpoints),
+    _read(f"{_JOB}/checkpoints/{{triggerid}}", operations.checkpoint_result),
+    _read(f"{_JOB}/savepoints/{{triggerid}}", operations.savepoint_result),
     _read(f"{_JOB}/checkpoints/config", checkpoints.configuration),
     _read(f"{_JOB}/checkpoints/details/{{checkpointid}}", checkpoints.details),
     _read(f"{_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}", checkpoints.subtasks),

@@ -16,9 +16,13 @@ from tailrace.schemas.event import Record
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
+from tailrace.services.history.time_travel import cluster_moment, replica_at
 from tailrace.services.log.event_log import read_to_end
+from tailrace.services.rest.api import state
 from tailrace.services.rest.application import Settings, create_application
-from tailrace.services.rest.flink import jobs
+from tailrace.services.rest.commands import flink_commands, own_commands
+from tailrace.services.rest.endpoint import Answer
+from tailrace.services.rest.flink import jobs, operations
 from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_moments import PastMoments
@@ -45,6 +49,21 @@ def now() -> Moment:
     return Moment(fold, records()[-1].header.time // 1000)
 
 
+class AcceptingCommands:
+    """A cluster that accepts everything."""
+
+    def cancel(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(operations.Empty(), 202, 1)
+
+    def _trigger(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(operations.TriggerResponse("0" * 32), 202, 1)
+
+    stop = savepoint = checkpoint = _trigger
+
+    def submit(self, _parameters: object, body: operations.SubmissionBody, _key: str | None) -> Answer:
+        return Answer(operations.Submission(body.target, "0" * 32), 201, 1)
+
+
 def client(settings: Settings | None = None) -> TestClient:
     past = PastMoments(open_source)
 
@@ -56,7 +75,9 @@ def client(settings: Settings | None = None) -> TestClient:
             with past.read(at) as moment:
                 yield moment
 
-    application = create_application(read, [*READS, *UNSUPPORTED], settings=settings)
+    commands = AcceptingCommands()
+    flink = [*READS, *flink_commands(commands), *UNSUPPORTED]
+    application = create_application(read, flink, [*state.READS, *own_commands(commands)], settings)
     return TestClient(application, raise_server_exceptions=False)
 
 
@@ -138,4 +159,67 @@ def test_openapi_document_is_valid() -> None:
     identifiers = [
         operation["operationId"] for path in document["paths"].values() for operation in path.values()
     ]
-    assert len(identifiers) == len(set(identifiers)) == len(READS) + len(UNSUPPORTED)
+    assert len(identifiers) == len(set(identifiers)) > len(READS) + len(UNSUPPORTED)
+
+
+STOP = f"/jobs/{'0' * 32}/stop"
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 202),
+        (b"{}", 202),
+        (b'{"drain": true, "targetDirectory": "/sp", "formatType": "CANONICAL"}', 202),
+        (b'{"drain": 1}', 400),
+        (b'{"drane": true}', 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"\xff", 400),
+        (b"[" * 100_000, 400),
+        (b" " * (1 << 20) + b"{}", 413),
+    ],
+)
+def test_body_is_checked(content: bytes, status: int) -> None:
+    with client() as rest:
+        answer = rest.post(STOP, content=content)
+        assert answer.status_code == status
+        if status != 202:
+            (message,) = answer.json()["errors"]
+            assert "\n" not in message
+
+
+def test_body_without_length_is_read_up_to_its_limit() -> None:
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * (1 << 20)
+
+    with client() as rest:
+        assert rest.post(STOP, content=endless()).status_code == 413
+        declared = rest.post(STOP, content=b"{}", headers={"Content-Length": str(100 << 20)})
+        assert declared.status_code == 413
+
+
+def test_write_from_page_of_another_site_is_refused() -> None:
+    with client() as rest:
+        assert rest.post(STOP, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert rest.post(STOP, headers={"Origin": "http://testserver"}).status_code == 202
+
+
+def test_malformed_idempotency_key_is_refused() -> None:
+    with client() as rest:
+        for key in ("", "two words", "x" * 129):
+            assert rest.post(STOP, headers={"Idempotency-Key": key}).status_code == 400
+        assert rest.post(STOP, headers={"Idempotency-Key": "abc"}).status_code == 202
+
+
+def test_state_is_that_of_time_travel() -> None:
+    with client() as rest:
+        found = rest.get("/api/v1/state", params={"at": "7"}).json()
+        with LogSource(FileLog.open(LOG), "golden", file=LOG) as source:
+            expected = cluster_moment(replica_at(source, 7))
+        assert (found["offset"], found["state_hash"]) == (7, expected.state_hash)
+        only = rest.get("/api/v1/state", params={"at": "7", "address": "dispatch*"}).json()
+        assert list(only["roles"]) == ["dispatcher"]
+        assert only["state_hash"] == expected.state_hash

@@ -40,9 +40,16 @@ def parameters_of(moment: Moment, endpoint: Endpoint) -> Iterator[Mapping[str, A
             "subtaskindex": (0, 7),
             "attempt": (0, 1),
             "taskmanagerid": (*workers, "nobody"),
+            "triggerid": (*trigger_ids(moment), "0" * 32),
         }
         others = [name for name in choices if name in names]
         for vertex_id in vertices:
             for values in itertools.product(*(choices[name] for name in others)):
                 given = {"jobid": job_id, "vertexid": vertex_id, **dict(zip(others, values, strict=True))}
                 yield {name: value for name, value in given.items() if value is not None}
+
+
+def trigger_ids(moment: Moment) -> list[str]:
+    """Returns the ids of known requests for checkpoints and savepoints."""
+    known = moment.fold.snapshot_requests.all()
+    return [requester.removeprefix("client/rest-") for requester in known]

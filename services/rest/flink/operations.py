@@ -1,0 +1,148 @@
+"""Writes: the bodies of requests and answers, and what became of a savepoint or checkpoint that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+
+from ....schemas.types import SnapshotType
+from ...core.role import CLIENT, address
+from ..errors import NotFound
+from ..moment import Moment
+from . import ids
+from .jobs import FailureCause, QueueStatus
+from .lookup import Parameters, find_job
+
+
+class TerminationMode(StrEnum):
+    """The mode of PATCH /jobs/:jobid."""
+
+    CANCEL = "cancel"
+    STOP = "stop"
+
+
+class Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """{}"""
+
+
+class SavepointBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """POST /jobs/:jobid/savepoints. Two fields have dashes, as in Flink. tailrace has one format: `formatType` is
+    accepted, and says nothing."""
+
+    target_directory: str | None = msgspec.field(default=None, name="target-directory")
+    cancel_job: bool = msgspec.field(default=False, name="cancel-job")
+    format_type: Literal["CANONICAL", "NATIVE"] | None = None
+    trigger_id: str | None = None
+
+
+class StopBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """POST /jobs/:jobid/stop"""
+
+    target_directory: str | None = None
+    drain: bool = False
+    format_type: Literal["CANONICAL", "NATIVE"] | None = None
+    trigger_id: str | None = None
+
+
+class CheckpointBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """POST /jobs/:jobid/checkpoints. tailrace decides itself which files a checkpoint writes."""
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] | None = None
+    trigger_id: str | None = None
+
+
+class TriggerResponse(msgspec.Struct, frozen=True, rename="kebab"):
+    """The id to ask for the result with."""
+
+    request_id: str
+
+
+class SavepointInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """The location of a savepoint, or why there is none."""
+
+    location: str | None = None
+    failure_cause: FailureCause | None = None
+
+
+class SavepointResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GET /jobs/:jobid/savepoints/:triggerid"""
+
+    status: QueueStatus
+    operation: SavepointInfo | None = None
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The number of a checkpoint, or why there is none."""
+
+    checkpoint_id: int | None = None
+    failure_cause: FailureCause | None = None
+
+
+class CheckpointResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GET /jobs/:jobid/checkpoints/:triggerid"""
+
+    status: QueueStatus
+    operation: CheckpointInfo | None = None
+
+
+class SubmissionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /submissions. `target`: module:function, importable where the jobmanager runs. `arguments`: its arguments.
+    `configuration`: options of the job."""
+
+    target: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+    arguments: Sequence[str] = ()
+    configuration: Mapping[str, str] = {}
+    parallelism: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)] | None = None
+    savepoint_path: str | None = None
+    allow_non_restored_state: bool = False
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A job that is accepted: tailrace's id, and Flink's."""
+
+    job_id: str
+    flink_job_id: str
+
+
+def requester_of(trigger_id: str) -> str:
+    """Returns the address under which a savepoint or checkpoint is requested."""
+    return address(CLIENT, f"rest-{trigger_id}")
+
+
+def savepoint_result(moment: Moment, parameters: Parameters) -> SavepointResult:
+    """GET /jobs/:jobid/savepoints/:triggerid: IN_PROGRESS, or the location or failure"""
+    _, view = find_job(moment, parameters)
+    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
+    if found is None or found.job_id != view.job_id or found.snapshot_type is SnapshotType.CHECKPOINT:
+        raise NotFound(
+            f"There is no savepoint operation with triggerId={parameters['triggerid'][:80]} for job "
+            f"{ids.to_job_id(view.job_id)}."
+        )
+    if found.failure is not None:
+        return SavepointResult(QueueStatus("COMPLETED"), SavepointInfo(failure_cause=_cause(found.failure)))
+    if found.uri is None:
+        return SavepointResult(QueueStatus("IN_PROGRESS"))
+    return SavepointResult(QueueStatus("COMPLETED"), SavepointInfo(location=found.uri))
+
+
+def checkpoint_result(moment: Moment, parameters: Parameters) -> CheckpointResult:
+    """GET /jobs/:jobid/checkpoints/:triggerid: IN_PROGRESS, or the number or failure"""
+    _, view = find_job(moment, parameters)
+    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
+    if found is None or found.job_id != view.job_id or found.snapshot_type is SnapshotType.SAVEPOINT:
+        raise NotFound(
+            f"There is no checkpoint operation with triggerId={parameters['triggerid'][:80]} for job "
+            f"{ids.to_job_id(view.job_id)}."
+        )
+    if found.failure is not None:
+        return CheckpointResult(QueueStatus("COMPLETED"), CheckpointInfo(failure_cause=_cause(found.failure)))
+    if found.checkpoint_id is None:
+        return CheckpointResult(QueueStatus("IN_PROGRESS"))
+    return CheckpointResult(QueueStatus("COMPLETED"), CheckpointInfo(checkpoint_id=found.checkpoint_id))
+
+
+def _cause(reason: str) -> FailureCause:
+    return FailureCause("org.apache.flink.runtime.checkpoint.CheckpointException", reason)

@@ -1,0 +1,252 @@
+"""Writes by REST: a request is a record on the submissions topic, and its outcome is read from the log.
+
+The address of a request's client is derived from its id or Idempotency-Key. So every server finds the request in the
+log, whichever sent it, and the same request twice is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ...infra.closing import Closeable
+from ...schemas import client as answers
+from ...schemas import job_master
+from ...schemas.event import Record
+from ...schemas.states import JOB_ENDS
+from ...schemas.types import EntryPoint, JobStatus
+from ..client.client import Client, describe_program, new_job_id
+from ..client.subscription import JobRejectedError
+from ..configuration import Configuration
+from ..core.role import CLIENT, address
+from ..dispatcher.state import DispatcherState
+from ..history import cluster_view
+from ..log import LogUnavailable
+from .endpoint import Answer
+from .errors import BadRequest, Conflict, NotFound, Unavailable
+from .flink import ids, operations
+from .flink.lookup import Parameters, dispatcher, find_job
+from .live_replica import LiveReplica
+
+_OUTCOME_TIMEOUT_S = 10.0
+_KAFKA_TIMEOUT_S = 10.0
+_TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
+_RETRY = {"Retry-After": "5"}
+
+
+class Requests(Closeable):
+    """Sends requests to the cluster; thread-safe. All methods raise Unavailable if Kafka or the leader do not answer.
+
+    The commands have the arguments of an endpoint: the parameters, the body, and the Idempotency-Key or None.
+    """
+
+    def __init__(self, configuration: Configuration, replica: LiveReplica) -> None:
+        self._configuration = configuration
+        self._replica = replica
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._in_flight: set[str] = set()
+
+    def cancel(self, parameters: Parameters, _body: object, key: str | None) -> Answer:
+        """PATCH /jobs/:jobid: cancels the job; it is answered when the JobMaster has the command"""
+        mode = parameters.get("mode")
+        if mode is not None and mode is not operations.TerminationMode.CANCEL:
+            raise BadRequest("The mode stop is not supported any more: use /jobs/:jobid/stop.")
+        with self._replica.read() as moment:
+            _, view = find_job(moment, parameters)
+            offset = moment.offset
+        if view.status is JobStatus.CANCELED:
+            return Answer(operations.Empty(), 202, offset)
+        if view.status in JOB_ENDS:
+            raise Conflict(
+                "Job cancellation failed because the job has already reached another terminal state "
+                f"({view.status.value})."
+            )
+        if view.status is JobStatus.CANCELLING:
+            return Answer(operations.Empty(), 202, offset)
+        requester = _requester(f"cancel/{view.job_id}/{key}" if key else None)
+
+        def find_outcome(record: Record, is_ignored: bool) -> str | None:
+            match record.body:
+                case answers.CancelJobRejected(job_id=view.job_id, reason=reason):
+                    return reason if record.header.recipient == requester else None
+                case job_master.CancelJob(job_id=view.job_id):
+                    return None if is_ignored else ""
+                case answers.JobStatusChanged(job_id=view.job_id, status=status) if status in JOB_ENDS:
+                    return "" if status is JobStatus.CANCELED else f"the job is {status.value}"
+                case _:
+                    return None
+
+        reason, offset = self._send(requester, lambda client: client.cancel(view.job_id), find_outcome)
+        if reason:
+            raise Conflict(f"Job cancellation failed: {reason}.")
+        return Answer(operations.Empty(), 202, offset)
+
+    def stop(self, parameters: Parameters, body: operations.StopBody, key: str | None) -> Answer:
+        """POST /jobs/:jobid/stop: takes a savepoint, and ends the job with it"""
+        directory = body.target_directory
+        return self._trigger(
+            parameters,
+            body.trigger_id,
+            key,
+            lambda client, job_id: client.stop_with_savepoint(job_id, directory, drain=body.drain),
+        )
+
+    def savepoint(self, parameters: Parameters, body: operations.SavepointBody, key: str | None) -> Answer:
+        """POST /jobs/:jobid/savepoints: takes a savepoint; `cancel-job` ends the job with it"""
+        directory = body.target_directory
+        return self._trigger(
+            parameters,
+            body.trigger_id,
+            key,
+            lambda client, job_id: (
+                client.stop_with_savepoint(job_id, directory)
+                if body.cancel_job
+                else client.trigger_savepoint(job_id, directory)
+            ),
+        )
+
+    def checkpoint(self, parameters: Parameters, body: operations.CheckpointBody, key: str | None) -> Answer:
+        """POST /jobs/:jobid/checkpoints: takes a checkpoint now"""
+        return self._trigger(
+            parameters, body.trigger_id, key, lambda client, job_id: client.trigger_checkpoint(job_id)
+        )
+
+    def submit(self, _parameters: Parameters, body: operations.SubmissionBody, key: str | None) -> Answer:
+        """POST /submissions: submits a program by the name of its function; it is answered when the job is accepted"""
+        entry_point = EntryPoint(
+            target=body.target, arguments=tuple(body.arguments), configuration=dict(body.configuration)
+        )
+        job_id = new_job_id(describe_program(entry_point))
+        if key is not None:
+            job_id = f"{job_id[:-32]}{_digest(key)}"
+        requester = _requester(None)
+
+        def find_outcome(record: Record, is_ignored: bool) -> str | None:
+            match record.body:
+                case answers.JobAccepted(job_id=accepted) if accepted == job_id and not is_ignored:
+                    return ""
+                case answers.JobRejected(job_id=rejected, reason=reason) if rejected == job_id:
+                    return reason
+                case _:
+                    return None
+
+        def send(client: Client) -> None:
+            client.submit(
+                entry_point,
+                body.parallelism,
+                job_id,
+                savepoint_path=body.savepoint_path,
+                allow_non_restored_state=body.allow_non_restored_state,
+            )
+
+        if not self._has_job(job_id):
+            try:
+                reason, offset = self._send(requester, send, find_outcome)
+            except JobRejectedError as error:
+                raise BadRequest(str(error)) from None
+            except Unavailable:
+                if not self._has_job(job_id):
+                    raise
+            else:
+                if reason and not self._has_job(job_id):
+                    raise Conflict(f"The job was rejected: {reason}")
+                return Answer(operations.Submission(job_id, ids.to_job_id(job_id)), 201, offset)
+        return Answer(operations.Submission(job_id, ids.to_job_id(job_id)), 201, self._replica.offset)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+
+    def _trigger(
+        self,
+        parameters: Parameters,
+        trigger_id: str | None,
+        key: str | None,
+        send: Callable[[Client, str], None],
+    ) -> Answer:
+        if trigger_id is not None and _TRIGGER_ID.fullmatch(trigger_id) is None:
+            raise BadRequest("triggerId has 32 hexadecimal digits.")
+        with self._replica.read() as moment:
+            _, view = find_job(moment, parameters)
+            if trigger_id is None:
+                trigger_id = secrets.token_hex(16) if key is None else _digest(f"{view.job_id}/{key}")
+            requester = operations.requester_of(trigger_id)
+            is_known = moment.fold.snapshot_requests.get(requester) is not None or _is_requested(
+                dispatcher(moment), requester
+            )
+            offset = moment.offset
+        answer = operations.TriggerResponse(trigger_id)
+        if is_known:
+            return Answer(answer, 202, offset)
+        if view.status in JOB_ENDS:
+            raise NotFound(
+                f"Job {ids.to_job_id(view.job_id)} is {view.status.value}, and does not run any more"
+            )
+
+        def find_outcome(record: Record, is_ignored: bool) -> str | None:
+            match record.body:
+                case job_master.TriggerCheckpoint(requester=asker) if asker == requester and not is_ignored:
+                    return ""
+                case answers.CheckpointFailed(reason=reason) if record.header.recipient == requester:
+                    return reason
+                case _:
+                    return None
+
+        _, offset = self._send(requester, lambda client: send(client, view.job_id), find_outcome)
+        return Answer(answer, 202, offset)
+
+    def _send(
+        self,
+        requester: str,
+        send: Callable[[Client], None],
+        find_outcome: Callable[[Record, bool], str | None],
+    ) -> tuple[str, int]:
+        """Sends the request, unless it is in flight already, and returns its outcome with its offset."""
+
+        def send_once() -> None:
+            with self._lock:
+                if requester in self._in_flight:
+                    return
+                self._in_flight.add(requester)
+                if self._client is None:
+                    self._client = Client(self._configuration, name="rest", timeout_s=_KAFKA_TIMEOUT_S)
+                client = self._client.with_address(requester)
+            send(client)
+
+        try:
+            found: tuple[Any, int] | None = self._replica.request(send_once, find_outcome, _OUTCOME_TIMEOUT_S)
+        except LogUnavailable as error:
+            raise Unavailable(str(error), _RETRY) from None
+        finally:
+            with self._lock:
+                self._in_flight.discard(requester)
+        if found is None:
+            raise Unavailable(
+                f"The request was written, but no leader answered within {_OUTCOME_TIMEOUT_S:g} s: the next leader "
+                "will process it. Send it again with the same Idempotency-Key.",
+                _RETRY,
+            )
+        return found
+
+    def _has_job(self, job_id: str) -> bool:
+        with self._replica.read() as moment:
+            return job_id in cluster_view.statuses(moment.fold.replica)
+
+
+def _requester(key: str | None) -> str:
+    return address(CLIENT, f"rest-{secrets.token_hex(16) if key is None else _digest(key)}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _is_requested(state: DispatcherState, requester: str) -> bool:
+    return any(getattr(request, "requester", None) == requester for request in state.requests.values())

@@ -1,0 +1,139 @@
+"""REST on a real cluster: the master and a gateway answer alike, and a request sent to both is one request."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from polling import wait_until
+
+from .test_cluster import Cluster
+
+pytestmark = pytest.mark.timeout(400)
+
+PROGRAM = """
+from tailrace import StreamExecutionEnvironment
+
+
+def numbered(number: int) -> tuple[str, int]:
+    return f"key {number % 10}", 1
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(numbered, count=1_000_000, rate_per_second=40.0).key_by(0).sum(1).print()
+env.execute("Numbers")
+"""
+
+
+class Rest:
+    """A client of one server."""
+
+    def __init__(self, address: str) -> None:
+        self._base = f"http://{address}"
+
+    def send(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Returns status, body and headers."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._base + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.load(answer), dict(answer.headers)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error), dict(error.headers)
+
+    def get(self, path: str) -> Any:
+        status, body, _ = self.send("GET", path)
+        assert status == 200, body
+        return body
+
+
+@pytest.fixture(scope="module")
+def master(four_slots: Cluster) -> Rest:
+    (found,) = json.loads(four_slots.ok("cluster", "status", "-o", "json").stdout)["masters"]
+    return Rest(found["endpoints"]["rest"])
+
+
+@pytest.fixture(scope="module")
+def gateway(four_slots: Cluster) -> Iterator[Rest]:
+    with four_slots.popen("gateway") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("the REST API is at http://"), line
+        yield Rest(line.strip().partition("http://")[2])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def job(four_slots: Cluster, master: Rest) -> str:
+    """Returns Flink's id of a job that runs."""
+    (four_slots.home.parent / "steady_numbers.py").write_text(PROGRAM)
+    own = four_slots.ok("run", "-d", "-p", "2", "steady_numbers.py").stdout.strip()
+    job_id = own[-32:]
+
+    def is_running() -> bool:
+        counts = master.get(f"/jobs/{own}")["status-counts"]
+        return bool(counts["RUNNING"] == sum(counts.values()) > 0)
+
+    wait_until(is_running, f"job {job_id} to run")
+    return job_id
+
+
+def test_master_and_gateway_answer_alike(master: Rest, gateway: Rest, job: str) -> None:
+    _, _, headers = master.send("GET", f"/jobs/{job}")
+    at = headers["tailrace-offset"]
+    for path in ("/overview", "/jobs/overview", f"/jobs/{job}", f"/jobs/{job}/plan", "/taskmanagers"):
+        assert master.get(f"{path}?at={at}") == gateway.get(f"/v1{path}?at={at}")
+    first = master.get("/jobs/overview?at=0")
+    assert job not in {each["jid"] for each in first["jobs"]}
+
+
+def test_savepoint_requested_twice_of_two_servers_is_one(master: Rest, gateway: Rest, job: str) -> None:
+    asked = {"triggerId": "5" * 32}
+    path = f"/jobs/{job}/savepoints"
+    assert master.send("POST", path, asked)[:2] == (202, {"request-id": "5" * 32})
+    assert gateway.send("POST", path, asked)[:2] == (202, {"request-id": "5" * 32})
+
+    def find_location() -> str | None:
+        found = gateway.get(f"{path}/{'5' * 32}")
+        assert "failure-cause" not in found.get("operation", {})
+        location: str | None = found.get("operation", {}).get("location")
+        return location
+
+    location = wait_until(find_location, "the savepoint to be complete")
+    history = wait_until(
+        lambda: [each for each in master.get(f"/jobs/{job}/checkpoints")["history"] if each["is_savepoint"]]
+    )
+    assert [each["external_path"] for each in history] == [location]
+    assert master.send("GET", f"{path}/{'6' * 32}")[0] == 404
+
+
+def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
+    assert gateway.send("PATCH", f"/jobs/{job}", None, **{"Idempotency-Key": "x"})[0] == 202
+    wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "CANCELED"}, "the job to be cancelled")
+    assert master.send("PATCH", f"/jobs/{job}?mode=cancel")[0] == 202
+    assert master.get(f"/jobs/{job}")["vertices"]
+    assert master.send("PATCH", f"/jobs/{'0' * 32}")[0] == 404
+    assert master.send("POST", f"/jobs/{job}/stop", {})[0] == 404
+
+
+def test_submission_with_same_key_is_one_job(master: Rest, gateway: Rest) -> None:
+    body = {
+        "target": "tailrace.pipelines.examples.window_word_count:main",
+        "arguments": ["--hostname", "127.0.0.1", "--port", "1"],
+    }
+    answers = [
+        server.send("POST", "/api/v1/submissions", body, **{"Idempotency-Key": "numbers-of-May"})
+        for server in (master, gateway, master)
+    ]
+    assert [status for status, _, _ in answers] == [201] * 3
+    ((job_id, flink_id),) = {(found["job_id"], found["flink_job_id"]) for _, found, _ in answers}
+    assert [each["id"] for each in master.get("/jobs")["jobs"]].count(flink_id) == 1
+    assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)
