@@ -270,3 +270,12 @@ def topological_order(graph: JobGraph) -> tuple[JobVertex, ...]:
         stuck = sorted(vertices[vertex_id].name for vertex_id, count in waits_for.items() if count > 0)
         raise ValueError(f"the vertices {', '.join(stuck)} form a cycle, or follow one")
     return tuple(order)
+
+
+def required_slots(graph: JobGraph) -> int:
+    """Returns the number of slots that a job needs to run all its subtasks at once."""
+    groups: dict[str, int] = {}
+    for vertex in graph.vertices:
+        group = ExecutionJobVertex(vertex, (), ()).slot_sharing_group
+        groups[group] = max(groups.get(group, 0), vertex.parallelism)
+    return sum(groups.values())

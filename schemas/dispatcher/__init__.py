@@ -186,6 +186,8 @@ class SubmissionsTopicChanged(Body, frozen=True, gc=False, kw_only=True):
     """Next offset to admit in each partition, from partition 0 on. A partition that is not listed starts at its first offset. Since 0.1.0."""
     reason: str
     """Why the topic changed, as text for people. Since 0.1.0."""
+    tenant: str = ""
+    """Tenant whose submissions topic changed; empty for the topic without a tenant. Since 0.1.0."""
 
 
 class SubmitJob(Body, frozen=True, gc=False, kw_only=True):

@@ -180,6 +180,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Partition of the topic, from 0. Since 0.1.0."""
     offset: int
     """Offset in the partition. Since 0.1.0."""
+    tenant: str = ""
+    """Tenant whose submissions topic it is; empty for the topic without a tenant, and for other topics. Since 0.1.0."""
 
 
 class Partitioner(StrEnum):

@@ -19,6 +19,7 @@ from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.types import EntryPoint, Header, JobGraph
 from ..configuration import Configuration
+from ..configuration.options.tenants import TENANT
 from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
 from ..log.clients import poll_producer, producer_configuration
@@ -52,12 +53,15 @@ class Client(Closeable):
     ) -> None:
         """`sends`: the client will send requests, so it connects its producer now. A new idempotent producer waits half
         a second for its id, and needs the right to write."""
-        self._topic = submissions_topic(configuration.cluster_id)
+        self._topic = submissions_topic(configuration.cluster_id, configuration.get(TENANT))
+        self._operator_topic = submissions_topic(configuration.cluster_id)
+        """The topic of requests about the whole cluster, which no tenant may send."""
         self._kafka = configuration.kafka
         self._timeout = timeout_s
         self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._log = open_event_log(configuration, timeout_s=timeout_s)
-        self._has_write_right = False
+        self._writable: set[str] = set()
+        """The topics that this client may write."""
         # With a login the right is checked first: without it librdkafka writes a message to stderr.
         self._producer = self._create_producer() if sends and not self._kafka.properties else None
         self.configuration = configuration
@@ -138,14 +142,14 @@ class Client(Closeable):
 
     def raise_feature_level(self, level: int) -> None:
         """Requests a feature level (services/core/feature_level.py); the first leader that knows it raises it."""
-        self._request(dispatcher.RaiseFeatureLevel(level=level))
+        self._request(dispatcher.RaiseFeatureLevel(level=level), self._operator_topic)
 
     def shut_down(self, reason: str, *, suspend: bool = False) -> None:
         """Requests the shutdown of the cluster: jobs are cancelled, TaskExecutors and jobmanagers end.
 
         With `suspend` jobs are suspended instead, and resume when the cluster starts again.
         """
-        self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend))
+        self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend), self._operator_topic)
 
     def subscribe(self) -> ClusterSubscription:
         """Subscribes to the log's events for this client, from its current end on."""
@@ -166,8 +170,10 @@ class Client(Closeable):
         """Closes the connections."""
         self._log.close()
 
-    def _request(self, body: Body) -> int:
-        """Sends a request and returns its size in bytes; a request above the size limit is not sent."""
+    def _request(self, body: Body, topic: str | None = None) -> int:
+        """Sends a request and returns its size in bytes; a request above the size limit is not sent. `topic`: None for
+        that of the tenant, if there is one."""
+        topic = topic or self._topic
         header = Header(
             event_id=secrets.token_hex(16),
             time=time.time_ns() // 1000,
@@ -183,9 +189,9 @@ class Client(Closeable):
         def on_delivery(error: KafkaError | None, _: Message) -> None:
             reports.append(error)
 
-        producer = self._connect_producer()
+        producer = self._connect_producer(topic)
         try:
-            producer.produce(self._topic, value, key=self.address, on_delivery=on_delivery)
+            producer.produce(topic, value, key=self.address, on_delivery=on_delivery)
         except KafkaException as error:
             reports.append(error.args[0])
         deadline = time.monotonic() + self._timeout
@@ -195,14 +201,14 @@ class Client(Closeable):
                 reports.append(fatal)
         # By identity: a comparison of a KafkaError with None leaves an exception set in confluent_kafka.
         if not reports or reports[0] is not None:
-            cause = self._find_cause(producer, reports[0] if reports else None)
-            raise LogUnavailable(f"{self._topic} does not accept requests: {cause}")
+            cause = self._find_cause(producer, topic, reports[0] if reports else None)
+            raise LogUnavailable(f"{topic} does not accept requests: {cause}")
         return len(value)
 
-    def _connect_producer(self) -> Producer:
-        if not self._has_write_right:
-            check_write(self._kafka, self._topic, self._timeout)
-            self._has_write_right = True
+    def _connect_producer(self, topic: str) -> Producer:
+        if topic not in self._writable:
+            check_write(self._kafka, topic, self._timeout)
+            self._writable.add(topic)
         if self._producer is None:
             self._producer = self._create_producer()
         return self._producer
@@ -210,15 +216,15 @@ class Client(Closeable):
     def _create_producer(self) -> Producer:
         return Producer(producer_configuration(self._kafka, delivery_timeout_ms=int(self._timeout * 1000)))
 
-    def _find_cause(self, producer: Producer, error: KafkaError | None) -> str:
+    def _find_cause(self, producer: Producer, topic: str, error: KafkaError | None) -> str:
         """Returns why a request was not taken: a producer waits for a missing topic as it waits for Kafka."""
         why = f"no answer within {self._timeout:g} s"
         if error is not None:
-            why = RightWatch(self._kafka, self._topic, "Write").describe(error)
+            why = RightWatch(self._kafka, topic, "Write").describe(error)
             if error.code() in DENIED:
                 return why
         try:
-            is_known = self._topic in producer.list_topics(timeout=self._timeout).topics
+            is_known = topic in producer.list_topics(timeout=self._timeout).topics
         except KafkaException:
             return f"{why}; is Kafka at {self._kafka} up?"
         if is_known:

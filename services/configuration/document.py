@@ -14,6 +14,7 @@ from typing import Any
 from ...infra.config.options import ConfigOption, Scope
 from . import options
 from .options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
+from .options.tenants import OPTIONS_OF_TENANT, TENANTS
 from .sources import FILE
 
 PATH = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -82,6 +83,8 @@ def _table(group: Iterable[ConfigOption[Any]]) -> str:
         rows.append(_row(option))
         if option is EXTERNAL_RESOURCES:
             rows.append(_row(EXTERNAL_RESOURCE_AMOUNT))
+        if option is TENANTS:
+            rows += map(_row, OPTIONS_OF_TENANT)
     return "\n".join(rows) + "\n"
 
 

@@ -46,6 +46,14 @@ from .options.slots import (
     UNFULFILLABLE_TIMEOUT,
 )
 from .options.task_executor import NUMBER_OF_TASK_SLOTS, RESTART_GRACE, SLOT_TIMEOUT
+from .options.tenants import (
+    JOB_NAME_PREFIX_OF_TENANT,
+    MAX_JOBS_OF_TENANT,
+    MAX_REQUESTS_OF_TENANT,
+    MAX_SLOTS_OF_TENANT,
+    TENANTS,
+    option_of,
+)
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +95,25 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class TenantOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tenant may do, from ConfigurationChanged. None: no limit of its own."""
+
+    max_jobs: int | None = None
+    max_slots: int | None = None
+    max_requests_per_minute: int | None = None
+    job_name_prefix: str = ""
+
+    @classmethod
+    def from_configuration(cls, tenant: str, configuration: Mapping[str, str]) -> TenantOptions:
+        """Reads the options of a tenant. Never fails."""
+        return cls(
+            max_jobs=option_of(MAX_JOBS_OF_TENANT, tenant).of(configuration),
+            max_slots=option_of(MAX_SLOTS_OF_TENANT, tenant).of(configuration),
+            max_requests_per_minute=option_of(MAX_REQUESTS_OF_TENANT, tenant).of(configuration),
+            job_name_prefix=option_of(JOB_NAME_PREFIX_OF_TENANT, tenant).of(configuration),
+        )
+
+
 class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From ConfigurationChanged. The limits are numbers of jobs."""
 
@@ -96,6 +123,7 @@ class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs_per_client: int = MAX_JOBS_PER_CLIENT.default
     max_programs: int = MAX_WAITING_PROGRAMS.default
     max_programs_per_client: int = MAX_WAITING_PROGRAMS_PER_CLIENT.default
+    tenants: Mapping[str, TenantOptions] = {}
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> DispatcherOptions:
@@ -107,6 +135,10 @@ class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
             max_jobs_per_client=MAX_JOBS_PER_CLIENT.of(configuration),
             max_programs=MAX_WAITING_PROGRAMS.of(configuration),
             max_programs_per_client=MAX_WAITING_PROGRAMS_PER_CLIENT.of(configuration),
+            tenants={
+                name: TenantOptions.from_configuration(name, configuration)
+                for name in TENANTS.of(configuration)
+            },
         )
 
 

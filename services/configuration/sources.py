@@ -20,6 +20,7 @@ from .errors import ConfigurationError
 from .options.cluster import HOME
 from .options.external_resources import amount_of
 from .options.kafka import key_of_variable
+from .options.tenants import key_of_tenant_variable
 
 FILE = "tailrace.yaml"
 DEFINITION = "-D"
@@ -84,6 +85,7 @@ def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iter
         key = (
             amount_of(amount[1].lower()).key if amount is not None else keys.get(name, key_of_variable(name))
         )
+        key = key or key_of_tenant_variable(name)
         if key is None:
             close = nearest(name, keys)
             faults.append(

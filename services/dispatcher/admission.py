@@ -1,10 +1,13 @@
 """Admission: copies requests from `<c>.submissions`, which clients write, to the log, which only services write.
 
+Each tenant has a topic of its own, `<c>.submissions.<tenant>`, and Kafka's ACLs say who may write it: the topic of a
+request says which tenant asks. The topics take turns (tenant_turns.py).
+
 The admitted positions are part of the Dispatcher's state (each admitted event carries its origin). So no consumer group
 is needed, and a new leader continues exactly after the last admitted request. A record that cannot be read, or is not a
 client's request, becomes a dead letter and a SubmissionRefused.
 
-The topic is checked every few seconds: after it was deleted and created again, admission starts at its beginning
+The topics are checked every few seconds: after one was deleted and created again, admission starts at its beginning
 (submissions_topic.py); new partitions are read, too. Large parts of a graph become blobs (inline_limit.py).
 """
 
@@ -13,10 +16,11 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from immutables import Map
 from msgspec.structs import replace
 
 from ...infra import threads
@@ -26,15 +30,17 @@ from ...infra.logging_setup import logger
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
+from ..configuration.role_options import TenantOptions
 from ..core.role import CLIENT, DISPATCHER, Clock, Emit, OutgoingEvent
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
 from ..log.clients import ENDS_READING, client_configuration, consumer_configuration, retry_until, watermarks
-from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
+from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topics
 from ..log.unreadable_batch import UNREADABLE_BATCH, find_batch_end
 from .inline_limit import GraphTooLarge, InlineLimit
 from .open_transactions import OpenTransactions
 from .submission_sender import sender_of
-from .submissions_topic import AdmittedPositions, SubmissionsTopic, detect_change
+from .submissions_topic import AdmittedPositions, AdmittedTopics, SubmissionsTopic, detect_change
+from .tenant_turns import TenantTurns
 
 _log = logger(__name__)
 REQUESTS = (
@@ -48,19 +54,27 @@ REQUESTS = (
     dispatcher.ShutDownCluster,
 )
 """The requests that clients may send."""
+OPERATOR_REQUESTS = (dispatcher.RaiseFeatureLevel, dispatcher.ShutDownCluster)
+"""Those about the whole cluster, which no tenant may send."""
 _SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
 _LATEST = 1 << 53
 """Microseconds since the epoch, in the year 2255: every reader of the log can convert it to a date."""
 _PATIENCE_S = 30.0
 _REGISTRY_PAUSE_S = 1.0
 _LOOK_S = 2.0
-"""The interval at which the topic's id is checked."""
+"""The interval at which the topics' ids are checked."""
+_POLL_S = 0.1
 _WARN_S = 60.0
 _RESET = ENDS_READING | {KafkaError._AUTO_OFFSET_RESET}
 
 
+_NO_TENANTS: Mapping[str, TenantOptions] = {}
+_Place = tuple[str, int]
+"""A tenant, and a partition of its topic."""
+
+
 class _TopicChanged(Exception):
-    """The topic must be checked again before reading continues."""
+    """The topics must be checked again before reading continues."""
 
 
 class SubmissionsReader:
@@ -79,11 +93,18 @@ class SubmissionsReader:
         on_failure: Callable[[Exception], None],
         stamps: bool = False,
         inline: InlineLimit | None = None,
+        tenants: Mapping[str, TenantOptions] = _NO_TENANTS,
     ) -> None:
-        """`inline`: the limit of the inline parts of a graph; None: no limit. `stamps`: admitted events get the time
-        of the clock here instead of the client's time."""
+        """`tenants`: those with topics of their own. `inline`: the limit of the inline parts of a graph; None: no
+        limit. `stamps`: admitted events get the time of the clock here instead of the client's time."""
         self._kafka = kafka
-        self._topic = submissions_topic(cluster)
+        self._topics = submissions_topics(cluster, tenants)
+        self._tenants = {topic: tenant for tenant, topic in self._topics.items()}
+        self._turns: TenantTurns[Message] = TenantTurns(
+            {tenant: options.max_requests_per_minute for tenant, options in tenants.items()}
+        )
+        self._paused: set[str] = set()
+        """The tenants whose topics are not read for now."""
         self._codec = codec
         self._log = log
         self._say = say
@@ -94,19 +115,19 @@ class SubmissionsReader:
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._admitted = AdmittedPositions(None, {})
+        self._admitted: AdmittedTopics = Map()
         self._followed = threading.Event()
-        self._positions: dict[int, int] = {}
-        """Partition -> the next offset to read."""
+        self._positions: dict[_Place, int] = {}
+        """The next offset to admit."""
         self._warned_at: float | None = None
 
-    def start(self, admitted: AdmittedPositions) -> None:
+    def start(self, admitted: AdmittedTopics) -> None:
         """Starts admission after these positions; called once."""
         self._admitted = admitted
         self._thread = threads.Thread(target=self._run, name="submissions")
         self._thread.start()
 
-    def follow(self, admitted: AdmittedPositions) -> None:
+    def follow(self, admitted: AdmittedTopics) -> None:
         """Sets the positions that the log has admitted by now."""
         self._admitted = admitted
         self._followed.set()
@@ -128,92 +149,119 @@ class SubmissionsReader:
                 self._on_failure(error)
 
     def _admit_while_unchanged(self, admin: AdminClient) -> None:
-        """Returns when the topic or a file of the connection has changed, the topic is missing, or `close` was
+        """Returns when a topic or a file of the connection has changed, all topics are missing, or `close` was
         called."""
         watch = self._kafka.watch()
         described = self._describe(admin)
-        if described is None:
+        if not described:
             self._stop.wait(_LOOK_S)
             return
         consumer = Consumer(consumer_configuration(self._kafka, auto_offset_reset="error"))
         try:
             found = self._read_extent(consumer, described)
-            if not self._is_agreed(found):
+            if not all(self._is_agreed(tenant, topic) for tenant, topic in found.items()):
                 return
             self._assign(consumer, found)
             looked = time.monotonic()
-            transactions = OpenTransactions(self._kafka, admin, self._topic, time.monotonic)
+            transactions = {
+                tenant: OpenTransactions(self._kafka, admin, self._topics[tenant], time.monotonic)
+                for tenant in described
+            }
             while not self._stop.is_set():
-                message = consumer.poll(0.1)
-                if message is not None and not self._take(message):
+                if not self._read(consumer) or not self._admit_next(consumer):
                     return
                 if time.monotonic() - looked > _LOOK_S:
                     looked = time.monotonic()
-                    if self._describe(admin) not in (None, described) or watch.has_changed():
+                    if self._describe(admin) not in ({}, described) or watch.has_changed():
                         return
-                    transactions.check(described.partitions)
+                    for tenant, topic in described.items():
+                        transactions[tenant].check(topic.partitions)
         except (_TopicChanged, LogUnavailable) as error:
             self._warn("submissions wait", reason=str(error))
             self._stop.wait(_LOOK_S)
         finally:
             consumer.close()
 
-    def _describe(self, admin: AdminClient) -> TopicDescription | None:
-        """Returns the description of the topic in Kafka; None if it does not exist or Kafka does not answer."""
+    def _describe(self, admin: AdminClient) -> dict[str, TopicDescription]:
+        """Returns the descriptions of the topics that exist, by tenant; empty if Kafka does not answer."""
         try:
-            found = describe_topics(admin, [self._topic])[self._topic]
+            described = describe_topics(admin, self._tenants)
         except LogUnavailable as error:
             self._warn("submissions wait", reason=str(error))
-            return None
-        if found is None:
+            return {}
+        found = {}
+        for tenant, topic in self._topics.items():
+            if (description := described[topic]) is not None:
+                found[tenant] = description
+                continue
             self._warn(
-                "the topic of submissions does not exist, so no job can be submitted: was it deleted? `tailrace "
-                "cluster start` creates it",
-                topic=self._topic,
+                "the topic of submissions does not exist, so no job can be submitted through it: was it deleted? "
+                "`tailrace cluster start` creates it",
+                topic=topic,
             )
         return found
 
-    def _read_extent(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
-        """Returns the offsets of each partition. Raises LogUnavailable."""
-        partitions = partitions_of(consumer, self._topic, _PATIENCE_S)
-        offsets = [offsets_of(consumer, self._topic, partition, _PATIENCE_S) for partition in partitions]
-        return SubmissionsTopic(described.topic_id, offsets)
+    def _read_extent(
+        self, consumer: Consumer, described: Mapping[str, TopicDescription]
+    ) -> dict[str, SubmissionsTopic]:
+        """Returns the offsets of each partition, by tenant. The topic without a tenant is the last: once the log knows
+        it, the log is not new. Raises LogUnavailable."""
+        found = {}
+        for tenant in sorted(described, reverse=True):
+            topic = self._topics[tenant]
+            partitions = partitions_of(consumer, topic, _PATIENCE_S)
+            offsets = [offsets_of(consumer, topic, partition, _PATIENCE_S) for partition in partitions]
+            found[tenant] = SubmissionsTopic(described[tenant].topic_id, offsets)
+        return found
 
-    def _is_agreed(self, found: SubmissionsTopic) -> bool:
+    def _is_agreed(self, tenant: str, found: SubmissionsTopic) -> bool:
         """Returns whether the log's positions belong to this topic. If not, appends the change to the log and waits
         for it."""
+        topic = self._topics[tenant]
         while not self._stop.is_set():
-            changed = detect_change(self._topic, self._admitted, found)
+            changed = detect_change(topic, self._admitted, found, tenant)
             if changed is None:
                 return True
-            tell = _log.warning if found.size or self._admitted.positions else _log.info
+            is_known = bool(self._admitted.get(tenant, AdmittedPositions()).positions)
+            tell = _log.warning if found.size or is_known else _log.info
             tell(
                 "the topic of submissions has changed",
                 reason=changed.reason,
                 positions=list(changed.positions),
             )
             self._say(DISPATCHER, OutgoingEvent(DISPATCHER, changed, None))
-            self._positions = {}
-            while detect_change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
+            self._positions = {place: each for place, each in self._positions.items() if place[0] != tenant}
+            while detect_change(topic, self._admitted, found, tenant) == changed and not self._stop.is_set():
                 self._followed.wait()
                 self._followed.clear()
         return False
 
-    def _assign(self, consumer: Consumer, found: SubmissionsTopic) -> None:
-        known = self._admitted.positions
-        for partition, (first, _) in enumerate(found.offsets):
-            position = max(known.get(partition, 0), self._positions.get(partition, 0))
-            if position < first:
-                _log.warning(
-                    "submissions were deleted before they were admitted",
-                    topic=self._topic,
-                    partition=partition,
-                    from_offset=position,
-                    to_offset=first - 1,
-                )
-            self._positions[partition] = max(position, first)
-        consumer.assign([TopicPartition(self._topic, *each) for each in sorted(self._positions.items())])
-        self._warned_at = None
+    def _assign(self, consumer: Consumer, found: Mapping[str, SubmissionsTopic]) -> None:
+        for tenant, topic in found.items():
+            known = self._admitted.get(tenant, AdmittedPositions()).positions
+            for partition, (first, _) in enumerate(topic.offsets):
+                position = max(known.get(partition, 0), self._positions.get((tenant, partition), 0))
+                if position < first:
+                    _log.warning(
+                        "submissions were deleted before they were admitted",
+                        topic=self._topics[tenant],
+                        partition=partition,
+                        from_offset=position,
+                        to_offset=first - 1,
+                    )
+                self._positions[tenant, partition] = max(position, first)
+        # What was read and not admitted is read again.
+        self._turns.clear()
+        self._paused.clear()
+        consumer.assign(
+            [
+                TopicPartition(self._topics[tenant], partition, position)
+                for (tenant, partition), position in sorted(self._positions.items())
+                if tenant in found
+            ]
+        )
+        if len(found) == len(self._topics):
+            self._warned_at = None
 
     def _warn(self, what: str, **more: object) -> None:
         """Logs a warning, with a rate limit."""
@@ -222,41 +270,88 @@ class SubmissionsReader:
             self._warned_at = now
             _log.warning(what, **more)
 
-    def _take(self, message: Message) -> bool:
-        """Admits records. Returns False if reading must start again at the positions."""
-        error = message.error()
-        if error is not None:
-            if error.code() in UNREADABLE_BATCH:
-                self._pass_over_batch(message, error)
-                return False
-            if error.fatal():
-                raise RuntimeError(f"{self._topic} can't be read: {error.str()}")
-            if error.code() in _RESET:
-                raise _TopicChanged(f"{self._topic} cannot be read further: {error.str()}")
-            if not error.retriable():
-                self._warn("cannot read submissions", topic=self._topic, error=error.str())
-            return True
-        partition, offset = message.partition() or 0, message.offset() or 0
-        if offset < self._positions.get(partition, 0):
-            raise _TopicChanged(
-                f"{self._topic} goes back from offset {self._positions[partition]} to {offset}"
-            )
-        self._admit(message)
-        self._positions[partition] = offset + 1
+    def _read(self, consumer: Consumer) -> bool:
+        """Reads all records that are there, a few of each tenant. Returns False if reading must start again at the
+        positions."""
+        wait_s = 0.0 if self._turns.has_next(time.monotonic()) else _POLL_S
+        # With one topic only, reading just stops: a pause discards what the consumer has fetched.
+        while len(self._topics) > 1 or not self._turns.is_full(""):
+            message = consumer.poll(wait_s)
+            if message is None:
+                return True
+            wait_s = 0.0
+            tenant = self._tenants.get(message.topic() or "")
+            if tenant is None:
+                # An error that concerns no topic.
+                if not self._take("", message):
+                    return False
+                continue
+            self._turns.add(tenant, message, len(message))
+            if self._turns.is_full(tenant) and len(self._topics) > 1 and tenant not in self._paused:
+                self._paused.add(tenant)
+                consumer.pause(self._partitions(tenant))
         return True
 
-    def _pass_over_batch(self, message: Message, error: KafkaError) -> None:
+    def _admit_next(self, consumer: Consumer) -> bool:
+        """Admits the record whose turn it is. Returns False if reading must start again at the positions."""
+        taken = self._turns.take(time.monotonic())
+        if taken is None:
+            return True
+        tenant, message = taken
+        if not self._take(tenant, message):
+            return False
+        if tenant in self._paused and self._turns.is_empty(tenant):
+            self._paused.discard(tenant)
+            consumer.resume(self._partitions(tenant))
+        return True
+
+    def _partitions(self, tenant: str) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topics[tenant], partition)
+            for of, partition in self._positions
+            if of == tenant
+        ]
+
+    def _take(self, tenant: str, message: Message) -> bool:
+        """Admits a record. Returns False if reading must start again at the positions."""
+        topic, error = self._topics[tenant], message.error()
+        if error is not None:
+            if error.code() in UNREADABLE_BATCH:
+                self._pass_over_batch(tenant, message, error)
+                return False
+            if error.fatal():
+                raise RuntimeError(f"{topic} can't be read: {error.str()}")
+            if error.code() in _RESET:
+                raise _TopicChanged(f"{topic} cannot be read further: {error.str()}")
+            if not error.retriable():
+                self._warn("cannot read submissions", topic=topic, error=error.str())
+            return True
+        place, offset = (tenant, message.partition() or 0), message.offset() or 0
+        if offset < self._positions.get(place, 0):
+            raise _TopicChanged(f"{topic} goes back from offset {self._positions[place]} to {offset}")
+        self._admit(tenant, message)
+        self._positions[place] = offset + 1
+        return True
+
+    def _pass_over_batch(self, tenant: str, message: Message, error: KafkaError) -> None:
         """Refuses a batch that cannot be decompressed, such as one that expands to hundreds of megabytes."""
         partition, first = message.partition() or 0, message.offset() or 0
-        end = find_batch_end(self._kafka, self._topic, partition, first)
+        topic = self._topics[tenant]
+        end = find_batch_end(self._kafka, topic, partition, first)
         records = f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
         reason = f"the batch at {records} cannot be decompressed: {error.str()}"
         # The refusal names the last record, so that the next leader starts after the batch.
-        self._refuse(Origin(topic=self._topic, partition=partition, offset=end - 1), reason, None, None)
-        self._positions[partition] = end
+        origin = Origin(topic=topic, partition=partition, offset=end - 1, tenant=tenant)
+        self._refuse(origin, reason, None, None)
+        self._positions[tenant, partition] = end
 
-    def _admit(self, message: Message) -> None:
-        origin = Origin(topic=self._topic, partition=message.partition() or 0, offset=message.offset() or 0)
+    def _admit(self, tenant: str, message: Message) -> None:
+        origin = Origin(
+            topic=self._topics[tenant],
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+            tenant=tenant,
+        )
         try:
             value = message.value()
             if value is not None and len(value) > LARGEST_SUBMISSION:
@@ -264,10 +359,10 @@ class SubmissionsReader:
                 raise Undecodable(
                     f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are accepted"
                 )
-            event = self._decode(value)
+            event = self._decode(value, origin.topic)
             if event is None:
                 return
-            check_allowed(event)
+            check_allowed(event, tenant)
             body = self._inline.apply_to_submission(event.body)
         except (Undecodable, GraphTooLarge) as reason:
             self._refuse(origin, str(reason), message.key(), message.value())
@@ -284,14 +379,14 @@ class SubmissionsReader:
         )
         self._log.append([Event(header, body)])
 
-    def _decode(self, value: bytes | None) -> Event | None:
+    def _decode(self, value: bytes | None, topic: str) -> Event | None:
         """Returns the event; None if the reader is closed while the registry is unreachable. Raises Undecodable."""
         while not self._stop.is_set():
             try:
                 return self._codec.decode(value)
             except LogUnavailable as error:
                 # Only submissions wait for the registry: jobs continue meanwhile.
-                _log.warning("a submission waits", topic=self._topic, error=str(error))
+                _log.warning("a submission waits", topic=topic, error=str(error))
                 self._stop.wait(_REGISTRY_PAUSE_S)
         return None
 
@@ -343,10 +438,15 @@ def offsets_of(consumer: Consumer, topic: str, partition: int, timeout_s: float)
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
 
 
-def check_allowed(event: Event) -> None:
+def check_allowed(event: Event, tenant: str = "") -> None:
     """Raises Undecodable if a client must not send this event, or not in this form: all replicas have to read it for
-    ever."""
+    ever. `tenant`: that of the topic; empty: none."""
     name = event.body.AVRO_NAME
+    if tenant and isinstance(event.body, OPERATOR_REQUESTS):
+        raise Undecodable(
+            f"{name} is about the whole cluster, and tenant {tenant} may not send it: the operator sends it to the "
+            "topic of submissions without a tenant"
+        )
     if not isinstance(event.body, REQUESTS):
         allowed = ", ".join(request.AVRO_NAME for request in REQUESTS)
         raise Undecodable(f"{name} may not be sent by clients; allowed are {allowed}")

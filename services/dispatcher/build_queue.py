@@ -1,7 +1,8 @@
 """The programs that wait to be built, in a fair order.
 
-A few programs may be built now; they stay chosen until their builds end. The others wait in a queue for each client,
-and the clients take turns. So a client with 10,000 programs delays the program of another one by a few builds.
+A few programs may be built now; they stay chosen until their builds end. The others wait in a queue for each submitter,
+a tenant or a client, and submitters take turns. So one with 10,000 programs delays the program of another by a
+few builds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests for checkpoints and savepoints: forwarded to the job's JobMaster, which answers the client, or rejected.
 
-A request is rejected if the job is unknown, does not run, or is about to end, or if the directory is a relative path. A
-savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
+A request is rejected if the job is unknown or of another tenant, does not run, or is about to end, or if the directory
+is a relative path. A savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SnapshotType
 from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, Instruction, OutgoingEvent, Step, address
-from .state import Command, DispatcherState, Disposal, DisposalRequest, Job, Phase, SnapshotRequest
+from .state import Command, DispatcherState, Disposal, DisposalRequest, Job, Phase, SnapshotRequest, tenant_of
 from .submission_validation import find_location_error, savepoint_directory
 from .turn import Turn
 
@@ -45,6 +45,7 @@ def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_
         directory=None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory,
         stops=isinstance(body, dispatcher.StopWithSavepoint),
         drains=isinstance(body, dispatcher.StopWithSavepoint) and body.drain,
+        tenant=tenant_of(record.header),
     )
     return state.with_request(record.offset, request)
 
@@ -52,8 +53,11 @@ def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_
 def judge_snapshot_request(state: DispatcherState, offset: int, request: SnapshotRequest, turn: Turn) -> bool:
     """Takes the verdict on a request for a checkpoint or savepoint; returns False if the job changes in this turn."""
     job_id, directory = request.job_id, request.directory
-    job = state.jobs.get(job_id)
-    if job_id in turn.changed_jobs or (job is not None and job.phase in (Phase.BUILT, Phase.ACCEPTED)):
+    job = state.find_job_of(request.tenant, job_id)
+    is_foreign = job is None and job_id in state.jobs
+    if not is_foreign and (
+        job_id in turn.changed_jobs or (job is not None and job.phase in (Phase.BUILT, Phase.ACCEPTED))
+    ):
         return False
     error = f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
     if job is not None:
@@ -108,12 +112,15 @@ def on_checkpoint_failed(
 def on_dispose_savepoint(
     state: DispatcherState, record: Record, body: dispatcher.DisposeSavepoint
 ) -> DispatcherState:
-    return state.with_request(record.offset, DisposalRequest(record.header.sender, body.path))
+    request = DisposalRequest(record.header.sender, body.path, tenant_of(record.header))
+    return state.with_request(record.offset, request)
 
 
 def judge_disposal(state: DispatcherState, offset: int, request: DisposalRequest, turn: Turn) -> None:
     """Takes the verdict on a DisposeSavepoint."""
     error = find_location_error(request.path, what="the savepoint")
+    if error is None and request.tenant:
+        error = f"tenant {request.tenant} can't delete it: the log does not say whose savepoint it is. Ask the operator"
     path = savepoint_directory(request.path) or request.path
     if error is None:
         jobs = sorted({*state.live, *state.suspended})

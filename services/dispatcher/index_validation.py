@@ -18,8 +18,13 @@ def index_errors(state: DispatcherState) -> Iterator[str]:
     building = {job.job_id for job in jobs if job.phase is Phase.BUILDING and not job.has_owed_event}
     yield from compare("building", set(state.building.clients), building)
     yield from compare("building order", sorted(state.building), sorted(building))
-    counts = Counter(job.requester for job in jobs if job.phase is not Phase.ENDED)
+    counts = Counter(job.submitter for job in jobs if job.phase is not Phase.ENDED)
     yield from compare("jobs_of", dict(state.jobs_of), dict(counts))
+    slots = Counter[str]()
+    for job in jobs:
+        if job.phase is not Phase.ENDED and job.slots:
+            slots[job.submitter] += job.slots
+    yield from compare("slots_of", dict(state.slots_of), dict(slots))
     expired = {job_id for job_ids in state.expired.values() for job_id in job_ids}
     ended = {job.job_id for job in jobs if job.phase is Phase.ENDED}
     yield from compare("ended", sorted(state.ended.values()), sorted(ended - expired))

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from ...infra.config.option_types import LOCATION
 from ...pipelines.graph import job_options
+from ...pipelines.graph.execution_graph import required_slots
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import JobStatus
+from ...schemas.types import JobGraph, JobStatus
 from ..blobs import job_graph_blob
 from ..configuration.role_options import job_configuration, with_configuration
 from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
@@ -30,6 +31,7 @@ from .state import (
     RefusedSubmission,
     Submission,
     rejection_reason,
+    tenant_of,
 )
 from .submission_validation import savepoint_directory
 from .turn import Turn
@@ -57,6 +59,7 @@ def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.Submi
         parallelism=body.parallelism,
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
+        tenant=tenant_of(record.header),
     )
     return state.with_request(record.offset, submission)
 
@@ -76,12 +79,18 @@ def judge_submission(state: DispatcherState, offset: int, submission: Submission
         turn.used_savepoints.add(directory)
     if submission.graph is not None:
         turn.accepted.add(submission)
+        _count_slots(submission.tenant, submission.submitter, submission.graph, turn)
         _accept(state, submission.to_job(offset, Phase.ACCEPTED), turn)
         return True
     turn.changed_jobs.add(job_id)
     turn.accepted.add(submission)
     turn.add_verdict(offset, OutgoingEvent(DISPATCHER, dispatcher.ProgramAccepted(job_id=job_id), offset))
     return True
+
+
+def _count_slots(tenant: str, submitter: str, graph: JobGraph, turn: Turn) -> None:
+    if tenant:
+        turn.accepted.slots[submitter] += required_slots(graph)
 
 
 def _accept(state: DispatcherState, job: Job, turn: Turn) -> None:
@@ -114,10 +123,14 @@ def _put_accepted(state: DispatcherState, record: Record, job_id: str, phase: Ph
     ):
         why = f"no submission of job {job_id} waits for a verdict at offset {cause}"
         raise IllegalEvent(record, None, why)
-    job = submission.to_job(cause, phase)
+    job = _with_slots(submission.to_job(cause, phase))
     if phase is Phase.BUILDING and state.ending is not None and not state.ending.suspends:
         job = replace(job, owed_command=Command.CANCEL)
     return state.without_request(cause).put(job)
+
+
+def _with_slots(job: Job) -> Job:
+    return replace(job, slots=required_slots(job.graph)) if job.tenant and job.graph is not None else job
 
 
 def on_program_accepted(
@@ -129,7 +142,7 @@ def on_program_accepted(
 def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
     job = state.jobs.get(body.job_id)
     if job is not None and job.phase is Phase.BUILT and job.cause == record.header.cause:
-        return state.put(job.transition(Phase.ACCEPTED, owed_command=None))
+        return state.put(_with_slots(job.transition(Phase.ACCEPTED, owed_command=None)))
     return _put_accepted(state, record, body.job_id, Phase.ACCEPTED)
 
 
@@ -183,17 +196,17 @@ def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJ
 
 
 def on_cancel_job(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
-    return state.with_request(
-        record.offset, Cancellation(record.header.sender, body.job_id, body.keep_checkpoints)
-    )
+    header = record.header
+    request = Cancellation(header.sender, body.job_id, body.keep_checkpoints, tenant_of(header))
+    return state.with_request(record.offset, request)
 
 
 def judge_cancellation(state: DispatcherState, offset: int, request: Cancellation, turn: Turn) -> bool:
     """Takes the verdict on a CancelJob; returns False if the job is accepted, rejected or started in this turn."""
     job_id = request.job_id
-    job = state.jobs.get(job_id)
+    job = state.find_job_of(request.tenant, job_id)
     if job is None:
-        if job_id in turn.changed_jobs:
+        if job_id not in state.jobs and job_id in turn.changed_jobs:
             return False
         _reject_cancellation(request, offset, f"job {job_id[:80]} is unknown", turn)
         return True
@@ -336,8 +349,11 @@ def send_owed(state: DispatcherState, turn: Turn) -> None:
 def _judge_graph(state: DispatcherState, job: Job, turn: Turn) -> None:
     if job.graph is None:
         raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
-    error = submission_validation.find_graph_error(job.graph, job.job_id)
+    error = submission_validation.find_graph_error(
+        job.graph, job.job_id
+    ) or submission_validation.find_tenant_error(state, job.tenant, job.graph, turn.accepted)
     if error is None:
+        _count_slots(job.tenant, job.submitter, job.graph, turn)
         _accept(state, job, turn)
     else:
         _reject(job, error, turn)

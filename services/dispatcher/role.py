@@ -15,6 +15,7 @@ from ..configuration.role_options import DispatcherOptions
 from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
 from . import checkpoints, job_store, jobs, requests, shutdown
 from .state import DispatcherState, FeatureLevelWanted, RefusedSubmission
+from .submissions_topic import AdmittedPositions
 from .turn import Turn
 
 
@@ -58,10 +59,12 @@ class Dispatcher:
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
         header = record.header
         if header.origin is not None:
-            if header.origin.offset < state.positions.get(header.origin.partition, 0):
+            tenant, partition, offset = header.origin.tenant, header.origin.partition, header.origin.offset
+            admitted = state.admitted.get(tenant)
+            if admitted is not None and offset < admitted.positions.get(partition, 0):
                 # Two leaders may admit the same submission around a change of leadership; the first one counts.
                 return state
-            state = _admitted(state, header.origin.partition, header.origin.offset)
+            state = state.with_admitted(tenant, partition, offset)
         return _STEPS.apply(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
@@ -101,16 +104,10 @@ class Dispatcher:
         return False
 
 
-def _admitted(state: DispatcherState, partition: int, offset: int) -> DispatcherState:
-    # A refusal may follow later admitted submissions in the log.
-    position = max(offset + 1, state.positions.get(partition, 0))
-    return replace(state, positions=state.positions.set(partition, position))
-
-
 def on_submission_refused(
     state: DispatcherState, record: Record, body: dispatcher.SubmissionRefused
 ) -> DispatcherState:
-    state = _admitted(state, body.source.partition, body.source.offset)
+    state = state.with_admitted(body.source.tenant, body.source.partition, body.source.offset)
     if not (body.client and body.job_id):
         return state
     return state.with_request(record.offset, RefusedSubmission(body.client, body.job_id, body.reason))
@@ -119,7 +116,8 @@ def on_submission_refused(
 def on_submissions_topic_changed(
     state: DispatcherState, _record: Record, body: dispatcher.SubmissionsTopicChanged
 ) -> DispatcherState:
-    return replace(state, submissions_topic_id=body.topic_id, positions=Map(dict(enumerate(body.positions))))
+    positions = AdmittedPositions(body.topic_id, Map(dict(enumerate(body.positions))))
+    return replace(state, admitted=state.admitted.set(body.tenant, positions))
 
 
 def on_configuration_changed(

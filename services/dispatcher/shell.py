@@ -36,7 +36,6 @@ from .job_store import DeleteJobTopics
 from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
 from .state import DispatcherState
-from .submissions_topic import AdmittedPositions
 
 _log = logger(__name__)
 _FIRST_PAUSE_S = 1.0
@@ -112,7 +111,7 @@ class DispatcherShell:
 
     def _admit(self, state: DispatcherState) -> None:
         """Starts admission after the configuration has been read back from the log: every job admitted here uses it."""
-        admitted = AdmittedPositions(state.submissions_topic_id, state.positions)
+        admitted = state.admitted
         if self._admitting:
             self._submissions.follow(admitted)
         elif self._configuration in (None, state.configuration):

@@ -14,11 +14,12 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
+from ...schemas.types import EntryPoint, Header, JobGraph, JobStatus, SnapshotType
 from ..configuration.role_options import DispatcherOptions
 from ..core.immutable_maps import delete_key
 from ..core.role import IllegalTransition
 from .build_queue import BuildQueue
+from .submissions_topic import AdmittedPositions, AdmittedTopics
 
 
 class Phase(StrEnum):
@@ -79,6 +80,7 @@ class Job(msgspec.Struct, frozen=True):
 
     job_id: str
     requester: str
+    """The client that submitted it."""
     phase: Phase
     cause: int
     """The offset of the event that led to the phase, or that requires the owed command."""
@@ -101,6 +103,15 @@ class Job(msgspec.Struct, frozen=True):
     allow_non_restored_state: bool = False
     ended_at: int = 0
     """When the client was informed of the end, in microseconds since the epoch; 0: not yet."""
+    tenant: str = ""
+    """The tenant through whose topic it was submitted; empty: none."""
+    slots: int = 0
+    """The slots that it requires; counted for tenants only, once its graph is known."""
+
+    @property
+    def submitter(self) -> str:
+        """For whom it counts in quotas and takes turns."""
+        return submitter_of(self.tenant, self.requester)
 
     @property
     def has_owed_event(self) -> bool:
@@ -121,6 +132,17 @@ class Job(msgspec.Struct, frozen=True):
         return replace(self, phase=to, **changes)
 
 
+def tenant_of(request: Header) -> str:
+    """Returns the tenant through whose topic a request came; empty: none."""
+    return "" if request.origin is None else request.origin.tenant
+
+
+def submitter_of(tenant: str, client: str) -> str:
+    """Returns for whom a job counts in quotas and takes turns: its tenant, whatever its clients are named; without a
+    tenant its client."""
+    return f"tenant/{tenant}" if tenant else client
+
+
 class Submission(msgspec.Struct, frozen=True, tag=True):
     """A SubmitJob without a verdict."""
 
@@ -131,6 +153,12 @@ class Submission(msgspec.Struct, frozen=True, tag=True):
     parallelism: int | None = None
     savepoint_path: str | None = None
     allow_non_restored_state: bool = False
+    tenant: str = ""
+
+    @property
+    def submitter(self) -> str:
+        """For whom it counts in quotas."""
+        return submitter_of(self.tenant, self.requester)
 
     def to_job(self, offset: int, phase: Phase) -> Job:
         """Returns the job of the SubmitJob at this offset."""
@@ -146,6 +174,7 @@ class Submission(msgspec.Struct, frozen=True, tag=True):
             parallelism=self.parallelism,
             savepoint_path=self.savepoint_path,
             allow_non_restored_state=self.allow_non_restored_state,
+            tenant=self.tenant,
         )
 
 
@@ -163,6 +192,7 @@ class Cancellation(msgspec.Struct, frozen=True, tag=True):
     requester: str
     job_id: str
     keep_checkpoints: bool = False
+    tenant: str = ""
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
@@ -174,6 +204,7 @@ class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
     directory: str | None = None
     stops: bool = False
     drains: bool = False
+    tenant: str = ""
 
 
 class DisposalRequest(msgspec.Struct, frozen=True, tag=True):
@@ -181,6 +212,7 @@ class DisposalRequest(msgspec.Struct, frozen=True, tag=True):
 
     requester: str
     path: str
+    tenant: str = ""
 
 
 Request = Submission | RefusedSubmission | Cancellation | SnapshotRequest | DisposalRequest
@@ -234,7 +266,9 @@ class DispatcherState(msgspec.Struct, frozen=True):
     building: BuildQueue = BuildQueue()
     """Jobs whose programs wait to be built, or are being built."""
     jobs_of: Map[str, int] = Map()
-    """Client -> the number of its jobs that have not ended."""
+    """Submitter -> the number of its jobs that have not ended."""
+    slots_of: Map[str, int] = Map()
+    """Submitter -> the slots that these jobs require; of tenants only."""
     ended: Map[int, str] = Map()
     """Ended jobs that are not expired, by their place in the order of their ends. A field of its own, as `jobs`: a hash
     of the state costs what has changed in it."""
@@ -252,10 +286,8 @@ class DispatcherState(msgspec.Struct, frozen=True):
     """Requests without a verdict, by their offset."""
     disposals: Map[int, Disposal] = Map()
     """By the offset of the request."""
-    positions: Map[int, int] = Map()
-    """Partition of the submissions topic -> the next offset to admit."""
-    submissions_topic_id: str | None = None
-    """The id of the topic of `positions`; None if it is not recorded yet."""
+    admitted: AdmittedTopics = Map()
+    """What was admitted of each submissions topic."""
     ending: Shutdown | None = None
     options: DispatcherOptions = DispatcherOptions()
     configuration: Mapping[str, str] | None = None
@@ -264,17 +296,19 @@ class DispatcherState(msgspec.Struct, frozen=True):
 
     def put(self, job: Job) -> DispatcherState:
         """Returns the state with the new version of the job."""
-        job_id, client = job.job_id, job.requester
+        job_id, submitter = job.job_id, job.submitter
         waits, has_ended = job.phase is Phase.BUILDING and not job.has_owed_event, job.phase is Phase.ENDED
         before = self.jobs.get(job_id)
         ends = has_ended and (before is None or before.phase is not Phase.ENDED)
-        delta = (not has_ended) - (before is not None and before.phase is not Phase.ENDED)
+        had_ended = before is None or before.phase is Phase.ENDED
+        slots = (0 if has_ended else job.slots) - (0 if before is None or had_ended else before.slots)
         return replace(
             self,
-            building=self.building.add(job_id, client, job.submission)
+            building=self.building.add(job_id, submitter, job.submission)
             if waits
             else self.building.remove(job_id),
-            jobs_of=_add(self.jobs_of, client, delta),
+            jobs_of=_add(self.jobs_of, submitter, had_ended - has_ended),
+            slots_of=_add(self.slots_of, submitter, slots),
             ended=self.ended.set(self.ended_tail, job_id) if ends else self.ended,
             ended_tail=self.ended_tail + ends,
             jobs=self.jobs.set(job_id, job),
@@ -290,13 +324,25 @@ class DispatcherState(msgspec.Struct, frozen=True):
             return self
         return replace(
             self,
-            jobs_of=_add(self.jobs_of, job.requester, -(job.phase is not Phase.ENDED)),
+            jobs_of=_add(self.jobs_of, job.submitter, -(job.phase is not Phase.ENDED)),
+            slots_of=_add(self.slots_of, job.submitter, 0 if job.phase is Phase.ENDED else -job.slots),
             jobs=self.jobs.delete(job_id),
             owing=delete_key(self.owing, job_id),
             building=self.building.remove(job_id),
             live=delete_key(self.live, job_id),
             suspended=delete_key(self.suspended, job_id),
         )
+
+    def with_admitted(self, tenant: str, partition: int, offset: int) -> DispatcherState:
+        """Returns the state after a record of a tenant's topic was admitted or refused."""
+        positions = self.admitted.get(tenant, AdmittedPositions()).admit(partition, offset)
+        return replace(self, admitted=self.admitted.set(tenant, positions))
+
+    def find_job_of(self, tenant: str, job_id: str) -> Job | None:
+        """Returns the job if a request through the topic of this tenant may concern it. Requests through the topic
+        without a tenant may concern all jobs."""
+        job = self.jobs.get(job_id)
+        return None if job is not None and tenant and job.tenant != tenant else job
 
     def with_request(self, offset: int, request: Request) -> DispatcherState:
         """Returns the state with the request at this offset."""
@@ -309,11 +355,11 @@ class DispatcherState(msgspec.Struct, frozen=True):
         return replace(self, requests=self.requests.delete(offset))
 
 
-def _add(counts: Map[str, int], client: str, delta: int) -> Map[str, int]:
+def _add(counts: Map[str, int], submitter: str, delta: int) -> Map[str, int]:
     if not delta:
         return counts
-    count = counts.get(client, 0) + delta
-    return counts.set(client, count) if count else counts.delete(client)
+    count = counts.get(submitter, 0) + delta
+    return counts.set(submitter, count) if count else counts.delete(submitter)
 
 
 def rejection_reason(job_id: str, reason: str) -> str:

@@ -7,11 +7,13 @@ accepted, and then cancelled or suspended as any other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...infra.config.option_types import LOCATION
 from ...infra.config.options import ConfigOption, shown
 from ...pipelines.checkpoint.layout import METADATA
 from ...pipelines.graph import job_options, limits, python_files
+from ...pipelines.graph.execution_graph import required_slots
 from ...pipelines.graph.validation import validate
 from ...schemas.ids import is_id
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
@@ -22,12 +24,15 @@ from ..configuration.options.jobs import (
     MAX_WAITING_PROGRAMS,
     MAX_WAITING_PROGRAMS_PER_CLIENT,
 )
-from .state import DispatcherState, Job, Phase, Submission
+from ..configuration.options.tenants import MAX_JOBS_OF_TENANT, MAX_SLOTS_OF_TENANT, TENANTS, option_of
+from ..configuration.role_options import TenantOptions
+from .state import DispatcherState, Job, Phase, Submission, submitter_of
 from .turn import AcceptedSubmissions
 
 MAX_DIRECTORY_LENGTH = 2_048
 """Characters of a directory."""
 _REASONS = 5
+_SHOWN_NAME = 100
 _SHOWN = 1_000
 """The length of the shown reason why the cluster shuts down."""
 _ENDED = {JobStatus.FINISHED: "finished", JobStatus.FAILED: "failed", JobStatus.CANCELED: "was cancelled"}
@@ -42,12 +47,37 @@ def find_submission_error(
         or _find_cluster_error(state, offset, submission)
         or _find_quota_error(state, submission, accepted)
         or _find_content_error(submission)
+        or find_tenant_error(state, submission.tenant, submission.graph, accepted)
     )
 
 
 def find_graph_error(graph: JobGraph, job_id: str) -> str | None:
     """Returns why a graph is rejected, or None."""
     return _guard(lambda: job_blobs.find_fault(graph, job_id) or _join_some(validate(graph)) or None)
+
+
+def find_tenant_error(
+    state: DispatcherState, tenant: str, graph: JobGraph | None, accepted: AcceptedSubmissions
+) -> str | None:
+    """Returns why a tenant may not run the graph, or None. `graph`: None if it is not built yet."""
+    if not tenant:
+        return None
+    options = state.options.tenants.get(tenant)
+    if options is None:
+        return f"{TENANTS.key} does not name tenant {tenant} any more"
+    if graph is None:
+        return None
+    if not graph.name.startswith(options.job_name_prefix):
+        wanted = f"the names of jobs of tenant {tenant} begin with {options.job_name_prefix!r}"
+        return f"{wanted}, and this one is {graph.name[:_SHOWN_NAME]!r}: rename the job"
+    submitter, required = submitter_of(tenant, ""), required_slots(graph)
+    used = state.slots_of.get(submitter, 0) + accepted.slots[submitter]
+    if options.max_slots is None or used + required <= options.max_slots:
+        return None
+    option = option_of(MAX_SLOTS_OF_TENANT, tenant)
+    what = f"it requires {required:,} slots, and the jobs of tenant {tenant} have {used:,}"
+    allowed = f"{options.max_slots:,} that {option.key} allows"
+    return f"{what} of the {allowed}: submit it when some have ended, or raise the option"
 
 
 def find_location_error(text: str, *, what: str) -> str | None:
@@ -92,27 +122,33 @@ def _find_cluster_error(state: DispatcherState, offset: int, submission: Submiss
 def _find_quota_error(
     state: DispatcherState, submission: Submission, accepted: AcceptedSubmissions
 ) -> str | None:
-    options, client = state.options, submission.requester
+    options, submitter = state.options, submission.submitter
+    who = submission.requester
+    max_jobs, of_whom = options.max_jobs_per_client, MAX_JOBS_PER_CLIENT
+    if submission.tenant:
+        who = f"tenant {submission.tenant}"
+        tenant = options.tenants.get(submission.tenant, TenantOptions())
+        if tenant.max_jobs is not None:
+            max_jobs, of_whom = tenant.max_jobs, option_of(MAX_JOBS_OF_TENANT, submission.tenant)
     jobs = len(state.live) + len(state.suspended) + accepted.jobs.total()
-    of_client = state.jobs_of.get(client, 0) + accepted.jobs[client]
+    own = state.jobs_of.get(submitter, 0) + accepted.jobs[submitter]
     if jobs >= options.max_jobs:
         return _over(f"the cluster has {jobs:,} jobs", MAX_JOBS, options.max_jobs)
-    if of_client >= options.max_jobs_per_client:
-        what = f"{client} has {of_client:,} jobs"
-        return _over(what, MAX_JOBS_PER_CLIENT, options.max_jobs_per_client)
+    if own >= max_jobs:
+        return _over(f"{who} has {own:,} jobs", of_whom, max_jobs)
     if submission.graph is not None:
         return None
     programs = len(state.building) + accepted.programs.total()
-    of_client = state.building.count_of(client) + accepted.programs[client]
+    own = state.building.count_of(submitter) + accepted.programs[submitter]
     if programs >= options.max_programs:
         return _over(f"{programs:,} programs wait to be built", MAX_WAITING_PROGRAMS, options.max_programs)
-    if of_client >= options.max_programs_per_client:
-        what = f"{of_client:,} programs of {client} wait to be built"
+    if own >= options.max_programs_per_client:
+        what = f"{own:,} programs of {who} wait to be built"
         return _over(what, MAX_WAITING_PROGRAMS_PER_CLIENT, options.max_programs_per_client)
     return None
 
 
-def _over(what: str, option: ConfigOption[int], most: int) -> str:
+def _over(what: str, option: ConfigOption[Any], most: int) -> str:
     return f"{what}, and {option.key} allows {most:,}: submit again when some have ended, or raise the option"
 
 

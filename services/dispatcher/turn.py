@@ -16,18 +16,20 @@ _Key = tuple[int, str]
 
 
 class AcceptedSubmissions:
-    """The submissions that are accepted in a turn, counted for the limits of the cluster and of each client."""
+    """The submissions that are accepted in a turn, counted for the limits of the cluster and of each submitter."""
 
     def __init__(self) -> None:
         self.jobs: Counter[str] = Counter()
-        """Client -> its jobs."""
+        """Submitter -> its jobs."""
         self.programs: Counter[str] = Counter()
-        """Client -> its jobs whose programs have to be built."""
+        """Submitter -> its jobs whose programs have to be built."""
+        self.slots: Counter[str] = Counter()
+        """Submitter -> the slots that its jobs require, also those whose programs are built now; of tenants only."""
 
     def add(self, submission: Submission) -> None:
         """Counts a submission."""
-        self.jobs[submission.requester] += 1
-        self.programs[submission.requester] += submission.graph is None
+        self.jobs[submission.submitter] += 1
+        self.programs[submission.submitter] += submission.graph is None
 
 
 class Turn:

@@ -52,6 +52,8 @@ class JobView(msgspec.Struct, frozen=True):
     checkpoints: CheckpointsSummary = CheckpointsSummary()
     programs_before: int | None = None
     """If the program of the job is not built yet: the number of programs that will be built before it."""
+    tenant: str = ""
+    """The tenant through whose topic it was submitted; empty: none."""
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -130,6 +132,7 @@ def job_view(fold: HistoryProjection, job: Job) -> JobView:
         restarting=None if started is None else fold.failures.restarting(started),
         failures=_failures(known),
         checkpoints=_summary(fold, known),
+        tenant=job.tenant,
     )
 
 

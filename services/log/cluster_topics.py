@@ -1,12 +1,13 @@
 """Creates the topics of a cluster and the first event of its log.
 
-The creator of the log records the offsets of the submissions topic from which this log admits submissions. Earlier
+The creator of the log records the offsets of the submissions topics from which this log admits submissions. Earlier
 submissions belong to a log that no longer exists, and are not run again.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -22,7 +23,7 @@ from .codec import Codec
 from .event_log import LogUnavailable
 from .kafka import KafkaEventLog
 from .topic_options import DEFAULT_OPTIONS, TopicOptions
-from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topic
+from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topics
 
 _log = logger(__name__)
 
@@ -38,36 +39,57 @@ def create_cluster_topics(
 
     Raises like `ensure_cluster_topics`.
     """
-    log, submissions = log_topic(cluster), submissions_topic(cluster)
-    present = describe_topics(admin, [log, submissions], timeout_s)
-    earlier = present[submissions]
-    ends: list[int] = []
-    if present[log] is None and earlier is not None:
-        ends = _ends(kafka, submissions, earlier.partitions, timeout_s)
+    log, submissions = log_topic(cluster), submissions_topics(cluster, options.tenants)
+    present = describe_topics(admin, [log, *submissions.values()], timeout_s)
+    ends: dict[str, list[int]] = {}
+    if present[log] is None:
+        ends = {
+            topic: _ends(kafka, topic, earlier.partitions, timeout_s)
+            for topic in submissions.values()
+            if (earlier := present[topic]) is not None
+        }
     created = ensure_cluster_topics(admin, cluster, timeout_s, options)
     if log not in created:
         return created
-    described = describe_topics(admin, [submissions], timeout_s)[submissions]
-    if described is None or described.topic_id is None:
-        return created
-    reason = f"{log} was created"
-    if any(ends):
-        reason += f", and {submissions} existed before: its submissions are not run"
-        _log.warning("the cluster starts with a new log", reason=reason, positions=ends)
-    body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
-    _append(kafka, log, body, timeout_s)
+    described = describe_topics(admin, submissions.values(), timeout_s)
+    first = []
+    for tenant, topic in submissions.items():
+        found, positions = described[topic], ends.get(topic, [])
+        if found is None or found.topic_id is None:
+            continue
+        reason = f"{log} was created"
+        if any(positions):
+            reason += f", and {topic} existed before: its submissions are not run"
+            _log.warning("the cluster starts with a new log", reason=reason, positions=positions)
+        first.append(
+            SubmissionsTopicChanged(
+                topic_id=found.topic_id, positions=tuple(positions), reason=reason, tenant=tenant
+            )
+        )
+    if first:
+        # In one append: the log never knows a part of the topics.
+        _append(kafka, log, first, timeout_s)
     return created
 
 
-def _append(kafka: KafkaConnection, topic: str, body: SubmissionsTopicChanged, timeout_s: float) -> None:
+def _append(
+    kafka: KafkaConnection, topic: str, bodies: Sequence[SubmissionsTopicChanged], timeout_s: float
+) -> None:
     now = time.time_ns() // 1000
-    # It must precede the first leader: readers ignore it after any later epoch.
-    header = Header(
-        event_id=f"{topic}-{now}", time=now, sender=DISPATCHER, sender_epoch=0, recipient=DISPATCHER
-    )
+    # They must precede the first leader: readers ignore them after any later epoch.
+    headers = [
+        Header(
+            event_id=f"{topic}-{now}-{number}",
+            time=now,
+            sender=DISPATCHER,
+            sender_epoch=0,
+            recipient=DISPATCHER,
+        )
+        for number in range(len(bodies))
+    ]
     log = KafkaEventLog(kafka, topic, Codec(topic), timeout_s=timeout_s)
     try:
-        log.append([Event(header, body)])
+        log.append([Event(header, body) for header, body in zip(headers, bodies, strict=True)])
     finally:
         log.close()
 

@@ -1,4 +1,6 @@
-"""What the operator of a cluster sets for all topics that tailrace creates: replicas and Kafka's topic settings."""
+"""What the operator of a cluster sets for the topics that tailrace creates: replicas, Kafka's topic settings, and the
+tenants that have topics of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from ..configuration.options.tenants import TENANTS
 from ..configuration.options.topics import MIN_INSYNC_REPLICAS, REPLICATION_FACTOR, TOPIC_CONFIG
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
 
     replication_factor: int = _BROKER_DEFAULT
     settings: Mapping[str, str] = {}
+    tenants: tuple[str, ...] = ()
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> Self:
@@ -31,7 +35,8 @@ class TopicOptions(msgspec.Struct, frozen=True):
         if in_sync is not None:
             settings["min.insync.replicas"] = str(in_sync)
         replicas = configuration.get(REPLICATION_FACTOR)
-        return cls(_BROKER_DEFAULT if replicas is None else replicas, settings)
+        factor = _BROKER_DEFAULT if replicas is None else replicas
+        return cls(factor, settings, configuration.get(TENANTS))
 
     def new_topic(
         self,

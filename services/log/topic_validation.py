@@ -6,7 +6,7 @@ fault is accepted by name (`topics.accepted-settings`). Settings that only reduc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
@@ -27,7 +27,7 @@ from .topics import (
     answers_topic,
     heartbeats_topic,
     log_topic,
-    submissions_topic,
+    submissions_topics,
 )
 
 _log = logger(__name__)
@@ -110,24 +110,26 @@ def _find_other_settings(topic: str, found: TopicSettings, wanted: Mapping[str, 
             yield TopicFault(topic, name, found.configuration[name], value)
 
 
-def find_faults(admin: AdminClient, cluster: str) -> list[TopicFault]:
+def find_faults(admin: AdminClient, cluster: str, tenants: Iterable[str] = ()) -> list[TopicFault]:
     """Returns the faults of all topics of a cluster, and warns of settings that reduce safety. Raises
     LogUnavailable."""
-    log, submissions, heartbeats = log_topic(cluster), submissions_topic(cluster), heartbeats_topic(cluster)
+    log, heartbeats = log_topic(cluster), heartbeats_topic(cluster)
+    submissions = submissions_topics(cluster, tenants).values()
     answers = answers_topic(cluster)
-    found = _describe(admin, (log, submissions, answers, heartbeats))
+    found = _describe(admin, (log, *submissions, answers, heartbeats))
     _warn_of_log(log, found[log])
     for topic, largest in (
         (log, LARGEST_MESSAGE),
-        (submissions, LARGEST_SUBMISSION),
+        *((topic, LARGEST_SUBMISSION) for topic in submissions),
         (heartbeats, LARGEST_MESSAGE),
     ):
         if topic in found:
             _warn_of_size(topic, found[topic], largest)
     faults = list(find_log_faults(log, found[log]))
-    if submissions in found:
-        _warn_of_submissions(submissions, found[submissions])
-        faults += find_submissions_faults(submissions, found[submissions])
+    for topic in submissions:
+        if topic in found:
+            _warn_of_submissions(topic, found[topic])
+            faults += find_submissions_faults(topic, found[topic])
     if answers in found:
         faults += find_answers_faults(answers, found[answers])
     if heartbeats in found:
@@ -135,10 +137,12 @@ def find_faults(admin: AdminClient, cluster: str) -> list[TopicFault]:
     return faults
 
 
-def check_topics(admin: AdminClient, cluster: str, accepted: Collection[str] = ()) -> None:
+def check_topics(
+    admin: AdminClient, cluster: str, accepted: Collection[str] = (), tenants: Iterable[str] = ()
+) -> None:
     """Raises UnfitTopic for the first topic with a fault whose setting is not accepted, in one line that says what to
     do; warns of accepted faults. Raises LogUnavailable."""
-    faults = find_faults(admin, cluster)
+    faults = find_faults(admin, cluster, tenants)
     for fault in faults:
         if fault.setting in accepted:
             _log.warning("accepted a setting of a topic", topic=fault.topic, why=str(fault))

@@ -66,9 +66,14 @@ def log_topic(cluster: str) -> str:
     return f"{cluster}.log"
 
 
-def submissions_topic(cluster: str) -> str:
-    """Returns the topic of client requests."""
-    return f"{cluster}.submissions"
+def submissions_topic(cluster: str, tenant: str = "") -> str:
+    """Returns the topic of client requests; with a tenant, of those of its clients."""
+    return f"{cluster}.submissions.{tenant}" if tenant else f"{cluster}.submissions"
+
+
+def submissions_topics(cluster: str, tenants: Iterable[str]) -> dict[str, str]:
+    """Returns tenant -> topic of requests; the key of the topic without a tenant is empty."""
+    return {tenant: submissions_topic(cluster, tenant) for tenant in ("", *tenants)}
 
 
 def answers_topic(cluster: str) -> str:
@@ -91,7 +96,10 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
     forever = DELETE | KEEP_FOR_EVER
     return [
         options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
-        options.new_topic(submissions_topic(cluster), 1, forever | _at_most(LARGEST_SUBMISSION)),
+        *(
+            options.new_topic(topic, 1, forever | _at_most(LARGEST_SUBMISSION))
+            for topic in submissions_topics(cluster, options.tenants).values()
+        ),
         options.new_topic(answers_topic(cluster), 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE)),
         options.new_topic(
             heartbeats_topic(cluster),

@@ -23,7 +23,9 @@ from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINS
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.kafka import KafkaUser
+from ..configuration.options.tenants import TENANTS
 from ..configuration.options.topics import ACCEPTED_SETTINGS
+from ..configuration.role_options import DispatcherOptions
 from ..core.leadership import LeadershipState
 from ..core.replica import OnFalseHeader, Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
@@ -138,7 +140,8 @@ def run(
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
-    check_topics(create_admin_client(configuration), cluster, configuration.get(ACCEPTED_SETTINGS).split(","))
+    accepted, tenants = configuration.get(ACCEPTED_SETTINGS).split(","), configuration.get(TENANTS)
+    check_topics(create_admin_client(configuration), cluster, accepted, tenants)
     warn_of_faulty_brokers(configuration.kafka)
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     letters = DeadLetters(configuration.kafka, cluster, leads=lambda: host.leads(DISPATCHER))
@@ -194,6 +197,7 @@ def run(
             clock=clock,
             stamps=effects.has_own_clock,
             inline=inline,
+            tenants=DispatcherOptions.from_configuration(configuration.as_map()).tenants,
             on_failure=host.fail,
         )
         claim = replica.leadership.leader(DISPATCHER)

@@ -16,6 +16,7 @@ from ...infra.kafka_check import KafkaUnreachable, check_connection
 from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
+from ..configuration.options.tenants import TENANTS
 from ..core.role import Clock
 from ..election.leader_election import LeaderElection
 from ..host.host import Host, wall_clock
@@ -30,7 +31,7 @@ from ..log.topics import (
     dead_letters_topic,
     heartbeats_topic,
     log_topic,
-    submissions_topic,
+    submissions_topics,
 )
 
 _log = logger(__name__)
@@ -133,9 +134,9 @@ def hand_over_on_stop(stop: threading.Event, loop_ended: threading.Event, electi
 def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
     """Returns a watch that, once started, detects the loss of the cluster's topics. Without its log the process
     ends."""
-    cluster = configuration.cluster_id
-    named = (submissions_topic, answers_topic, heartbeats_topic, dead_letters_topic)
-    others = [topic(cluster) for topic in named]
+    cluster, tenants = configuration.cluster_id, configuration.get(TENANTS)
+    submissions = submissions_topics(cluster, tenants).values()
+    others = [*submissions, answers_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
     return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 

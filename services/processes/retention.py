@@ -11,8 +11,6 @@ A failure is a warning: the next run repeats all steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from confluent_kafka.admin import AdminClient
 
 from ...infra.logging_setup import logger
@@ -20,6 +18,7 @@ from ...infra.storage.errors import CheckpointError
 from ..configuration import Configuration
 from ..configuration.options.retention import LOG_RETENTION_BYTES, LOG_RETENTION_TIME
 from ..core.role import Time
+from ..dispatcher.submissions_topic import AdmittedPositions
 from ..history.archive.errors import ArchiveError
 from ..history.retention.cut import RetentionPolicy
 from ..history.retention.log_archive import ClusterArchive
@@ -88,8 +87,8 @@ def delete_old_records(
         lambda offset: delete_before(admin, log_topic(cluster), {0: offset}),
     )
     if oldest is not None:
-        topic_id, positions = admitted_before(snapshots, oldest[0])
-        _delete_submissions(admin, submissions_topic(cluster), topic_id, positions, policy, now)
+        for tenant, admitted in admitted_before(snapshots, oldest[0]).items():
+            _delete_submissions(admin, submissions_topic(cluster, tenant), admitted, policy, now)
     letters = dead_letters_topic(cluster)
     if policy.max_age is not None and describe_topics(admin, [letters])[letters] is not None:
         delete_before(admin, letters, {0: _first_young(admin, letters, 0, now - policy.max_age)})
@@ -99,15 +98,16 @@ def delete_old_records(
 def _delete_submissions(
     admin: AdminClient,
     topic: str,
-    topic_id: str | None,
-    positions: Mapping[int, int],
+    admitted: AdmittedPositions,
     policy: RetentionPolicy,
     now: Time,
 ) -> None:
     found = describe_topics(admin, [topic])[topic]
-    if found is None or topic_id is None or found.topic_id != topic_id:
+    if found is None or admitted.topic_id is None or found.topic_id != admitted.topic_id:
         return
-    wanted = {partition: offset for partition, offset in positions.items() if partition < found.partitions}
+    wanted = {
+        partition: offset for partition, offset in admitted.positions.items() if partition < found.partitions
+    }
     if policy.max_age is not None:
         for partition, offset in wanted.items():
             young = _first_young(admin, topic, partition, now - policy.max_age)

@@ -27,6 +27,7 @@ from ..log.topics import (
     heartbeats_topic,
     log_topic,
     submissions_topic,
+    submissions_topics,
 )
 
 
@@ -102,6 +103,10 @@ class AclScope(msgspec.Struct, frozen=True):
     """The `group_id`s of Kafka sources, likewise."""
     creates_topics: bool = True
     """Whether the processes create the cluster's own topics. Otherwise somebody creates them before the first start."""
+    tenants: tuple[str, ...] = ()
+    """The tenants with topics of their own for submissions."""
+    tenant: str = ""
+    """The tenant that a submitter belongs to; empty: none."""
     deletes_events: bool = False
     """Whether the leader deletes old records (`log.retention.time`, `log.retention.bytes`)."""
 
@@ -156,6 +161,12 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
         "admits requests, checks the settings; `cluster stop` writes a request",
         *(Operation.READ, Operation.WRITE, configs, *create, *delete),
     )
+    for tenant in scope.tenants:
+        yield _topic(
+            submissions_topic(cluster, tenant),
+            "admits requests of the tenant, checks the settings",
+            *(Operation.READ, configs, *create, *delete),
+        )
     yield _topic(
         answers_topic(cluster),
         "writes what the log says to clients, reads how far it is, checks the settings",
@@ -186,7 +197,8 @@ def _taskmanager(scope: AclScope) -> Iterator[Acl]:
     yield _topic(
         heartbeats_topic(cluster), "exchanges heartbeats with masters", Operation.READ, Operation.WRITE
     )
-    for name in (submissions_topic(cluster), answers_topic(cluster), dead_letters_topic(cluster)):
+    submissions = submissions_topics(cluster, scope.tenants).values()
+    for name in (*submissions, answers_topic(cluster), dead_letters_topic(cluster)):
         yield _topic(name, "notices that the topic was deleted", Operation.DESCRIBE)
     yield _READER
 
@@ -220,9 +232,13 @@ def _tasks(scope: AclScope) -> Iterator[Acl]:
 
 
 def _submitter(scope: AclScope) -> Iterator[Acl]:
-    yield _topic(submissions_topic(scope.cluster), "writes requests, from any language", Operation.WRITE)
-    yield _topic(answers_topic(scope.cluster), "reads the answers to its requests", Operation.READ)
-    yield _READER
+    topic = submissions_topic(scope.cluster, scope.tenant)
+    of_whom = " of the tenant" if scope.tenant else ""
+    yield _topic(topic, f"writes requests{of_whom}, from any language", Operation.WRITE)
+    if not scope.tenant:
+        # All clients' answers are in it: those of other teams are not for a tenant.
+        yield _topic(answers_topic(scope.cluster), "reads the answers to its requests", Operation.READ)
+        yield _READER
 
 
 def _auditor(scope: AclScope) -> Iterator[Acl]:

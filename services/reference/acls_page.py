@@ -11,11 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from .acls import PURPOSES, Acl, AclScope, PatternType, PrincipalRole, acls_of
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "acls.md"
 _SCOPE: Final = AclScope(
-    "<c>", reads=("<source>",), writes=("<sink>",), groups=("<group>",), deletes_events=True
+    "<c>",
+    reads=("<source>",),
+    writes=("<sink>",),
+    groups=("<group>",),
+    tenants=("<tenant>",),
+    deletes_events=True,
 )
 _HEAD: Final = """# ACLs
 
@@ -37,19 +44,24 @@ what is missing. A principal may have several roles: who works with the command 
 - `<source>`, `<group>` and `<sink>` are the topics, and the `group_id`s, of the jobs' Kafka sources and sinks.
 - Delete on the topics of the cluster is printed only with a retention (`log.retention.time`, `log.retention.bytes`).
   Create on them is left out with `--topics-exist`.
+- `<tenant>` is a tenant of `dispatcher.tenants` ([tenants](tenants.md)). `--principal submitter@payments=User:payments`
+  prints the right of a team that may write the topic of its tenant only.
 - Read, Write, Delete and Alter contain Describe. Producers of brokers before Kafka 2.8 also need IdempotentWrite on the
   cluster.
 - A StreamTask runs the code of users with the identity of its process. It can't write events, heartbeats or requests.
   All tasks of a cluster share one principal, so jobs are not protected from each other's code: use a cluster for each
-  team that must be.
+  team that must be. Tenants of one cluster are kept apart in what they ask for, not in what their code may do.
 """
 
 
 def text() -> str:
     """Returns the whole page."""
     parts = [_HEAD]
+    tenant = replace(_SCOPE, tenant="<tenant>")
     for role in PrincipalRole:
         rows = "".join(f"\n{_row(acl)}" for acl in acls_of(role, _SCOPE))
+        if role is PrincipalRole.SUBMITTER:
+            rows += "".join(f"\n{_row(acl)}" for acl in acls_of(role, tenant))
         parts.append(
             f"## `{role}`: {PURPOSES[role]}\n\n| resource | operations | why |\n|---|---|---|{rows}\n"
         )

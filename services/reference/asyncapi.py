@@ -19,8 +19,9 @@ import yaml
 
 from ...schemas import avro
 from ...schemas.catalog import EVENTS
+from ..dispatcher.admission import OPERATOR_REQUESTS
 from ..log.kafka import RECIPIENT, SENDER, TYPE
-from ..log.topic_options import DEFAULT_OPTIONS
+from ..log.topic_options import TopicOptions
 from ..log.topics import (
     answers_topic,
     dead_letters_topic,
@@ -34,6 +35,8 @@ ROOT: Final = Path(__file__).parents[2]
 PATH: Final = ROOT / "docs" / "asyncapi.yaml"
 DEAD_LETTER: Final = "tailrace.dead_letters.DeadLetter"
 _CLUSTER: Final = "{cluster}"
+_TENANT: Final = "{tenant}"
+_OF_TENANT: Final = "submissionsOfTenant"
 _AVRO: Final = "application/vnd.apache.avro+json;version=1.9.0"
 _SINCE: Final = re.compile(r" Since (\d+\.\d+\.\d+)\.$")
 _NUMERIC: Final = ("retention.ms", "retention.bytes", "max.message.bytes")
@@ -42,6 +45,10 @@ _CHANNELS: Final[Mapping[str, tuple[str, str]]] = {
     "submissions": (
         submissions_topic(_CLUSTER),
         "Requests from outside. Clients write it; the Dispatcher admits them.",
+    ),
+    _OF_TENANT: (
+        submissions_topic(_CLUSTER, _TENANT),
+        "Requests of a tenant (dispatcher.tenants). Its clients write it; the Dispatcher admits them.",
     ),
     "log": (
         log_topic(_CLUSTER),
@@ -87,6 +94,9 @@ def text() -> str:
             "admitRequest": _operation(
                 "receive", "submissions", "Takes the request of a client into the log."
             ),
+            "admitRequestOfTenant": _operation(
+                "receive", _OF_TENANT, "Takes the request of a tenant's client into the log."
+            ),
             "appendEvent": _operation("send", "log", "Appends an event of a role."),
             "answerClient": _operation("send", "answers", "Copies an event for a client, shortened."),
             "sendHeartbeat": _operation("send", "heartbeats", "Reports that a process lives."),
@@ -123,7 +133,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _channel(name: str, address: str, doc: str) -> dict[str, Any]:
-    topic = next(each for each in new_cluster_topics(_CLUSTER, DEFAULT_OPTIONS) if each.topic == address)
+    topics = new_cluster_topics(_CLUSTER, TopicOptions(tenants=(_TENANT,)))
+    topic = next(each for each in topics if each.topic == address)
     settings: dict[str, Any] = {
         setting: int(value) for setting, value in (topic.config or {}).items() if setting in _NUMERIC
     }
@@ -131,7 +142,10 @@ def _channel(name: str, address: str, doc: str) -> dict[str, Any]:
     return {
         "address": address,
         "description": doc,
-        "parameters": {"cluster": _cluster_parameter()},
+        "parameters": {
+            "cluster": _cluster_parameter(),
+            **({"tenant": {"description": "The name of a tenant."}} if name == _OF_TENANT else {}),
+        },
         "messages": {
             _key(message): {"$ref": f"#/components/messages/{_key(message)}"} for message in _messages(name)
         },
@@ -151,6 +165,9 @@ def _messages(channel: str) -> Iterable[str]:
     if channel == "answers":
         return [name for name in EVENTS if name.startswith("tailrace.client.")]
     # The Dispatcher copies an admitted request into the log.
+    if channel == _OF_TENANT:
+        operators = {request.AVRO_NAME for request in OPERATOR_REQUESTS}
+        return [name for name in _messages("submissions") if name not in operators]
     topics = ("submissions", "log") if channel == "log" else (channel,)
     return [name for name in EVENTS if avro.schemas()[name]["topic"] in topics]
 

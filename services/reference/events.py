@@ -44,7 +44,7 @@ _NAMES: Final = {
     "task_executor": "TaskExecutor",
 }
 _TOPICS: Final = {
-    "submissions": "`<cluster>.submissions`; the Dispatcher admits it into `<cluster>.log`",
+    "submissions": "`<cluster>.submissions`, or that of a tenant; the Dispatcher admits it into `<cluster>.log`",
     "log": "`<cluster>.log`",
     "heartbeats": "`<cluster>.heartbeats`",
 }

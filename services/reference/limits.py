@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from ...infra.config.options import ConfigOption
 from ...pipelines.graph import accumulators, limits, python_files
-from ..configuration.options import jobs
+from ..configuration.options import jobs, tenants
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 from ..configuration.options.metrics import METRICS_MAX_SERIES
 from ..core.leadership import LARGEST_STEP
 from ..core.reason_limits import LONGEST_REASON_CHARACTERS
 from ..dispatcher import checkpoints as dispatcher_checkpoints
+from ..dispatcher import tenant_turns
 from ..dispatcher.build_queue import MAX_CHOSEN
 from ..dispatcher.job_store import MAX_BATCH
 from ..dispatcher.submission_validation import MAX_DIRECTORY_LENGTH
@@ -172,6 +173,27 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
             Limit("slots of a TaskExecutor", _count(MAX_SLOTS), "services/task_executor/task_slot_table.py"),
             _option("jobs that have not ended", jobs.MAX_JOBS),
             _option("such jobs of one client", jobs.MAX_JOBS_PER_CLIENT),
+            Limit("tenants", _count(tenants.MAX_TENANTS), "services/configuration/options/tenants.py"),
+            Limit(
+                "jobs of a tenant that have not ended",
+                f"`{tenants.MAX_JOBS_OF_TENANT.key}`, else as of one client",
+                "services/configuration/options/tenants.py",
+            ),
+            Limit(
+                "slots of these jobs",
+                f"`{tenants.MAX_SLOTS_OF_TENANT.key}`",
+                "services/configuration/options/tenants.py",
+            ),
+            Limit(
+                "requests of a tenant that a leader admits in a minute; the others wait",
+                f"`{tenants.MAX_REQUESTS_OF_TENANT.key}`",
+                "services/configuration/options/tenants.py",
+            ),
+            Limit(
+                "requests of a tenant in the leader's memory",
+                f"{_count(tenant_turns.MAX_WAITING)}, or {_bytes(tenant_turns.MAX_WAITING_BYTES)} and one more",
+                f"{_DISPATCHER}/tenant_turns.py",
+            ),
             _option("programs that wait to be built", jobs.MAX_WAITING_PROGRAMS),
             _option("such programs of one client", jobs.MAX_WAITING_PROGRAMS_PER_CLIENT),
             _option("ended jobs that are remembered; older ones are forgotten", jobs.JOBSTORE_MAX_CAPACITY),

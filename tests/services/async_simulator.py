@@ -158,10 +158,10 @@ class AsyncSimulator:
             body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason="asked to stop")
             process.append_now(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
 
-    def request(self, body: Body, *, admitted: int = 1) -> int:
-        """Appends a client's request several times, admitted; returns the first offset."""
+    def request(self, body: Body, *, admitted: int = 1, tenant: str = "") -> int:
+        """Appends a client's request several times, admitted from the topic of a tenant; returns the first offset."""
         offset = len(self.log)
-        origin = Origin(topic="submissions", partition=0, offset=self.submitted)
+        origin = Origin(topic="submissions", partition=0, offset=self.submitted, tenant=tenant)
         self.submitted += 1
         header = Header(
             event_id=f"request {self.submitted}",

@@ -147,7 +147,7 @@ def test_late_rejection_does_not_admit_older_submission() -> None:
     cluster.replica.apply(admitted)
     refused = dispatcher.SubmissionRefused(source=replace(source, offset=5), reason="garbage")
     cluster.send("dispatcher", "dispatcher", refused)
-    assert cluster.replica.states["dispatcher"].positions[0] == 7
+    assert cluster.replica.states["dispatcher"].admitted[""].positions[0] == 7
 
 
 def test_idle_slot_used_again_while_freed_is_replaced() -> None:

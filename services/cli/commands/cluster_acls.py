@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -58,7 +58,7 @@ def acls(
             "--principal",
             metavar="ROLE=PRINCIPAL",
             help="The principal of a role, such as jobmanager=User:masters. Roles: jobmanager, taskmanager, tasks, "
-            "submitter, auditor. May be given several times; a principal may have several roles.",
+            "submitter, submitter@TENANT, auditor. May be given several times; a principal may have several roles.",
         ),
     ],
     reads: Reads = None,
@@ -86,34 +86,55 @@ def acls(
 
     The command connects to nothing. Its output is a shell script: read it, then run it as an administrator of Kafka.
     """
+    from msgspec.structs import replace
+
     from ...reference.acls import acls_of
     from ..render.acls import KafkaTool, acls_to_data, grant_command
 
     configuration = cluster.configuration(definitions)
     wanted = [parse_principal(text) for text in principals]
     scope = scope_of(configuration, reads or (), writes or (), groups or (), creates_topics=not topics_exist)
-    found = [(role, principal, acls_of(role, scope)) for role, principal in wanted]
+    found = [(to, acls_of(to.role, replace(scope, tenant=to.tenant))) for to in wanted]
     if output is Format.JSON:
-        own = [acls_to_data(role, principal, needed) for role, principal, needed in found]
+        own = [acls_to_data(to.role, to.principal, needed, to.tenant) for to, needed in found]
         print_json({"cluster_id": scope.cluster, "principals": own})
         return
     printed = KafkaTool(tool, configuration.bootstrap_servers, command_config)
-    for role, principal, needed in found:
-        print_result(f"# {role}: {principal}")
+    for to, needed in found:
+        tenant = f" of tenant {to.tenant}" if to.tenant else ""
+        print_result(f"# {to.role}{tenant}: {to.principal}")
         for acl in needed:
-            print_result(f"{grant_command(acl, principal, printed)}  # {acl.reason}")
+            print_result(f"{grant_command(acl, to.principal, printed)}  # {acl.reason}")
 
 
-def parse_principal(text: str) -> tuple[PrincipalRole, str]:
-    """Returns the role and the principal of ROLE=TYPE:NAME. Raises CommandFailure."""
+class Grant(NamedTuple):
+    """A principal that gets the rights of a role; `tenant`: that of a submitter, empty for none."""
+
+    role: PrincipalRole
+    tenant: str
+    principal: str
+
+
+def parse_principal(text: str) -> Grant:
+    """Returns what ROLE=TYPE:NAME or submitter@TENANT=TYPE:NAME says. Raises CommandFailure."""
+    from ...configuration.options.tenants import is_tenant
+    from ...reference.acls import PrincipalRole
+
     name, _, principal = text.partition("=")
-    role = parse_role(name)
+    kind, at, tenant = name.partition("@")
+    role = parse_role(kind)
+    if at and (role is not PrincipalRole.SUBMITTER or not is_tenant(tenant)):
+        raise CommandFailure(
+            ExitCode.USAGE,
+            f"--principal {text}: only a submitter belongs to a tenant: write submitter@TENANT=TYPE:NAME, the tenant "
+            "with 1 to 32 lower case letters, digits and '-'",
+        )
     if not _PRINCIPAL.fullmatch(principal):
         raise CommandFailure(
             ExitCode.USAGE,
             f"--principal {text}: {principal!r} is no principal of Kafka: write TYPE:NAME, such as {name}=User:x",
         )
-    return role, principal
+    return Grant(role, tenant, principal)
 
 
 def parse_role(name: str) -> PrincipalRole:
@@ -136,6 +157,7 @@ def scope_of(
 ) -> AclScope:
     """Returns what the ACLs of a cluster with this configuration depend on."""
     from ...configuration.options.retention import LOG_RETENTION_BYTES, LOG_RETENTION_TIME
+    from ...configuration.options.tenants import TENANT, TENANTS
     from ...reference.acls import AclScope
 
     limits = (configuration.get(LOG_RETENTION_TIME), configuration.get(LOG_RETENTION_BYTES))
@@ -145,5 +167,7 @@ def scope_of(
         tuple(writes),
         tuple(groups),
         creates_topics=creates_topics,
+        tenants=configuration.get(TENANTS),
+        tenant=configuration.get(TENANT),
         deletes_events=any(limit is not None for limit in limits),
     )

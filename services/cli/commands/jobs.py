@@ -56,14 +56,14 @@ def list_jobs(
     """
     wanted, configuration = _statuses(status or []), cluster.find()
     from ..execution.job_control import read_jobs
-    from ..render.job import JOB_COLUMNS, job_row
+    from ..render.job import job_table
     from ..render.job_ids import shorten_job_ids
 
     jobs = read_jobs(configuration)
     found = [job for job in jobs if is_listed(job, wanted, name)]
     if output is Format.TEXT:
         shown = shorten_job_ids(job.job_id for job in jobs)
-        print_table("Jobs", JOB_COLUMNS, [job_row(job, shown[job.job_id]) for job in found])
+        print_table("Jobs", *job_table(found, shown))
         return
     for job in found:
         print_json(job)

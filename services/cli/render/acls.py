@@ -44,6 +44,8 @@ def grant_command(acl: Acl, principal: str, tool: KafkaTool, operations: Sequenc
     )
 
 
-def acls_to_data(role: PrincipalRole, principal: str, acls: Sequence[Acl]) -> dict[str, Any]:
-    """Returns the ACLs of one principal for JSON."""
-    return {"role": role, "principal": principal, "acls": msgspec.to_builtins(acls)}
+def acls_to_data(
+    role: PrincipalRole, principal: str, acls: Sequence[Acl], tenant: str = ""
+) -> dict[str, Any]:
+    """Returns the ACLs of one principal for JSON; `tenant`: that of a submitter, empty for none."""
+    return {"role": role, "tenant": tenant, "principal": principal, "acls": msgspec.to_builtins(acls)}

@@ -14,7 +14,8 @@ from ...job_master.exception_history import TaskException
 from .checkpoint_table import format_restore
 from .formatting import format_amount, format_count, format_duration, format_size, format_time
 
-JOB_COLUMNS = ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY")
+_TENANT = "TENANT"
+_JOB_COLUMNS = ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY")
 _MAX_REASON_LENGTH = 240
 _RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
 _OWN_METRICS = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
@@ -44,8 +45,18 @@ def describe_position(before: int) -> str:
     return f"waits to be built: {before:,} programs are before it"
 
 
-def job_row(job: JobView, job_id: str) -> tuple[str, ...]:
-    """Returns the row of a job in JOB_COLUMNS; `job_id`: its id as it is shown."""
+def job_table(
+    jobs: Sequence[JobView], shown_ids: Mapping[str, str]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns the table of jobs: the column titles, and one row per job; with tenants, if a job has one."""
+    rows = [_job_row(job, shown_ids[job.job_id]) for job in jobs]
+    if not any(job.tenant for job in jobs):
+        return _JOB_COLUMNS, rows
+    with_tenants = [(row[0], job.tenant, *row[1:]) for job, row in zip(jobs, rows, strict=True)]
+    return (_JOB_COLUMNS[0], _TENANT, *_JOB_COLUMNS[1:]), with_tenants
+
+
+def _job_row(job: JobView, job_id: str) -> tuple[str, ...]:
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
     times = format_time(job.submitted), format_time(job.ended)
     return job_id, job.name, job.status.value, *times, tasks, failure_reason(job)
@@ -88,9 +99,10 @@ def rows_of(
 def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     """Returns the lines that describe a job."""
     why = failure_reason(job, longest=None)
+    tenant = f" by tenant {job.tenant}" if job.tenant else ""
     lines = [
         f"job {job.job_id} ({job.name}) is {job.status.value}{f': {why}' if why else ''}",
-        f"  submitted    {format_time(job.submitted)}",
+        f"  submitted    {format_time(job.submitted)}{tenant}",
     ]
     if job.ended is not None and job.submitted is not None:
         lines.append(

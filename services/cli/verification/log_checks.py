@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from ....infra.storage.errors import CheckpointError
 from ...configuration import Configuration
+from ...configuration.options.tenants import TENANTS
 from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState
+from ...dispatcher.submissions_topic import AdmittedPositions
 from ...history import HistoryProjection
 from ...history.archive.errors import ArchiveError
 from ...history.job_history_store import JobHistoryStore
@@ -28,6 +30,7 @@ from ...log.topics import (
     heartbeats_topic,
     log_topic,
     submissions_topic,
+    submissions_topics,
 )
 from ...snapshots.log_id import read_log_id
 from ...snapshots.recovery import check_same_log
@@ -44,10 +47,11 @@ OnProgress = Callable[[], None]
 def check_cluster_topics(configuration: Configuration, found: Findings) -> bool:
     """Checks that the topics exist and keep their records; returns whether the log exists. Raises LogUnavailable."""
     admin, cluster = create_admin_client(configuration), configuration.cluster_id
-    log, submissions = log_topic(cluster), submissions_topic(cluster)
+    log, tenants = log_topic(cluster), configuration.get(TENANTS)
+    lost_requests = "requests that were not admitted yet; `tailrace cluster start` creates the topic"
     lost = {
         log: LOST_WITHOUT[ResourceKind.LOG],
-        submissions: "requests that were not admitted yet; `tailrace cluster start` creates the topic",
+        **dict.fromkeys(submissions_topics(cluster, tenants).values(), lost_requests),
         answers_topic(
             cluster
         ): "answers to clients; the log has them, `tailrace cluster start` creates the topic",
@@ -61,19 +65,28 @@ def check_cluster_topics(configuration: Configuration, found: Findings) -> bool:
             found.add(ResourceKind.TOPIC, topic, MISSING, lost[topic])
     if described[log] is None:
         return False
-    for fault in find_faults(admin, cluster):
+    for fault in find_faults(admin, cluster, tenants):
         found.add(ResourceKind.TOPIC, fault.topic, str(fault), lost[fault.topic])
     return True
 
 
 def check_submissions(configuration: Configuration, fold: HistoryProjection, found: Findings) -> None:
-    """Compares the topic of submissions with the positions in the log."""
+    """Compares the topics of submissions with the positions in the log."""
     state = fold.replica.states.get(DISPATCHER)
-    topic = submissions_topic(configuration.cluster_id)
+    if isinstance(state, DispatcherState):
+        for tenant, admitted in sorted(state.admitted.items()):
+            _check_admitted(
+                configuration, submissions_topic(configuration.cluster_id, tenant), admitted, found
+            )
+
+
+def _check_admitted(
+    configuration: Configuration, topic: str, admitted: AdmittedPositions, found: Findings
+) -> None:
     described = describe_topics(create_admin_client(configuration), [topic])[topic]
-    if not isinstance(state, DispatcherState) or described is None or state.submissions_topic_id is None:
+    if described is None or admitted.topic_id is None:
         return
-    if described.topic_id != state.submissions_topic_id:
+    if described.topic_id != admitted.topic_id:
         found.add(
             ResourceKind.TOPIC,
             topic,
@@ -87,7 +100,7 @@ def check_submissions(configuration: Configuration, fold: HistoryProjection, fou
     try:
         for number in range(described.partitions):
             first, end = watermarks(consumer, topic, _TIMEOUT_S, number)
-            position = state.positions.get(number, 0)
+            position = admitted.positions.get(number, 0)
             if first > position:
                 problem = f"partition {number} begins at offset {first}, and only those below {position} were admitted"
                 found.add(ResourceKind.TOPIC, topic, problem, f"the {first - position} requests between")

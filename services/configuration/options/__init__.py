@@ -29,11 +29,13 @@ from . import (
     slots,
     snapshots,
     task_executor,
+    tenants,
     topics,
     zookeeper,
 )
 from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
 from .heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from .tenants import OPTIONS_OF_TENANT, find_tenant_option
 
 GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": cluster.OPTIONS,
@@ -50,6 +52,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Slots": slots.OPTIONS,
     "ResourceManager": resource_manager.OPTIONS,
     "Dispatcher": jobs.OPTIONS,
+    "Tenants": tenants.OPTIONS,
     "Heartbeats": heartbeat.OPTIONS,
     "Simulation": simulation.OPTIONS,
     "Metrics": metrics.OPTIONS,
@@ -64,7 +67,11 @@ OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
 )
 ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, is_strict=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
-KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key, *(option.key for option in kafka.OPTIONS))
+KEYS = (
+    *BY_KEY,
+    EXTERNAL_RESOURCE_AMOUNT.key,
+    *(option.key for option in (*OPTIONS_OF_TENANT, *kafka.OPTIONS)),
+)
 """In the order of the page."""
 
 _PREFIX = "TAILRACE_"
@@ -74,6 +81,8 @@ def find_option(key: str) -> ConfigOption[Any] | None:
     """Returns the option of a key, or None."""
     if (name := resource_of(key)) is not None:
         return amount_of(name)
+    if (option := find_tenant_option(key)) is not None:
+        return option
     if kafka.is_property(key):
         return kafka.find_property(key)
     return BY_KEY.get(key)
@@ -97,3 +106,4 @@ def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     yield from zookeeper.find_contradictions(configuration)
     yield from external_resources.find_contradictions(configuration)
     yield from topics.find_contradictions(configuration)
+    yield from tenants.find_contradictions(configuration)

@@ -14,10 +14,13 @@ WORKER = (Scope.TASKMANAGER,)
 BOTH = (Scope.JOBMANAGER, Scope.TASKMANAGER)
 ID = pattern("1 to 64 letters, digits, '-' or '_'", is_id)
 TOPIC_PREFIX = pattern(
-    "1 to 64 letters, digits, '-' or '_', in parts with '.' between them, none of them `job`",
-    lambda text: len(text) <= 64 and all(is_id(part) and part != "job" for part in text.split(".")),
+    "1 to 64 letters, digits, '-' or '_', in parts with '.' between them, none of them `job` or `submissions`",
+    lambda text: (
+        len(text) <= 64
+        and all(is_id(part) and part not in ("job", "submissions") for part in text.split("."))
+    ),
 )
-"""A part named `job` would let one cluster take another's topics for those of a job of its own."""
+"""Such a part would let one cluster take another's topics for those of a job or a tenant of its own."""
 _SERVERS = re.compile(r"([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}(,([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})*")
 _NODE = re.compile(r"(/[^/\s]+)+")
 SERVER_LIST = pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text)))

@@ -184,6 +184,8 @@ class EventAnnotator:
         named."""
         header = event.entry.record.header
         sender = self.speaker(header.sender, home)
+        if header.origin is not None and header.origin.tenant:
+            sender = f"{sender} of tenant {header.origin.tenant}"
         if header.recipient == header.sender or header.recipient == EVERYONE:
             return sender
         return f"{sender} -> {self.speaker(header.recipient, home)}"

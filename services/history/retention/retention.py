@@ -11,13 +11,15 @@ and nothing is deleted that is not in the storage. A run does a limited part of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
+from immutables import Map
 
 from ....infra.storage.errors import CheckpointError
 from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState
+from ...dispatcher.submissions_topic import AdmittedTopics
 from ...log import EventLog
 from ...snapshots.builder import all_roles
 from ...snapshots.recovery import SnapshotOfOtherLog, check_same_log
@@ -133,13 +135,11 @@ def find_oldest_snapshot(log: EventLog, snapshots: SnapshotStore) -> tuple[int, 
     return oldest if is_usable else None
 
 
-def admitted_before(snapshots: SnapshotStore, offset: int) -> tuple[str | None, Mapping[int, int]]:
-    """Returns the id of the submissions topic, and partition -> the offset before which everything was admitted, in a
-    snapshot; empty if this release cannot use it. Raises CheckpointError."""
+def admitted_before(snapshots: SnapshotStore, offset: int) -> AdmittedTopics:
+    """Returns the positions of the submissions topics before which everything was admitted, in a snapshot; empty if
+    this release cannot use it. Raises CheckpointError."""
     dispatcher = _restore(snapshots, offset)
-    if dispatcher is None:
-        return None, {}
-    return dispatcher.submissions_topic_id, dict(dispatcher.positions)
+    return Map() if dispatcher is None else dispatcher.admitted
 
 
 def _restore(snapshots: SnapshotStore, offset: int) -> DispatcherState | None:

@@ -17,7 +17,7 @@ from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.role import RaiseFeatureLevel
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.dispatcher.submissions_topic import AdmittedPositions
+from tailrace.services.dispatcher.submissions_topic import AdmittedPositions, AdmittedTopics
 
 OURS = {"slot.idle.timeout": "7 s"}
 
@@ -26,13 +26,13 @@ class Submissions:
     """Records its calls."""
 
     def __init__(self) -> None:
-        self.followed: list[AdmittedPositions] = []
+        self.followed: list[AdmittedTopics] = []
 
-    def start(self, admitted: AdmittedPositions) -> None:
+    def start(self, admitted: AdmittedTopics) -> None:
         assert self.followed == [], "it is started once"
         self.followed.append(admitted)
 
-    def follow(self, admitted: AdmittedPositions) -> None:
+    def follow(self, admitted: AdmittedTopics) -> None:
         assert self.followed, "it is started first"
         self.followed.append(admitted)
 
@@ -61,7 +61,8 @@ def test_leader_reports_configuration_and_admits_nothing_before_it_is_in_log(
             shell.perform("dispatcher", [], DispatcherState(configuration=logged))
         assert len(submissions.followed) == (0 if said else 2)
         read_back = DispatcherState(
-            configuration=logged if ours is None else ours, positions=Map({0: 7}), submissions_topic_id="t"
+            configuration=logged if ours is None else ours,
+            admitted=Map({"": AdmittedPositions("t", Map({0: 7}))}),
         )
         for _ in range(2):
             shell.perform("dispatcher", [], read_back)
@@ -73,7 +74,7 @@ def test_leader_reports_configuration_and_admits_nothing_before_it_is_in_log(
         *(ConfigurationChanged(configuration=row) for row in said),
     ]
     assert {(event.recipient, event.cause) for event in events} == ({("*", 3)} if said else set())
-    assert submissions.followed[-1] == AdmittedPositions("t", Map({0: 7}))
+    assert submissions.followed[-1] == Map({"": AdmittedPositions("t", Map({0: 7}))})
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
 """Longer than any timeout."""
 
+TENANTS = ("pay", "search")
 ALWAYS = {"interleave": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 1.0}
 """Weights of the steps without faults."""
 FAULT_ACTIONS = {
@@ -239,6 +240,10 @@ class Chaos(CheckpointChaos, MastersChaos):
             configuration["slot.idle.timeout"] = "1 s"
         if draw.random() < 0.3:
             configuration["slot.request.timeout"] = "20 s"
+        if draw.random() < 0.3:
+            configuration["dispatcher.tenants"] = ";".join(TENANTS)
+            configuration["dispatcher.tenant.pay.max-jobs"] = str(draw.randint(1, 4))
+            configuration["dispatcher.tenant.search.max-slots"] = str(draw.randint(1, 6))
         configuration.update(draw.choice(STRATEGIES))
         if draw.random() < 0.5:
             configuration.update(any_checkpointing(draw))
@@ -285,7 +290,12 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def submit(self) -> None:
         body = dispatcher.SubmitJob(job_id=self._new_job(), job_graph=any_job(self.draw))
-        self.world.request(body, admitted=self.draw.choice((1, 1, 1, 2)))
+        self.world.request(body, admitted=self.draw.choice((1, 1, 1, 2)), tenant=self._any_tenant())
+
+    def _any_tenant(self) -> str:
+        """Returns the tenant of a request; empty for none."""
+        has_tenants = "dispatcher.tenants" in self.world.configuration
+        return self.draw.choice(("", *TENANTS)) if has_tenants else ""
 
     def _new_job(self) -> str:
         """Returns a new job id, or one that is taken."""
@@ -297,12 +307,13 @@ class Chaos(CheckpointChaos, MastersChaos):
     def submit_program(self) -> None:
         entry_point = EntryPoint(target=self.draw.choice(("good", "good", "fails")), arguments=())
         job_id = self._new_job()
-        self.world.request(
-            dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point, parallelism=self.draw.randint(1, 3))
+        body = dispatcher.SubmitJob(
+            job_id=job_id, entry_point=entry_point, parallelism=self.draw.randint(1, 3)
         )
+        self.world.request(body, tenant=self._any_tenant())
 
     def cancel(self) -> None:
-        self.world.request(cancellation(self.draw.choice(self.job_ids)))
+        self.world.request(cancellation(self.draw.choice(self.job_ids)), tenant=self._any_tenant())
 
     def finish_job(self) -> None:
         job_id = self.draw.choice(self.job_ids)

@@ -70,19 +70,21 @@ class CheckpointChaos:
         self.world.task_state.faults = CheckpointFaults()
 
     def ask_for_checkpoint(self) -> None:
-        self.world.request(dispatcher.TriggerCheckpoint(job_id=self._any_job()), admitted=self._admitted())
+        body = dispatcher.TriggerCheckpoint(job_id=self._any_job())
+        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
     def ask_for_savepoint(self) -> None:
         body = dispatcher.TriggerSavepoint(job_id=self._any_job(), directory=self._directory())
-        self.world.request(body, admitted=self._admitted())
+        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
     def stop_with_savepoint(self) -> None:
         drain = self.draw.random() < 0.5
         body = dispatcher.StopWithSavepoint(job_id=self._any_job(), directory=self._directory(), drain=drain)
-        self.world.request(body, admitted=self._admitted())
+        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
     def dispose_savepoint(self) -> None:
-        self.world.request(dispatcher.DisposeSavepoint(path=self._savepoint()), admitted=self._admitted())
+        body = dispatcher.DisposeSavepoint(path=self._savepoint())
+        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
     def submit_from_savepoint(self) -> None:
         """A job starts from a savepoint of another one, or from one that does not exist."""

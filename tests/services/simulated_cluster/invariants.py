@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from tailrace.schemas import client, dispatcher, job_master
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.core.resource_profile import profile_key
 from tailrace.services.core.role import RESOURCE_MANAGER, kind_of
-from tailrace.services.dispatcher.state import DispatcherState, Phase
+from tailrace.services.dispatcher.state import DispatcherState, Phase, submitter_of
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
 from tailrace.services.job_master.state import NewJob, StartedJob, TerminatedJob
@@ -58,6 +59,29 @@ def violations(
     return check(plain(records), settled=settled, outsiders=outsiders)
 
 
+def check_quotas(state: DispatcherState) -> None:
+    """No tenant has more jobs or slots than its options allow."""
+    for tenant, options in state.options.tenants.items():
+        submitter = submitter_of(tenant, "")
+        assert options.max_jobs is None or state.jobs_of.get(submitter, 0) <= options.max_jobs
+        assert options.max_slots is None or state.slots_of.get(submitter, 0) <= options.max_slots
+
+
+def check_tenants(records: Iterable[Record]) -> None:
+    """What a tenant requests concerns its own jobs only."""
+    asked: dict[int, str] = {}
+    owners: dict[str, str] = {}
+    for record in records:
+        origin, cause, body = record.header.origin, record.header.cause, record.body
+        if origin is not None:
+            asked[record.offset] = origin.tenant
+        tenant = "" if cause is None else asked.get(cause, "")
+        if isinstance(body, client.JobAccepted | dispatcher.ProgramAccepted) and cause in asked:
+            owners[body.job_id] = tenant
+        elif isinstance(body, job_master.CancelJob | job_master.TriggerCheckpoint) and tenant:
+            assert owners[body.job_id] == tenant
+
+
 class Invariants:
     """The invariants of one world; remembers the position up to which the log is checked."""
 
@@ -86,6 +110,8 @@ class Invariants:
             INDEXES[type(state)](state)
             if isinstance(state, StartedJob):
                 check_checkpoints(state)
+            if isinstance(state, DispatcherState):
+                check_quotas(state)
             slots_changed = slots_changed or isinstance(state, TaskExecutorState)
         if slots_changed:
             self._one_slot_to_one_job()
@@ -219,6 +245,7 @@ class Invariants:
         world = self.world
         results = violations(world.log, outsiders=self.has_outsiders)
         assert not results, "\n".join(str(violation) for violation in results)
+        check_tenants(record for record in world.log if world.admitted[record.offset])
         again = new_replica(on_illegal=lambda *_: None)
         for record in world.log:
             again.apply(record)
