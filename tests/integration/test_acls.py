@@ -31,8 +31,12 @@ from secured_kafka import Decision, SecuredKafka
 
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.schemas import avro
+from tailrace.schemas import avro, dispatcher
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import EntryPoint, Header
 from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.log import Codec
 from tailrace.services.log.topics import (
     answers_topic,
     create_topics,
@@ -71,6 +75,12 @@ NOT_USED_HERE = {
 added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters and
 answers; a query that warms Spark may end before it reads."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
+TEAMS = ("payments", "search")
+"""Tenants, and the users that may write their topics."""
+WORD_COUNT = EntryPoint(
+    target="tailrace.pipelines.examples.window_word_count:main",
+    arguments=("--hostname", "127.0.0.1", "--port", "9"),
+)
 PROGRAM = """
 import sys
 
@@ -116,7 +126,7 @@ class SecuredCluster(Cluster):
         self.orders, self.totals = f"{cluster_id}-orders", f"{cluster_id}-totals"
         self.users = {
             name: f"{cluster_id}-{name}"
-            for name in ("masters", "workers", "tasks", "operator", "shop", "audit")
+            for name in ("masters", "workers", "tasks", "operator", "shop", "audit", *TEAMS)
         }
         roles = {
             "jobmanager": "masters",
@@ -135,11 +145,14 @@ class SecuredCluster(Cluster):
             TAILRACE_BOOTSTRAP_SERVERS=secured.bootstrap_servers,
             TAILRACE_CLUSTER_ID=cluster_id,
             TAILRACE_HEARTBEAT_INTERVAL="500 ms",
+            TAILRACE_DISPATCHER_TENANTS=";".join(TEAMS),
+            TAILRACE_DISPATCHER_TENANT_PAYMENTS_MAX_SLOTS="1",
         )
         self.granted: set[AclBinding] = set()
         self.principals = [
             *((role, f"User:{self.users[name]}") for role, name in roles.items()),
             *((role, f"User:{self.users['operator']}") for role in ("submitter", "auditor")),
+            *((f"submitter@{team}", f"User:{self.users[team]}") for team in TEAMS),
         ]
 
     def grant(self) -> None:
@@ -294,6 +307,46 @@ def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, 
     assert [fault for fault in verified["faults"] if fault["kind"] != "checkpoint"] == []
 
 
+def test_team_submits_through_its_topic_and_controls_its_own_jobs_only(cluster: SecuredCluster) -> None:
+    small = dispatcher.SubmitJob(job_id="pay-1", entry_point=WORD_COUNT)
+    large = dispatcher.SubmitJob(job_id="pay-2", entry_point=WORD_COUNT, parallelism=2)
+    ask(cluster, "payments", small)
+    wait_until(lambda: accepted(cluster, "pay-1"), "acceptance of the team's job")
+    ask(cluster, "payments", large)
+    rejected = wait_until(lambda: answers(cluster, "pay-2", "JobRejected"), "rejection above the quota")
+    assert "tenant payments have 1 of the 1 that dispatcher.tenant.payments.max-slots allows" in rejected
+
+    listed = [json.loads(line) for line in cluster.ok_as("audit", "list", "-o", "json").splitlines()]
+    assert {job["job_id"]: job["tenant"] for job in listed}["pay-1"] == "payments"
+    assert "TENANT" in cluster.ok_as("audit", "list")
+    assert "of tenant payments -> Dispatcher" in cluster.ok_as("audit", "story", "pay-1")
+
+    ask(cluster, "search", dispatcher.CancelJob(job_id="pay-1"))
+    refused = wait_until(lambda: answers(cluster, "pay-1", "CancelJobRejected"), "the refused cancellation")
+    assert "job pay-1 is unknown" in refused
+    ask(cluster, "payments", dispatcher.CancelJob(job_id="pay-1"))
+    wait_until(lambda: answers(cluster, "pay-1", "JobFinished"), "the end of the team's job")
+
+
+def ask(cluster: SecuredCluster, team: str, body: Body) -> None:
+    """Writes a request to the topic of a team with its credentials."""
+    topic = submissions_topic(cluster.cluster_id, team)
+    header = Header(
+        event_id=uuid.uuid4().hex, time=0, sender="client/ci", sender_epoch=0, recipient="dispatcher"
+    )
+    errors: list[KafkaError | None] = []
+    producer = Producer(cluster.connections[team].to_librdkafka())
+    value = Codec(topic).encode(Event(header, body))
+    producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None]
+
+
+def answers(cluster: SecuredCluster, job: str, kind: str) -> str:
+    """Returns the events of a type about a job in the log."""
+    return cluster.ok_as("audit", "log", "--job", job, "--type", kind, "-o", "json")
+
+
 def test_every_right_is_used_and_no_other_is_wanted(cluster: SecuredCluster) -> None:
     assert write_error(cluster.connections["shop"], submissions_topic(cluster.cluster_id)) is None
     assert read_error(cluster.connections["shop"], answers_topic(cluster.cluster_id)) is None
@@ -353,6 +406,13 @@ def test_submitter_opens_no_transaction(cluster: SecuredCluster) -> None:
     assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize("name", [*TEAMS, "shop", "tasks", "audit"])
+@pytest.mark.parametrize("team", ["", *TEAMS])
+def test_team_writes_only_its_own_topic(cluster: SecuredCluster, name: str, team: str) -> None:
+    error = write_error(cluster.connections[name], submissions_topic(cluster.cluster_id, team))
+    assert error == (None if name == (team or "shop") else KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
 @pytest.mark.parametrize("name", ["tasks", "shop"])
 @pytest.mark.parametrize("topic", TOPICS)
 def test_topic_of_cluster_is_not_read_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
@@ -403,7 +463,7 @@ def test_submitter_is_told_why_its_program_is_rejected(cluster: SecuredCluster) 
 
 def accepted(cluster: SecuredCluster, job: str) -> bool:
     """Returns whether the log has the acceptance of a job."""
-    return bool(cluster.ok_as("audit", "log", "--job", job, "--type", "JobAccepted", "-o", "json"))
+    return bool(answers(cluster, job, "JobAccepted"))
 
 
 def test_java_program_submits_and_reads_its_answer_with_rights_of_submitter(cluster: SecuredCluster) -> None:

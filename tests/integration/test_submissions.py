@@ -41,6 +41,7 @@ from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.dead_letters import read_dead_letters as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topic_options import TopicOptions
 from tailrace.services.log.topic_validation import UnfitTopic, check_topics
 from tailrace.services.log.topics import (
     LARGEST_SUBMISSION,
@@ -81,11 +82,22 @@ def big():
 class Cluster:
     """A jobmanager process over a cluster id of its own, and its topics."""
 
-    def __init__(self, kafka: EmbeddedKafka, cluster: str, home: Path) -> None:
+    def __init__(
+        self,
+        kafka: EmbeddedKafka,
+        cluster: str,
+        home: Path,
+        tenants: tuple[str, ...] = (),
+        **environment: str,
+    ) -> None:
+        self.environment = environment
         self.servers, self.cluster, self.home = kafka.bootstrap_servers, cluster, home
         (home / "programs.py").write_text(PROGRAMS)
         create_cluster_topics(
-            AdminClient({"bootstrap.servers": self.servers}), KafkaConnection(self.servers), cluster
+            AdminClient({"bootstrap.servers": self.servers}),
+            KafkaConnection(self.servers),
+            cluster,
+            options=TopicOptions(tenants=tenants),
         )
         topic = log_topic(cluster)
         self.log = KafkaEventLog(KafkaConnection(self.servers), topic, Codec(topic))
@@ -103,6 +115,7 @@ class Cluster:
             "TAILRACE_SLOT_REQUEST_UNFULFILLABLE_TIMEOUT": SLOT_REQUEST_TIMEOUT,
             "TAILRACE_RESOURCEMANAGER_STANDALONE_START_UP_TIME": "0 s",
             "PYTHONPATH": str(self.home),
+            **self.environment,
         }
         with (self.home / "jobmanager.log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-c", JOBMANAGER], env=environment, stderr=log)

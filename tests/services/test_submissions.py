@@ -102,14 +102,14 @@ def reader_with(codec: Codec) -> SubmissionsReader:
 def test_submission_waits_for_unavailable_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "_REGISTRY_PAUSE_S", 0.001)
     reader = reader_with(Flaky(3))
-    assert reader._decode(Codec("c.submissions").encode(request())) == request()
+    assert reader._decode(Codec("c.submissions").encode(request()), "c.submissions") == request()
 
 
 def test_stopped_reader_does_not_wait_for_registry() -> None:
     reader = reader_with(Flaky(float("inf")))
     stopping = threading.Timer(0.05, reader.close)
     stopping.start()
-    assert reader._decode(b"anything") is None
+    assert reader._decode(b"anything", "c.submissions") is None
     stopping.join()
 
 

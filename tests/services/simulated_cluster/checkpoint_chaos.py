@@ -36,6 +36,9 @@ class CheckpointChaos:
     world: AsyncSimulator
     job_ids: list[str]
 
+    def _any_tenant(self) -> str:
+        raise NotImplementedError
+
     def draw_trouble(self) -> None:
         """Draws how often tasks and storage fail by themselves."""
         draw = self.draw

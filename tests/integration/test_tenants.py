@@ -1,0 +1,107 @@
+"""The topics of tenants in a real Kafka: each request is admitted once, whichever master leads; tenants take turns."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from polling import wait_until
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas import client, dispatcher
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.types import Header
+from tailrace.services.dispatcher.tenant_turns import MAX_WAITING
+from tailrace.services.log.topics import submissions_topic
+
+from .test_submissions import Cluster
+
+FLOOD = 15 * MAX_WAITING
+TENANTS = ("flood", "quiet", "slow")
+PER_MINUTE = 5
+
+
+def request(number: int) -> dispatcher.CancelJob:
+    return dispatcher.CancelJob(job_id=f"unknown-{number}")
+
+
+class TenantCluster(Cluster):
+    """A jobmanager process with tenants."""
+
+    def ask_as(self, tenant: str, numbers: range) -> None:
+        """Writes requests to the topic of a tenant."""
+        producer = Producer({"bootstrap.servers": self.servers})
+        for number in numbers:
+            header = Header(
+                event_id=f"{tenant}-{number}",
+                time=1,
+                sender="client/same",
+                sender_epoch=0,
+                recipient="dispatcher",
+            )
+            producer.produce(
+                submissions_topic(self.cluster, tenant), self.codec.encode(Event(header, request(number)))
+            )
+        assert producer.flush(30) == 0
+
+    def admitted(self) -> list[Record]:
+        """Returns the admitted requests, in the order of the log."""
+        return self.events_of(dispatcher.CancelJob)
+
+    def admitted_of(self, tenant: str) -> list[str]:
+        """Returns the jobs of a tenant's admitted requests."""
+        return [
+            record.body.job_id  # type: ignore[attr-defined]
+            for record in self.admitted()
+            if record.header.origin is not None and record.header.origin.tenant == tenant
+        ]
+
+
+@pytest.fixture
+def cluster(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[TenantCluster]:
+    running = TenantCluster(
+        kafka,
+        f"t{os.getpid()}-{time.time_ns()}",
+        tmp_path,
+        TENANTS,
+        TAILRACE_DISPATCHER_TENANTS=";".join(TENANTS),
+        TAILRACE_DISPATCHER_TENANT_SLOW_MAX_REQUESTS_PER_MINUTE=str(PER_MINUTE),
+    )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.log.close()
+
+
+def test_requests_are_admitted_once_in_turns_and_at_most_so_many_a_minute(cluster: TenantCluster) -> None:
+    cluster.ask_as("flood", range(FLOOD))
+    cluster.ask_as("quiet", range(20))
+    cluster.ask_as("slow", range(PER_MINUTE + 3))
+    cluster.ask_as("", range(3))
+    cluster.start()
+    wait_until(lambda: len(cluster.admitted_of("flood")) >= 2 * MAX_WAITING, "a part of the flood")
+    cluster.kill()
+    seen = len(cluster.admitted_of("flood"))
+    assert seen < FLOOD, "the master admitted all before it was killed"
+
+    # The few requests of another tenant were not behind the flood.
+    order = [record.header.origin.tenant for record in cluster.admitted() if record.header.origin]
+    last = max(place for place, tenant in enumerate(order) if tenant == "quiet")
+    assert order[:last].count("flood") <= MAX_WAITING + 20
+    assert len(cluster.admitted_of("quiet")) == 20
+    assert len(cluster.admitted_of("slow")) == PER_MINUTE
+
+    cluster.environment["TAILRACE_DISPATCHER_TENANTS"] = ";".join((*TENANTS, "new"))
+    cluster.start()
+    wait_until(lambda: len(cluster.admitted_of("flood")) == FLOOD, "the rest of the flood")
+    cluster.answer(client.CancelJobRejected, request(FLOOD - 1).job_id)
+    cluster.ask_as("new", range(1))
+    wait_until(lambda: cluster.admitted_of("new"), "the request of a new tenant")
+    numbers = {"flood": FLOOD, "quiet": 20, "": 3, "slow": PER_MINUTE + 3, "new": 1}
+    for tenant, count in numbers.items():
+        assert cluster.admitted_of(tenant) == [request(number).job_id for number in range(count)]
