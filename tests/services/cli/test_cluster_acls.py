@@ -108,3 +108,26 @@ def test_wrong_principal_is_refused_in_one_line(
     assert main(["cluster", "acls", "--home", str(tmp_path), "--principal", principal]) == ExitCode.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_submitter_of_tenant_gets_right_to_write_its_topic_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--home", str(tmp_path), "--cluster-id", "c", "-D", "dispatcher.tenants=pay;search"]
+    options += ["--principal", "submitter@pay=User:p", "--principal", "jobmanager=User:m", "-o", "json"]
+    assert main(["cluster", "acls", *options]) == ExitCode.OK
+    submitter, master = json.loads(capsys.readouterr().out)["principals"]
+    assert (submitter["role"], submitter["tenant"]) == ("submitter", "pay")
+    granted = [(acl["name"], acl["operations"]) for acl in submitter["acls"]]
+    assert granted == [("c.submissions.pay", ["Write"])]
+    read = {acl["name"] for acl in master["acls"] if "Read" in acl["operations"]}
+    assert {"c.submissions", "c.submissions.pay", "c.submissions.search"} <= read
+
+
+@pytest.mark.parametrize("name", ["auditor@pay", "submitter@", "submitter@Pay", "submitter@a.b"])
+def test_tenant_of_other_role_or_with_impossible_name_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    options = ["--home", str(tmp_path), "--cluster-id", "c", "--principal", f"{name}=User:p"]
+    assert main(["cluster", "acls", *options]) == ExitCode.USAGE
+    assert "only a submitter belongs to a tenant" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tailrace.services.configuration import (
 )
 from tailrace.services.configuration.configuration import DEFAULT
 from tailrace.services.configuration.options.cluster import HOME
+from tailrace.services.configuration.role_options import DispatcherOptions, TenantOptions
 
 Values = dict[str, str]
 _CANDIDATES = (
@@ -375,3 +377,36 @@ class TestTheCommandLine:
         ]
         assert main(["config"]) == ExitCode.OK
         assert len(capsys.readouterr().out.splitlines()) == 1 + len(options.OPTIONS)
+
+
+def test_tenants_have_options_from_file_and_environment_that_reach_log(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.yaml").write_text(
+        "dispatcher:\n  tenants: [payments, fraud-detection]\n  tenant:\n    payments:\n      max-jobs: 3\n"
+    )
+    environment = {
+        "TAILRACE_HOME": str(tmp_path),
+        "TAILRACE_DISPATCHER_TENANT_FRAUD_DETECTION_MAX_REQUESTS_PER_MINUTE": "7",
+    }
+    configuration = load_configuration(environment=environment)
+    logged = DispatcherOptions.from_configuration(configuration.as_map())
+    assert logged.tenants == {
+        "payments": TenantOptions(max_jobs=3),
+        "fraud-detection": TenantOptions(max_requests_per_minute=7),
+    }
+    assert load_configuration(environment=configuration.environment()) == configuration
+
+
+@pytest.mark.parametrize(
+    ("definitions", "fault"),
+    [
+        (["dispatcher.tenants=Pay"], "1 to 32 lower case letters, digits and '-'"),
+        (["dispatcher.tenants=a;a"], "1 to 32 lower case letters, digits and '-'"),
+        (["dispatcher.tenant.pay.max-jobs=3"], "dispatcher.tenants does not name pay"),
+        (["dispatcher.tenants=pay", "dispatcher.tenant.pay.max-job=3"], "there is no option"),
+        (["dispatcher.tenants=pay", "dispatcher.tenant.pay.max-slots=0"], "at least 1"),
+        (["cluster.id=c.submissions"], "none of them `job` or `submissions`"),
+    ],
+)
+def test_impossible_option_of_tenant_is_refused(tmp_path: Path, definitions: list[str], fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        load_configuration(definitions=definitions, environment={"TAILRACE_HOME": str(tmp_path)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tailrace.pipelines.graph.physical_plan import (
     changelog_topic,
@@ -172,8 +173,21 @@ def test_topics_of_user_are_named_or_prefixes() -> None:
     assert allows(needed, Operation.READ, ResourceType.GROUP, "shop")
 
 
+def test_topic_of_tenant_is_written_by_its_submitters_only() -> None:
+    scope = AclScope("c", tenants=("pay", "search"))
+    for role in PrincipalRole:
+        for tenant in ("", "pay", "search"):
+            found = acls_of(role, replace(scope, tenant=tenant))
+            written = {
+                of
+                for of in ("pay", "search")
+                if allows(found, Operation.WRITE, ResourceType.TOPIC, submissions_topic("c", of))
+            }
+            assert written == ({tenant} - {""} if role is PrincipalRole.SUBMITTER else set())
+
+
 @pytest.mark.parametrize("role", PrincipalRole)
 def test_acls_of_role_are_distinct_and_say_why(role: PrincipalRole) -> None:
-    needed: list[Acl] = acls_of(role, AclScope("c", ("a", "b*"), ("d",), ("g",)))
+    needed: list[Acl] = acls_of(role, AclScope("c", ("a", "b*"), ("d",), ("g",), tenants=("t", "u")))
     assert len({(acl.resource_type, acl.name, acl.pattern_type) for acl in needed}) == len(needed)
     assert all(acl.reason and acl.operations for acl in needed)
