@@ -15,6 +15,9 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import Header
+from tailrace.services.client import Client
+from tailrace.services.configuration import Configuration, load_configuration
+from tailrace.services.core.feature_level import FEATURE_LEVEL
 from tailrace.services.dispatcher.tenant_turns import MAX_WAITING
 from tailrace.services.log.topics import submissions_topic
 
@@ -47,6 +50,12 @@ class TenantCluster(Cluster):
                 submissions_topic(self.cluster, tenant), self.codec.encode(Event(header, request(number)))
             )
         assert producer.flush(30) == 0
+
+    def configuration(self, tenant: str) -> Configuration:
+        """Returns the configuration of the clients of a tenant."""
+        values = {"home": self.home, "cluster.id": self.cluster, "bootstrap.servers": self.servers}
+        definitions = [f"{key}={value}" for key, value in {**values, "tenant": tenant}.items()]
+        return load_configuration(definitions=definitions, environment={})
 
     def admitted(self) -> list[Record]:
         """Returns the admitted requests, in the order of the log."""
@@ -102,6 +111,13 @@ def test_requests_are_admitted_once_in_turns_and_at_most_so_many_a_minute(cluste
     cluster.answer(client.CancelJobRejected, request(FLOOD - 1).job_id)
     cluster.ask_as("new", range(1))
     wait_until(lambda: cluster.admitted_of("new"), "the request of a new tenant")
-    numbers = {"flood": FLOOD, "quiet": 20, "": 3, "slow": PER_MINUTE + 3, "new": 1}
+    with Client(cluster.configuration(tenant="new")) as sender:
+        sender.cancel(request(1).job_id)
+        sender.raise_feature_level(FEATURE_LEVEL + 1)
+    wait_until(lambda: len(cluster.admitted_of("new")) == 2, "the request of a client of the tenant")
+    (raised,) = wait_until(lambda: cluster.events_of(dispatcher.RaiseFeatureLevel), "the operator's request")
+    assert raised.header.origin is not None
+    assert raised.header.origin.tenant == ""
+    numbers = {"flood": FLOOD, "quiet": 20, "": 3, "slow": PER_MINUTE + 3, "new": 2}
     for tenant, count in numbers.items():
         assert cluster.admitted_of(tenant) == [request(number).job_id for number in range(count)]
