@@ -435,8 +435,8 @@ def test_command_without_right_fails_in_one_line_that_names_it(
 ) -> None:
     result = cluster.run_as(name, *command)
     assert result.returncode == ExitCode.UNREACHABLE
-    (line,) = result.stderr.splitlines()
-    assert cluster.users[name] in line
+    assert len(lines := result.stderr.splitlines()) == 1, result.stderr
+    assert cluster.users[name] in lines[0]
 
 
 def test_submitter_follows_its_job_by_its_answers(cluster: SecuredCluster) -> None:
