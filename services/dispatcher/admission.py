@@ -13,6 +13,7 @@ The topics are checked every few seconds: after one was deleted and created agai
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -163,10 +164,16 @@ class SubmissionsReader:
                 return
             self._assign(consumer, found)
             looked = time.monotonic()
-            transactions = {
-                tenant: OpenTransactions(self._kafka, admin, self._topics[tenant], time.monotonic)
-                for tenant in described
-            }
+            # One topic at each look: tenants cost no more requests than one topic.
+            transactions = itertools.cycle(
+                [
+                    (
+                        OpenTransactions(self._kafka, admin, self._topics[tenant], time.monotonic),
+                        topic.partitions,
+                    )
+                    for tenant, topic in described.items()
+                ]
+            )
             while not self._stop.is_set():
                 if not self._read(consumer) or not self._admit_next(consumer):
                     return
@@ -174,8 +181,8 @@ class SubmissionsReader:
                     looked = time.monotonic()
                     if self._describe(admin) not in ({}, described) or watch.has_changed():
                         return
-                    for tenant, topic in described.items():
-                        transactions[tenant].check(topic.partitions)
+                    watched, partitions = next(transactions)
+                    watched.check(partitions)
         except (_TopicChanged, LogUnavailable) as error:
             self._warn("submissions wait", reason=str(error))
             self._stop.wait(_LOOK_S)
