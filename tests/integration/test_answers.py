@@ -115,7 +115,7 @@ def test_each_answer_of_log_is_in_topic_after_any_changes_of_leader(leaders: Lea
     chance = random.Random(seed)
     subscription = AnswersSubscription(leaders.kafka, leaders.topic, Codec(leaders.topic), CLIENTS[0])
     for number in range(60):
-        match chance.choice(["answer", "answer", "answer", "deposed", "elect", "start", "stop"]):
+        match chance.choice(["answer", "answer", "answer", "deposed", "elect", "start", "stop", "stop"]):
             case "answer":
                 leaders.answer(number)
             case "deposed":
@@ -125,6 +125,8 @@ def test_each_answer_of_log_is_in_topic_after_any_changes_of_leader(leaders: Lea
             case "start" if len(leaders.running) < 3:
                 leaders.start()
             case "stop" if leaders.running:
+                if answers_in(leaders.log) and chance.random() < 0.7:
+                    leaders.await_answers()
                 leaders.stop(chance.randrange(len(leaders.running)))
             case _:
                 pass
