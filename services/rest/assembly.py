@@ -10,7 +10,7 @@ from ...infra.closing import Closeable
 from ..configuration import Configuration
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
-from .api import state
+from .api import events, state
 from .application import Settings, create_application
 from .commands import flink_commands, own_commands
 from .flink.endpoints import READS, UNSUPPORTED
@@ -33,8 +33,12 @@ class ReplicaServer(Closeable):
         self._past = PastMoments(open_source, histories)
         self._requests = Requests(configuration, self._live)
         flink = [*READS, *flink_commands(self._requests), *UNSUPPORTED]
+        own = [*state.READS, events.create_endpoint(open_source), *own_commands(self._requests)]
         application = create_application(
-            self._read, flink, [*state.READS, *own_commands(self._requests)], settings
+            self._read,
+            flink,
+            own,
+            settings,
         )
         self._server = HttpServer(application, listening)
 

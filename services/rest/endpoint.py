@@ -63,7 +63,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """GET is answered by `view`, all others by `command`, whose first argument the application binds."""
+    """A read of states is answered by `view`; a write, and a read of the log itself, by `command`. A command gets the
+    parameters, the body and the Idempotency-Key; the last two may be None."""
 
     method: str
     path: str

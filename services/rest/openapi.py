@@ -97,7 +97,7 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
         "parameters": parameters,
         "responses": dict(sorted(responses.items())),
     }
-    if endpoint.command is not None:
+    if endpoint.command is not None and is_write:
         operation["parameters"].append(
             {
                 "name": IDEMPOTENCY_KEY,

@@ -18,7 +18,7 @@ from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.history.time_travel import cluster_moment, replica_at
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.rest.api import state
+from tailrace.services.rest.api import events, state
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands
 from tailrace.services.rest.endpoint import Answer
@@ -77,7 +77,8 @@ def client(settings: Settings | None = None) -> TestClient:
 
     commands = AcceptingCommands()
     flink = [*READS, *flink_commands(commands), *UNSUPPORTED]
-    application = create_application(read, flink, [*state.READS, *own_commands(commands)], settings)
+    own = [*state.READS, events.create_endpoint(open_source), *own_commands(commands)]
+    application = create_application(read, flink, own, settings)
     return TestClient(application, raise_server_exceptions=False)
 
 
@@ -223,3 +224,20 @@ def test_state_is_that_of_time_travel() -> None:
         only = rest.get("/api/v1/state", params={"at": "7", "address": "dispatch*"}).json()
         assert list(only["roles"]) == ["dispatcher"]
         assert only["state_hash"] == expected.state_hash
+
+
+def test_pages_of_events_are_the_log() -> None:
+    with client() as rest:
+        found, start = [], 0
+        while start < len(records()):
+            page = rest.get("/api/v1/events", params={"from": str(start), "limit": "7"}).json()
+            assert len(page["events"]) <= 7
+            found += page["events"]
+            start = page["next"]
+        assert [(each["offset"], each["header"]["event_id"]) for each in found] == [
+            (record.offset, record.header.event_id) for record in records()
+        ]
+        (accepted,) = rest.get("/api/v1/events?type=JobAccepted").json()["events"]
+        assert accepted["type"] == "client.JobAccepted"
+        assert rest.get("/api/v1/events?from=99999").status_code == 404
+        assert rest.get("/api/v1/events?limit=0").status_code == 400
