@@ -24,6 +24,7 @@ from .topics import (
     HEARTBEAT_PARTITIONS,
     KEEP_FOR_EVER,
     LARGEST_SUBMISSION,
+    UNCOMPRESSED,
     answers_topic,
     heartbeats_topic,
     log_topic,
@@ -163,6 +164,12 @@ def _warn_of_submissions(topic: str, found: TopicSettings) -> None:
     if lost := list(_find_other_settings(topic, found, KEEP_FOR_EVER)):
         _log.warning(
             "submissions may be deleted before they are admitted", topic=topic, why="; ".join(map(str, lost))
+        )
+    if compressed := list(_find_other_settings(topic, found, UNCOMPRESSED)):
+        _log.warning(
+            "a small batch of submissions may expand to gigabytes in a jobmanager: alter the topic's compression.type",
+            topic=topic,
+            why=str(compressed[0]),
         )
 
 

@@ -50,6 +50,9 @@ _NO_ID = "A" * 22
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 DELETE = {"cleanup.policy": "delete"}
 """Written out for every topic: a broker's default may be compaction."""
+UNCOMPRESSED = {"compression.type": "uncompressed"}
+"""The broker expands each batch, and refuses one that is larger than `max.message.bytes` then. Otherwise a batch of
+that size could expand to gigabytes in its reader."""
 HEARTBEAT_RETENTION = {"retention.ms": "600000"}
 _HEARTBEAT_SEGMENTS = {"segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
@@ -97,7 +100,7 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
     return [
         options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
         *(
-            options.new_topic(topic, 1, forever | _at_most(LARGEST_SUBMISSION))
+            options.new_topic(topic, 1, forever | UNCOMPRESSED | _at_most(LARGEST_SUBMISSION))
             for topic in submissions_topics(cluster, options.tenants).values()
         ),
         options.new_topic(answers_topic(cluster), 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE)),

@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 from msgspec.structs import replace
-from polling import TIMEOUT_S
+from polling import TIMEOUT_S, wait_until
 from structlog.testing import capture_logs
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -263,6 +270,52 @@ def test_forged_sender_becomes_dead_letter(cluster: Cluster, sender: str) -> Non
     assert "is not a client" in letter.reason
 
 
+@pytest.fixture
+def compressed(cluster: Cluster) -> Iterator[None]:
+    """The topic stores batches as producers compress them, like one that was made with Kafka's defaults."""
+    topic = submissions_topic(cluster.cluster)
+    set_compression(cluster.servers, topic, "producer")
+    yield
+    set_compression(cluster.servers, topic, "uncompressed")
+
+
+def set_compression(servers: str, topic: str, value: str) -> None:
+    entry = ConfigEntry("compression.type", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(TIMEOUT_S)
+
+    def has_value() -> bool:
+        (described,) = admin.describe_configs([ConfigResource("topic", topic)]).values()
+        return bool(described.result(TIMEOUT_S)["compression.type"].value == value)
+
+    wait_until(has_value, f"{topic} has compression.type={value}")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+def test_kafka_refuses_batch_that_expands_beyond_limit(cluster: Cluster, codec: str) -> None:
+    errors: list[KafkaError | None] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.servers,
+            "compression.type": codec,
+            "message.max.bytes": 1 << 28,
+        }
+    )
+    producer.produce(
+        submissions_topic(cluster.cluster),
+        bytes(2 * LARGEST_SUBMISSION),
+        partition=0,
+        on_delivery=lambda error, _: errors.append(error),
+    )
+    assert producer.flush(TIMEOUT_S) == 0
+    (error,) = errors
+    assert error is not None
+    assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+@pytest.mark.usefixtures("compressed")
 def test_oversized_submission_becomes_dead_letter(cluster: Cluster) -> None:
     # Compressed it is small enough for the topic.
     value = b"\xc3\x01" + bytes(3 * LARGEST_SUBMISSION)
@@ -273,6 +326,7 @@ def test_oversized_submission_becomes_dead_letter(cluster: Cluster) -> None:
     assert value.startswith(letter.value)
 
 
+@pytest.mark.usefixtures("compressed")
 def test_batch_that_cannot_be_decompressed_is_rejected_and_blocks_nothing(cluster: Cluster) -> None:
     producer = Producer(
         {
