@@ -109,7 +109,8 @@ def test_hung_process_is_lost_after_timeout_and_returns_by_itself(cluster: Clust
         os.kill(hanging, signal.SIGCONT)
     assert isinstance(fact.body, resource_manager.WorkerLost)
     assert not fact.body.exited
-    assert "no heartbeat for" in fact.body.reason
+    # Events that it does not read tell the same as heartbeats that it does not send, perhaps earlier.
+    assert any(what in fact.body.reason for what in ("no heartbeat for", "has not read the log for"))
     assert fact.header.time / 1e6 - stopped > TIMEOUT_S - 1
     log.until(everyone.TaskExecutorLost, named("taskexecutor-2"))
     again = log.until(resource_manager.RegisterTaskExecutor, named("taskexecutor-2"))  # type: ignore[arg-type]

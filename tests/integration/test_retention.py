@@ -318,7 +318,7 @@ def test_verification_names_what_is_missing_and_what_is_lost(recorded: Retaining
     # The simulated jobs have no files.
     assert {fault["kind"] for fault in result["faults"]} <= {"checkpoint", "blob"}, result
     before = faults(result)
-    assert result["checked"] | {"topic": 4, "log": 1, "snapshot": 2} == result["checked"]
+    assert result["checked"] | {"topic": 5, "log": 1, "snapshot": 2} == result["checked"]
     assert result["checked"]["archive"] >= 2
     assert code == (ExitCode.UNSOUND if before else ExitCode.OK)
 
