@@ -13,12 +13,13 @@ from tailrace.services.log.answers import log_offset_of
 from tailrace.services.log.event_log import read_to_end
 
 
-def answers_in(log: EventLog) -> list[Record]:
-    """Returns the events for clients that readers of the log accept."""
+def answers_in(log: EventLog, tenant: str = "") -> list[Record]:
+    """Returns the events for clients of the tenant, or of none, that readers of the log accept."""
     leadership, found = LeadershipState(), []
     for batch in read_to_end(log):
         for record in batch:
-            if leadership.accepts(record) and kind_of(record.header.recipient) == CLIENT:
+            header = record.header
+            if leadership.accepts(record) and kind_of(header.recipient) == CLIENT and header.tenant == tenant:
                 found.append(record)
             leadership = leadership.evolve(record)
     return found

@@ -356,6 +356,8 @@ class StartJob(Body, frozen=True, gc=False, kw_only=True):
     """If true, state in the savepoint that no operator of the job takes is skipped; if false, the job fails because of it. Since 0.1.0."""
     job_graph_blob: str | None = None
     """Key of the blob from which TaskExecutors get the JobGraph with these options, permanent/<job id>/<SHA-256>; null for a graph of up to 64 KiB, which JobManagerRegistrationSuccess contains. Since 0.1.0."""
+    tenant: str = ""
+    """Tenant whose job it is; empty: none. Since 0.1.0."""
 
 
 class SuspendJob(Body, frozen=True, gc=False, kw_only=True):
@@ -404,6 +406,8 @@ class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
     """If true, event time advances to its end before the savepoint. Since 0.1.0."""
     requester: str
     """Address of the client that awaits the answer. Since 0.1.0."""
+    tenant: str = ""
+    """Tenant of this client; empty: none. Since 0.1.0."""
 
 
 class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):

@@ -394,6 +394,8 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """For a request from outside: topic, partition and offset where the client wrote it. The Dispatcher sets it on admission; null for other events. Since 0.1.0."""
     traceparent: str | None = None
     """W3C trace context of the request that the event belongs to; null if there is none. Since 0.1.0."""
+    tenant: str = ""
+    """For an event to clients: the tenant whose clients it is for, as their submissions topic says; empty for clients without a tenant, and for other events. Since 0.1.0."""
 
 
 class InFlightState(msgspec.Struct, frozen=True, gc=False, kw_only=True):

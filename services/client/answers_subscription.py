@@ -1,4 +1,5 @@
-"""Subscribes to `<c>.answers`: the answers to one client, for principals that may not read the log.
+"""Subscribes to `<c>.answers`, or to that of a tenant: the answers to one client, for principals that may not read the
+log.
 
 It has what the log says to this client and to all clients, shortened (services/log/answers.py). An answer may be in the
 topic twice: one whose offset in the log is not above the last one is skipped.

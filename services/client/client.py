@@ -159,10 +159,10 @@ class Client(Closeable):
 
     def subscribe_to_answers(self) -> Subscription:
         """Subscribes to the answers to this client: in the log, which says more about a job, if the principal may read
-        it; otherwise in the topic of answers."""
+        it; otherwise in the topic of answers, or in that of its tenant."""
         if not is_denied(self._kafka, self._log.topic, AclOperation.READ, self._timeout):
             return self.subscribe()
-        topic = answers_topic(self.configuration.cluster_id)
+        topic = answers_topic(self.configuration.cluster_id, self.configuration.get(TENANT))
         codec = Codec(topic, schema_registry_client(self.configuration))
         return AnswersSubscription(self._kafka, topic, codec, self.address, self._timeout)
 

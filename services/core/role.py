@@ -110,11 +110,12 @@ def unchanged(state: S, _record: Record, _body: Body) -> S:
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
     """An event that a role has to send, without the header that `with_headers` adds. `cause` is the offset of the event
-    that requires it."""
+    that requires it. `tenant`: for an event to clients, the tenant whose clients it is for; empty: none."""
 
     recipient: str
     body: Body
     cause: int | None
+    tenant: str = ""
 
 
 class Instruction(msgspec.Struct, frozen=True, tag=True):
@@ -224,6 +225,7 @@ def with_headers(
                 cause=event.cause,
                 decided_at=decided_at,
                 decided=decided,
+                tenant=event.tenant,
             ),
             truncate_reasons(event.body),
         )

@@ -383,6 +383,7 @@ class SubmissionsReader:
             decided_at=None,
             cause=None,
             origin=origin,
+            tenant="",
         )
         self._log.append([Event(header, body)])
 

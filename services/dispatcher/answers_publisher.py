@@ -1,4 +1,8 @@
-"""Copies what the log says to clients to `<c>.answers`, in a thread of the leading master.
+"""Copies what the log says to clients to `<c>.answers`, in a thread of the leading master; for each tenant to
+`<c>.answers.<tenant>`, by a publisher of its own.
+
+An event to clients has the tenant whose clients it is for in its header. Each topic has its own position: a topic that
+is new, deleted or unavailable delays no answer in another one.
 
 The log is the truth: the publisher reads it, and answers nothing that readers of the log ignore. It sends answers in
 the order of the log, and stops at the first one that Kafka does not take. So each record in the topic vouches for all
@@ -19,6 +23,7 @@ from ...infra import threads
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Event
+from ...schemas.types import Header
 from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, kind_of
 from ..log import Codec, EventLog, LogTruncated, LogUnavailable, Tail
@@ -48,13 +53,16 @@ class AnswersPublisher:
         codec: Codec,
         log: EventLog,
         *,
+        tenant: str = "",
         leads: Callable[[], bool],
         read_leadership: ReadLeadership,
         find_log_id: Callable[[], str],
     ) -> None:
-        """`find_log_id` returns the id of the log's topic, and may raise LogUnavailable."""
+        """`tenant`: the one whose clients the topic is for; empty: clients without a tenant. `find_log_id` returns the
+        id of the log's topic, and may raise LogUnavailable."""
         self._kafka = kafka
         self._topic = topic
+        self._tenant = tenant
         self._codec = codec
         self._log = log
         self._leads = leads
@@ -99,7 +107,7 @@ class AnswersPublisher:
                     leadership = leadership.evolve(record)
                     if leadership is not before:
                         self._codec.follow(leadership)
-                    if accepts and record.offset >= first and kind_of(record.header.recipient) == CLIENT:
+                    if accepts and record.offset >= first and self._is_answer(record.header):
                         writer.send(record.offset, shorten(Event(record.header, record.body)))
                         has_answered, marked, marked_at = True, tail.position, time.monotonic()
                 is_long = (
@@ -113,6 +121,9 @@ class AnswersPublisher:
         finally:
             tail.close()
             writer.close()
+
+    def _is_answer(self, header: Header) -> bool:
+        return kind_of(header.recipient) == CLIENT and header.tenant == self._tenant
 
     def _open_log(self, first: int) -> tuple[LeadershipState, Tail]:
         def concerns(_: str, recipient: str) -> bool:

@@ -67,7 +67,7 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
         error = find_location_error(directory, what="the directory") or ""
     if error:
         failed = client.CheckpointFailed(job_id=job_id, reason=error)
-        turn.add_verdict(offset, OutgoingEvent(request.requester, failed, offset))
+        turn.add_verdict(offset, OutgoingEvent(request.requester, failed, offset, request.tenant))
         return True
     trigger = job_master.TriggerCheckpoint(
         job_id=job_id,
@@ -76,6 +76,7 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
         stops=request.stops,
         drains=request.drains,
         requester=request.requester,
+        tenant=request.tenant,
     )
     turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), trigger, offset))
     return True
@@ -132,7 +133,7 @@ def judge_disposal(state: DispatcherState, offset: int, request: DisposalRequest
         error = f"{MAX_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
     if error is not None:
         rejected = client.SavepointDisposed(path=path, failure=error)
-        turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset))
+        turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset, request.tenant))
         return
     turn.accepted_disposals += 1
     accepted = dispatcher.SavepointDisposalAccepted(path=path, request=offset)
@@ -145,7 +146,7 @@ def on_savepoint_disposal_accepted(
     request = state.requests.get(body.request)
     if not isinstance(request, DisposalRequest):
         raise IllegalEvent(record, None, f"no request at offset {body.request} waits for a verdict")
-    disposal = Disposal(request.requester, body.path)
+    disposal = Disposal(request.requester, body.path, tenant=request.tenant)
     state = state.without_request(body.request)
     return replace(state, disposals=state.disposals.set(body.request, disposal))
 
@@ -178,7 +179,7 @@ def send_owed(state: DispatcherState, turn: Turn) -> None:
             answer = client.SavepointDisposed(
                 path=disposal.path, failure=disposal.failure, left=disposal.left
             )
-            turn.add_event(offset, "", OutgoingEvent(disposal.requester, answer, offset))
+            turn.add_event(offset, "", OutgoingEvent(disposal.requester, answer, offset, disposal.tenant))
 
 
 def instructions(state: DispatcherState) -> list[Instruction]:

@@ -73,7 +73,7 @@ def judge_submission(state: DispatcherState, offset: int, submission: Submission
     error = submission_validation.find_submission_error(state, offset, submission, turn.accepted)
     if error is not None:
         rejected = client.JobRejected(job_id=job_id, reason=error)
-        turn.add_verdict(offset, OutgoingEvent(submission.requester, rejected, offset))
+        turn.add_verdict(offset, OutgoingEvent(submission.requester, rejected, offset, submission.tenant))
         return True
     if (directory := savepoint_directory(submission.savepoint_path)) is not None:
         turn.used_savepoints.add(directory)
@@ -95,7 +95,7 @@ def _count_slots(tenant: str, submitter: str, graph: JobGraph, turn: Turn) -> No
 
 def _accept(state: DispatcherState, job: Job, turn: Turn) -> None:
     accepted = client.JobAccepted(job_id=job.job_id, name=job.name)
-    turn.add_verdict(job.cause, OutgoingEvent(job.requester, accepted, job.cause))
+    turn.add_verdict(job.cause, OutgoingEvent(job.requester, accepted, job.cause, job.tenant))
     _start(state, job, turn)
 
 
@@ -108,7 +108,7 @@ def _start(state: DispatcherState, job: Job, turn: Turn) -> None:
 def _reject(job: Job, reason: str, turn: Turn) -> None:
     turn.changed_jobs.add(job.job_id)
     rejected = client.JobRejected(job_id=job.job_id, reason=reason)
-    turn.add_verdict(job.cause, OutgoingEvent(job.requester, rejected, job.cause))
+    turn.add_verdict(job.cause, OutgoingEvent(job.requester, rejected, job.cause, job.tenant))
 
 
 def _put_accepted(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> DispatcherState:
@@ -237,7 +237,7 @@ def _stop_build(job: Job, turn: Turn) -> None:
 
 def _reject_cancellation(request: Cancellation, offset: int, reason: str, turn: Turn) -> None:
     rejected = client.CancelJobRejected(job_id=request.job_id, reason=reason)
-    turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset))
+    turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset, request.tenant))
 
 
 def on_cancel_job_rejected(
@@ -339,7 +339,8 @@ def send_owed(state: DispatcherState, turn: Turn) -> None:
                 finished = client.JobFinished(
                     job_id=job_id, status=job.status, reason=job.reason, accumulators=job.accumulators
                 )
-                turn.add_event(job.cause, job_id, OutgoingEvent(job.requester, finished, job.cause))
+                answer = OutgoingEvent(job.requester, finished, job.cause, job.tenant)
+                turn.add_event(job.cause, job_id, answer)
             case _:
                 # A client's cancellation of the same turn does the rest.
                 if job_id not in turn.changed_jobs:
@@ -391,6 +392,7 @@ def _start_job(state: DispatcherState, job: Job) -> job_master.StartJob:
         savepoint_path=given or job_options.STATE_RECOVERY_PATH.of(configuration),
         allow_non_restored_state=job.allow_non_restored_state
         or job_options.IGNORE_UNCLAIMED_STATE.of(configuration),
+        tenant=job.tenant,
     )
 
 

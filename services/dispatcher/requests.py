@@ -53,9 +53,9 @@ def _judge(state: DispatcherState, offset: int, request: Request, turn: Turn) ->
             return checkpoints.judge_snapshot_request(state, offset, request, turn)
         case DisposalRequest():
             checkpoints.judge_disposal(state, offset, request, turn)
-        case RefusedSubmission(requester=requester, job_id=job_id, reason=reason):
+        case RefusedSubmission(requester=requester, job_id=job_id, reason=reason, tenant=tenant):
             rejected = client.JobRejected(job_id=job_id, reason=reason)
-            turn.add_verdict(offset, OutgoingEvent(requester, rejected, offset))
+            turn.add_verdict(offset, OutgoingEvent(requester, rejected, offset, tenant))
     return True
 
 

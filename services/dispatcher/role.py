@@ -110,7 +110,9 @@ def on_submission_refused(
     state = state.with_admitted(body.source.tenant, body.source.partition, body.source.offset)
     if not (body.client and body.job_id):
         return state
-    return state.with_request(record.offset, RefusedSubmission(body.client, body.job_id, body.reason))
+    return state.with_request(
+        record.offset, RefusedSubmission(body.client, body.job_id, body.reason, body.source.tenant)
+    )
 
 
 def on_submissions_topic_changed(

@@ -184,6 +184,7 @@ class RefusedSubmission(msgspec.Struct, frozen=True, tag=True):
     requester: str
     job_id: str
     reason: str
+    tenant: str = ""
 
 
 class Cancellation(msgspec.Struct, frozen=True, tag=True):
@@ -226,6 +227,7 @@ class Disposal(msgspec.Struct, frozen=True):
     failure: str | None = None
     left: tuple[str, ...] = ()
     done: bool = False
+    tenant: str = ""
 
 
 class Shutdown(msgspec.Struct, frozen=True):

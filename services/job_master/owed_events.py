@@ -143,10 +143,11 @@ class OwedCheckpointSucceeded(OwedAnswer, frozen=True, tag=True):
 
     requester: str
     checkpoint: CompletedCheckpoint
+    tenant: str = ""
 
     def outgoing_event(self, state: JobResult) -> OutgoingEvent:
         body = client.CheckpointSucceeded(job_id=state.job_id, checkpoint=self.checkpoint)
-        return OutgoingEvent(self.requester, body, self.cause)
+        return OutgoingEvent(self.requester, body, self.cause, self.tenant)
 
 
 class OwedCheckpointFailed(OwedAnswer, frozen=True, tag=True):
@@ -154,10 +155,11 @@ class OwedCheckpointFailed(OwedAnswer, frozen=True, tag=True):
 
     requester: str
     reason: str
+    tenant: str = ""
 
     def outgoing_event(self, state: JobResult) -> OutgoingEvent:
         body = client.CheckpointFailed(job_id=state.job_id, reason=self.reason)
-        return OutgoingEvent(self.requester, body, self.cause)
+        return OutgoingEvent(self.requester, body, self.cause, self.tenant)
 
 
 class OwedCancelSlotRequest(OwedEvent, frozen=True, tag=True):

@@ -166,6 +166,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         is_waiting_for_slots=options.schedule_mode is ScheduleMode.EAGER,
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
+        tenant=body.tenant,
         checkpoints=Checkpoints(
             restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
         ),

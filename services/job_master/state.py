@@ -177,6 +177,8 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     """The number of rollbacks of the job: messages and commits of older generations are ignored."""
     is_forgotten: bool = False
     """Whether the cluster has forgotten the job, which has ended."""
+    tenant: str = ""
+    """The tenant whose job it is; empty: none."""
     allow_non_restored_state: bool = False
     savepoint_path: str | None = None
     """The checkpoint that the job was submitted with."""

@@ -110,7 +110,7 @@ def _event(state: StartedJob, status: JobStatus, reason: str | None, cause: int 
         reason=reason,
         retains_checkpoints=subsumption.are_retained(checkpoints, options, status),
     )
-    return OutgoingEvent(CLIENT, body, cause)
+    return OutgoingEvent(CLIENT, body, cause, state.tenant)
 
 
 def is_independent(state: StartedJob, change: StatusChange) -> bool:

@@ -50,7 +50,8 @@ def on_register_job_manager(
 def on_trigger_checkpoint(
     state: TerminatedJob, record: Record, body: job_master.TriggerCheckpoint
 ) -> TerminatedJob:
-    return owe(state, OwedCheckpointFailed(record.offset, body.requester, trigger.not_running(state)))
+    why = trigger.not_running(state)
+    return owe(state, OwedCheckpointFailed(record.offset, body.requester, why, body.tenant))
 
 
 def on_update_task_execution_state(

@@ -211,7 +211,7 @@ def _reject_requests(state: StartedJob, reason: str) -> StartedJob:
     checkpoints = state.checkpoints
     triggered = (each for pending in checkpoints.pending.values() for each in pending.requests)
     failed = [
-        OwedCheckpointFailed(each.offset, each.requester, reason)
+        OwedCheckpointFailed(each.offset, each.requester, reason, each.tenant)
         for each in (*checkpoints.requests, *triggered)
     ]
     state = replace(state, checkpoints=replace(checkpoints, requests=()))

@@ -1,10 +1,11 @@
-"""The records of `<c>.answers`: what the log says to clients, shortened, and the offset of the log that each is from.
+"""The records of `<c>.answers`, and of that of a tenant: what the log says to clients, shortened, and the offset of the
+log that each is from.
 
-A client that may read this topic and not the log learns what became of its requests. All clients of a cluster may read
-the same topic, so an answer has ids, a status and one line of reason, and nothing else of a job: no name, no
-accumulators, no traceback. The log has the rest.
+A client that may read this topic and not the log learns what became of its requests. All clients of a tenant, or all
+without one, may read the same topic, so an answer has ids, a status and one line of reason, and nothing else of a job:
+no name, no accumulators, no traceback. The log has the rest.
 
-The header `log_offset` of a record at N says: every event up to N that is for clients is in this topic. A record
+The header `log_offset` of a record at N says: every event up to N that is for these clients is in this topic. A record
 without a value says only that. So a leader continues after the highest offset in the topic, and no answer is
 missing. Some may be there twice. The header `log_id` is the id of the log's topic in Kafka: a log that was created
 again begins anew.

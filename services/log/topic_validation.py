@@ -6,7 +6,7 @@ fault is accepted by name (`topics.accepted-settings`). Settings that only reduc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
@@ -25,7 +25,7 @@ from .topics import (
     KEEP_FOR_EVER,
     LARGEST_SUBMISSION,
     UNCOMPRESSED,
-    answers_topic,
+    answers_topics,
     heartbeats_topic,
     log_topic,
     submissions_topics,
@@ -111,13 +111,13 @@ def _find_other_settings(topic: str, found: TopicSettings, wanted: Mapping[str, 
             yield TopicFault(topic, name, found.configuration[name], value)
 
 
-def find_faults(admin: AdminClient, cluster: str, tenants: Iterable[str] = ()) -> list[TopicFault]:
+def find_faults(admin: AdminClient, cluster: str, tenants: Collection[str] = ()) -> list[TopicFault]:
     """Returns the faults of all topics of a cluster, and warns of settings that reduce safety. Raises
     LogUnavailable."""
     log, heartbeats = log_topic(cluster), heartbeats_topic(cluster)
     submissions = submissions_topics(cluster, tenants).values()
-    answers = answers_topic(cluster)
-    found = _describe(admin, (log, *submissions, answers, heartbeats))
+    answers = answers_topics(cluster, tenants).values()
+    found = _describe(admin, (log, *submissions, *answers, heartbeats))
     _warn_of_log(log, found[log])
     for topic, largest in (
         (log, LARGEST_MESSAGE),
@@ -131,15 +131,16 @@ def find_faults(admin: AdminClient, cluster: str, tenants: Iterable[str] = ()) -
         if topic in found:
             _warn_of_submissions(topic, found[topic])
             faults += find_submissions_faults(topic, found[topic])
-    if answers in found:
-        faults += find_answers_faults(answers, found[answers])
+    for topic in answers:
+        if topic in found:
+            faults += find_answers_faults(topic, found[topic])
     if heartbeats in found:
         faults += find_heartbeats_faults(heartbeats, found[heartbeats])
     return faults
 
 
 def check_topics(
-    admin: AdminClient, cluster: str, accepted: Collection[str] = (), tenants: Iterable[str] = ()
+    admin: AdminClient, cluster: str, accepted: Collection[str] = (), tenants: Collection[str] = ()
 ) -> None:
     """Raises UnfitTopic for the first topic with a fault whose setting is not accepted, in one line that says what to
     do; warns of accepted faults. Raises LogUnavailable."""

@@ -79,9 +79,14 @@ def submissions_topics(cluster: str, tenants: Iterable[str]) -> dict[str, str]:
     return {tenant: submissions_topic(cluster, tenant) for tenant in ("", *tenants)}
 
 
-def answers_topic(cluster: str) -> str:
-    """Returns the topic of what the log says to clients."""
-    return f"{cluster}.answers"
+def answers_topic(cluster: str, tenant: str = "") -> str:
+    """Returns the topic of what the log says to clients without a tenant, or to those of a tenant."""
+    return f"{cluster}.answers.{tenant}" if tenant else f"{cluster}.answers"
+
+
+def answers_topics(cluster: str, tenants: Iterable[str]) -> dict[str, str]:
+    """Returns tenant -> topic of answers; the key of the topic without a tenant is empty."""
+    return {tenant: answers_topic(cluster, tenant) for tenant in ("", *tenants)}
 
 
 def heartbeats_topic(cluster: str) -> str:
@@ -103,7 +108,10 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
             options.new_topic(topic, 1, forever | UNCOMPRESSED | _at_most(LARGEST_SUBMISSION))
             for topic in submissions_topics(cluster, options.tenants).values()
         ),
-        options.new_topic(answers_topic(cluster), 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE)),
+        *(
+            options.new_topic(topic, 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE))
+            for topic in answers_topics(cluster, options.tenants).values()
+        ),
         options.new_topic(
             heartbeats_topic(cluster),
             HEARTBEAT_PARTITIONS,

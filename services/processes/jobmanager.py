@@ -53,7 +53,7 @@ from ..log.false_headers import report_false_headers
 from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
-from ..log.topics import answers_topic, describe_topics, submissions_topic
+from ..log.topics import answers_topics, describe_topics, submissions_topic
 from ..metrics.event_totals import CountingReplica, EventTotals
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
@@ -256,7 +256,7 @@ def run(
         lambda: _find_led_dispatcher(host),
         clock,
     )
-    answers = create_answers_publisher(configuration, own_log, lambda: host.leads(DISPATCHER))
+    answers = create_answers_publishers(configuration, own_log, lambda: host.leads(DISPATCHER))
     loop_ended = threading.Event()
     if election is not None:
         hand_over_on_stop(stop, loop_ended, election)
@@ -272,7 +272,8 @@ def run(
                 relay.start()
             if effects.deletes_job_topics:
                 job_topics.start()
-            answers.start()
+            for publisher in answers:
+                publisher.start()
             host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
@@ -291,7 +292,8 @@ def run(
                 if rest is not None:
                     rest.close()
                 beating.close()
-                answers.close()
+                for publisher in answers:
+                    publisher.close()
                 job_topics.close()
                 topics.close()
                 for shell in shells.values():
@@ -310,12 +312,13 @@ def create_master_replica(
     return CountingReplica(master_roles, totals, index_errors=errors, on_false_header=on_false_header)
 
 
-def create_answers_publisher(
+def create_answers_publishers(
     configuration: Configuration, log: EventLog, leads: Callable[[], bool]
-) -> AnswersPublisher:
-    """Returns the publisher of the answers to clients; it publishes while `leads` returns True."""
+) -> list[AnswersPublisher]:
+    """Returns a publisher of the answers to clients for each topic of answers; they publish while `leads` returns
+    True."""
     admin, store = create_admin_client(configuration), SnapshotStore.from_configuration(configuration)
-    topic = answers_topic(configuration.cluster_id)
+    tenants = configuration.get(TENANTS)
 
     def read_leadership(at_most: int | None) -> tuple[LeadershipState, int]:
         return read_newest_leadership(log, store, at_most=None if at_most is None else at_most - 1)
@@ -324,15 +327,19 @@ def create_answers_publisher(
         described = describe_topics(admin, [log.topic])[log.topic]
         return "" if described is None else described.topic_id or ""
 
-    return AnswersPublisher(
-        configuration.kafka,
-        topic,
-        codec_of(configuration, topic),
-        log,
-        leads=leads,
-        read_leadership=read_leadership,
-        find_log_id=find_log_id,
-    )
+    return [
+        AnswersPublisher(
+            configuration.kafka,
+            topic,
+            codec_of(configuration, topic),
+            log,
+            tenant=tenant,
+            leads=leads,
+            read_leadership=read_leadership,
+            find_log_id=find_log_id,
+        )
+        for tenant, topic in answers_topics(configuration.cluster_id, tenants).items()
+    ]
 
 
 def _find_led_dispatcher(host: Host) -> DispatcherState | None:

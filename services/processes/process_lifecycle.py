@@ -27,7 +27,7 @@ from ..log.topic_options import TopicOptions
 from ..log.topic_watch import TopicWatch
 from ..log.topics import (
     TopicRefused,
-    answers_topic,
+    answers_topics,
     dead_letters_topic,
     heartbeats_topic,
     log_topic,
@@ -136,7 +136,8 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
     ends."""
     cluster, tenants = configuration.cluster_id, configuration.get(TENANTS)
     submissions = submissions_topics(cluster, tenants).values()
-    others = [*submissions, answers_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
+    answers = answers_topics(cluster, tenants).values()
+    others = [*submissions, *answers, heartbeats_topic(cluster), dead_letters_topic(cluster)]
     return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 

@@ -23,6 +23,7 @@ from ...pipelines.graph.physical_plan import (
 )
 from ..log.topics import (
     answers_topic,
+    answers_topics,
     dead_letters_topic,
     heartbeats_topic,
     log_topic,
@@ -167,11 +168,13 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
             "admits requests of the tenant, checks the settings",
             *(Operation.READ, configs, *create, *delete),
         )
-    yield _topic(
-        answers_topic(cluster),
-        "writes what the log says to clients, reads how far it is, checks the settings",
-        *(Operation.READ, Operation.WRITE, configs, *create),
-    )
+    for tenant, topic in answers_topics(cluster, scope.tenants).items():
+        of_whom = " of the tenant" if tenant else ""
+        yield _topic(
+            topic,
+            f"writes what the log says to clients{of_whom}, reads how far it is, checks the settings",
+            *(Operation.READ, Operation.WRITE, configs, *create),
+        )
     yield _topic(
         heartbeats_topic(cluster),
         "exchanges heartbeats with TaskExecutors",
@@ -198,7 +201,8 @@ def _taskmanager(scope: AclScope) -> Iterator[Acl]:
         heartbeats_topic(cluster), "exchanges heartbeats with masters", Operation.READ, Operation.WRITE
     )
     submissions = submissions_topics(cluster, scope.tenants).values()
-    for name in (*submissions, answers_topic(cluster), dead_letters_topic(cluster)):
+    answers = answers_topics(cluster, scope.tenants).values()
+    for name in (*submissions, *answers, dead_letters_topic(cluster)):
         yield _topic(name, "notices that the topic was deleted", Operation.DESCRIBE)
     yield _READER
 
@@ -232,20 +236,22 @@ def _tasks(scope: AclScope) -> Iterator[Acl]:
 
 
 def _submitter(scope: AclScope) -> Iterator[Acl]:
-    topic = submissions_topic(scope.cluster, scope.tenant)
-    of_whom = " of the tenant" if scope.tenant else ""
-    yield _topic(topic, f"writes requests{of_whom}, from any language", Operation.WRITE)
-    if not scope.tenant:
-        # All clients' answers are in it: those of other teams are not for a tenant.
-        yield _topic(answers_topic(scope.cluster), "reads the answers to its requests", Operation.READ)
-        yield _READER
+    cluster, tenant = scope.cluster, scope.tenant
+    of_whom = " of the tenant" if tenant else ""
+    yield _topic(
+        submissions_topic(cluster, tenant), f"writes requests{of_whom}, from any language", Operation.WRITE
+    )
+    whose = "requests of the tenant" if tenant else "its requests"
+    yield _topic(answers_topic(cluster, tenant), f"reads the answers to {whose}", Operation.READ)
+    yield _READER
 
 
 def _auditor(scope: AclScope) -> Iterator[Acl]:
     cluster = scope.cluster
     configs = Operation.DESCRIBE_CONFIGS
     yield _topic(log_topic(cluster), "reads all events, checks the settings", Operation.READ, configs)
-    for name in (submissions_topic(cluster), answers_topic(cluster)):
+    submissions = submissions_topics(cluster, scope.tenants).values()
+    for name in (*submissions, *answers_topics(cluster, scope.tenants).values()):
         yield _topic(name, "checks the settings", Operation.DESCRIBE, configs)
     yield _topic(
         heartbeats_topic(cluster),

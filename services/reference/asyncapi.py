@@ -37,6 +37,7 @@ DEAD_LETTER: Final = "tailrace.dead_letters.DeadLetter"
 _CLUSTER: Final = "{cluster}"
 _TENANT: Final = "{tenant}"
 _OF_TENANT: Final = "submissionsOfTenant"
+_ANSWERS_OF_TENANT: Final = "answersOfTenant"
 _AVRO: Final = "application/vnd.apache.avro+json;version=1.9.0"
 _SINCE: Final = re.compile(r" Since (\d+\.\d+\.\d+)\.$")
 _NUMERIC: Final = ("retention.ms", "retention.bytes", "max.message.bytes")
@@ -57,6 +58,10 @@ _CHANNELS: Final[Mapping[str, tuple[str, str]]] = {
     "answers": (
         answers_topic(_CLUSTER),
         "What the log says to clients, shortened. Skip repetitions: docs/submit-from-anywhere.md says how.",
+    ),
+    _ANSWERS_OF_TENANT: (
+        answers_topic(_CLUSTER, _TENANT),
+        "What the log says to the clients of a tenant, shortened. Skip repetitions, as in the topic without a tenant.",
     ),
     "heartbeats": (
         heartbeats_topic(_CLUSTER),
@@ -99,6 +104,9 @@ def text() -> str:
             ),
             "appendEvent": _operation("send", "log", "Appends an event of a role."),
             "answerClient": _operation("send", "answers", "Copies an event for a client, shortened."),
+            "answerClientOfTenant": _operation(
+                "send", _ANSWERS_OF_TENANT, "Copies an event for a client of a tenant, shortened."
+            ),
             "sendHeartbeat": _operation("send", "heartbeats", "Reports that a process lives."),
             "writeDeadLetter": _operation("send", "deadLetters", "Keeps a record that could not be handled."),
             "print": _operation(
@@ -144,7 +152,7 @@ def _channel(name: str, address: str, doc: str) -> dict[str, Any]:
         "description": doc,
         "parameters": {
             "cluster": _cluster_parameter(),
-            **({"tenant": {"description": "The name of a tenant."}} if name == _OF_TENANT else {}),
+            **({"tenant": {"description": "The name of a tenant."}} if _TENANT in address else {}),
         },
         "messages": {
             _key(message): {"$ref": f"#/components/messages/{_key(message)}"} for message in _messages(name)
@@ -162,7 +170,7 @@ def _channel(name: str, address: str, doc: str) -> dict[str, Any]:
 def _messages(channel: str) -> Iterable[str]:
     if channel == "deadLetters":
         return [DEAD_LETTER]
-    if channel == "answers":
+    if channel in ("answers", _ANSWERS_OF_TENANT):
         return [name for name in EVENTS if name.startswith("tailrace.client.")]
     # The Dispatcher copies an admitted request into the log.
     if channel == _OF_TENANT:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers_topic import messages_in
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -31,10 +32,10 @@ from secured_kafka import Decision, SecuredKafka
 
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.schemas import avro, dispatcher
+from tailrace.schemas import avro, client, dispatcher
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
-from tailrace.schemas.types import EntryPoint, Header
+from tailrace.schemas.types import EntryPoint, Header, JobStatus
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log import Codec
 from tailrace.services.log.topics import (
@@ -68,7 +69,7 @@ NOT_USED_HERE = {
     ("masters", "ALTER", "job."),
     ("masters", "WRITE", "submissions"),
     ("masters", "READ", "dead-letters"),
-    ("masters", "READ", "answers"),
+    *(("masters", "READ", f"answers{team}") for team in ("", ".payments", ".search")),
     ("tasks", "READ", "warm-up"),
 }
 """(user, operation, name without the cluster). No command here asks for accumulators of a running job; partitions are
@@ -185,6 +186,8 @@ class SecuredCluster(Cluster):
             **_environment("", self.connections[name]),
             TAILRACE_BOOTSTRAP_SERVERS=self.secured.bootstrap_servers,
             TAILRACE_CLUSTER_ID=self.cluster_id,
+            TAILRACE_DISPATCHER_TENANTS=";".join(TEAMS),
+            TAILRACE_TENANT=name if name in TEAMS else "",
         )
         return other.run(*arguments)
 
@@ -349,7 +352,10 @@ def answers(cluster: SecuredCluster, job: str, kind: str) -> str:
 
 def test_every_right_is_used_and_no_other_is_wanted(cluster: SecuredCluster) -> None:
     assert write_error(cluster.connections["shop"], submissions_topic(cluster.cluster_id)) is None
-    assert read_error(cluster.connections["shop"], answers_topic(cluster.cluster_id)) is None
+    for team in ("", *TEAMS):
+        assert (
+            read_error(cluster.connections[team or "shop"], answers_topic(cluster.cluster_id, team)) is None
+        )
     wait_until(
         lambda: "dead-letters" in {wanted.name.partition(".")[2] for wanted in written(cluster)},
         "the dead letter of garbage",
@@ -413,6 +419,13 @@ def test_team_writes_only_its_own_topic(cluster: SecuredCluster, name: str, team
     assert error == (None if name == (team or "shop") else KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
+@pytest.mark.parametrize("name", [*TEAMS, "shop", "tasks"])
+@pytest.mark.parametrize("team", ["", *TEAMS])
+def test_team_reads_only_answers_to_its_own_requests(cluster: SecuredCluster, name: str, team: str) -> None:
+    error = read_error(cluster.connections[name], answers_topic(cluster.cluster_id, team))
+    assert error == (None if name == (team or "shop") else KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
 @pytest.mark.parametrize("name", ["tasks", "shop"])
 @pytest.mark.parametrize("topic", TOPICS)
 def test_topic_of_cluster_is_not_read_by_others(cluster: SecuredCluster, name: str, topic: object) -> None:
@@ -459,6 +472,30 @@ def test_submitter_is_told_why_its_program_is_rejected(cluster: SecuredCluster) 
     rejected = cluster.run_as("shop", "run", "-d", "no.such.module:main")
     assert rejected.returncode == ExitCode.JOB, rejected.stderr
     assert "no.such.module" in rejected.stderr
+
+
+def test_team_gets_answers_to_its_own_requests_and_to_no_others(cluster: SecuredCluster) -> None:
+    jobs = {team: cluster.ok_as(team, "run", "-d", "finite.py", "2").strip() for team in TEAMS}
+    for team in TEAMS:
+        rejected = cluster.run_as(team, "run", "-d", f"no.such.module_of_{team}:main")
+        assert rejected.returncode == ExitCode.JOB, rejected.stderr
+        assert f"no.such.module_of_{team}" in rejected.stderr
+        wait_until(lambda job=jobs[team]: answers(cluster, job, "JobFinished"), "the end of the job")  # type: ignore[misc]
+    log = Codec(log_topic(cluster.cluster_id))
+    kafka = cluster.secured.kafka.connection
+
+    def bodies(team: str) -> list[Body]:
+        topic = answers_topic(cluster.cluster_id, team)
+        return [log.decode(value).body for _, each in messages_in(kafka, topic) if (value := each.value())]
+
+    for team in TEAMS:
+        end = client.JobFinished(job_id=jobs[team], status=JobStatus.FINISHED)
+        wait_until(lambda of=team, body=end: body in bodies(of), "the end in the topic of the team")  # type: ignore[misc]
+    for team, other in zip(("", *TEAMS), (TEAMS[0], *reversed(TEAMS)), strict=True):
+        found = bodies(team)
+        assert not [body for body in found if getattr(body, "job_id", "") == jobs[other]]
+        assert f"module_of_{other}" not in str(found)
+        assert not team or f"module_of_{team}" in str(found)
 
 
 def accepted(cluster: SecuredCluster, job: str) -> bool:

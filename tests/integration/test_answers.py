@@ -25,8 +25,9 @@ from tailrace.services.dispatcher.answers_publisher import AnswersPublisher
 from tailrace.services.log import Codec
 from tailrace.services.log.answers import read_next_offset
 from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topic_options import TopicOptions
 from tailrace.services.log.topics import (
-    answers_topic,
+    answers_topics,
     delete_topics,
     describe_topics,
     ensure_cluster_topics,
@@ -34,20 +35,34 @@ from tailrace.services.log.topics import (
 )
 
 CLIENTS = ("client/a", "client/b")
+TENANTS = ("", "pay", "search")
 
 
 class Leaders:
-    """A log that successive leaders write, and their publishers of answers; a deposed one may go on for a while."""
+    """A log that successive leaders write, and their publishers of answers for each tenant; a deposed one may go on for
+    a while."""
 
     def __init__(self, kafka: EmbeddedKafka, cluster: str) -> None:
-        self.kafka, self.cluster, self.topic = kafka.connection, cluster, answers_topic(cluster)
+        self.kafka, self.cluster = kafka.connection, cluster
+        self.topics = answers_topics(cluster, TENANTS[1:])
+        self.topic = self.topics[""]
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        ensure_cluster_topics(self.admin, cluster)
+        self.ensure_topics()
         self.log = KafkaEventLog(self.kafka, log_topic(cluster), Codec(log_topic(cluster)))
         self.epoch = self.count = 0
-        self.running: list[tuple[AnswersPublisher, threading.Event]] = []
+        self.running: list[tuple[list[AnswersPublisher], threading.Event]] = []
 
-    def append(self, recipient: str, body: Body, epoch: int | None = None, sender: str = DISPATCHER) -> None:
+    def ensure_topics(self) -> frozenset[str]:
+        return ensure_cluster_topics(self.admin, self.cluster, options=TopicOptions(tenants=TENANTS[1:]))
+
+    def append(
+        self,
+        recipient: str,
+        body: Body,
+        epoch: int | None = None,
+        sender: str = DISPATCHER,
+        tenant: str = "",
+    ) -> None:
         self.count += 1
         header = Header(
             event_id=f"{self.cluster}-{self.count}",
@@ -55,6 +70,7 @@ class Leaders:
             sender=sender,
             sender_epoch=self.epoch if epoch is None else epoch,
             recipient=recipient,
+            tenant=tenant,
         )
         self.log.append([Event(header, body)])
 
@@ -68,17 +84,22 @@ class Leaders:
     def start(self) -> None:
         leads = threading.Event()
         leads.set()
-        publisher = AnswersPublisher(
-            self.kafka,
-            self.topic,
-            Codec(self.topic),
-            self.log,
-            leads=leads.is_set,
-            read_leadership=lambda _: (LeadershipState(), 0),
-            find_log_id=self.find_log_id,
-        )
-        publisher.start()
-        self.running.append((publisher, leads))
+        publishers = [
+            AnswersPublisher(
+                self.kafka,
+                topic,
+                Codec(topic),
+                self.log,
+                tenant=tenant,
+                leads=leads.is_set,
+                read_leadership=lambda _: (LeadershipState(), 0),
+                find_log_id=self.find_log_id,
+            )
+            for tenant, topic in self.topics.items()
+        ]
+        for publisher in publishers:
+            publisher.start()
+        self.running.append((publishers, leads))
 
     def find_log_id(self) -> str:
         described = describe_topics(self.admin, [self.log.topic])[self.log.topic]
@@ -86,19 +107,25 @@ class Leaders:
         return described.topic_id or ""
 
     def stop(self, index: int) -> None:
-        publisher, leads = self.running.pop(index)
+        publishers, leads = self.running.pop(index)
         leads.clear()
-        publisher.close()
+        for publisher in publishers:
+            publisher.close()
 
-    def answer(self, number: int, epoch: int | None = None) -> None:
-        self.append(CLIENTS[number % 2], JobAccepted(job_id=f"j{number}", name="secret"), epoch)
+    def answer(self, number: int, epoch: int | None = None, tenant: str = "") -> None:
+        accepted = JobAccepted(job_id=f"j{number}", name="secret")
+        self.append(CLIENTS[number % 2], accepted, epoch, tenant=tenant)
 
-    def next_offset(self) -> int:
-        return read_next_offset(self.kafka, self.topic, self.find_log_id())
+    def next_offset(self, tenant: str = "") -> int:
+        return read_next_offset(self.kafka, self.topics[tenant], self.find_log_id())
 
     def await_answers(self) -> None:
-        last = answers_in(self.log)[-1].offset
-        wait_until(lambda: self.next_offset() > last, "the last answer")
+        for tenant in TENANTS:
+            if found := answers_in(self.log, tenant):
+                wait_until(
+                    lambda of=tenant, last=found[-1].offset: self.next_offset(of) > last,  # type: ignore[misc]
+                    "the last answer",
+                )
 
 
 @pytest.fixture
@@ -111,36 +138,50 @@ def leaders(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Leaders]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_each_answer_of_log_is_in_topic_after_any_changes_of_leader(leaders: Leaders, seed: int) -> None:
+def test_each_answer_of_log_is_in_topic_of_its_tenant_only_after_any_changes_of_leader(
+    leaders: Leaders, seed: int
+) -> None:
     chance = random.Random(seed)
-    subscription = AnswersSubscription(leaders.kafka, leaders.topic, Codec(leaders.topic), CLIENTS[0])
+    subscriptions = {
+        tenant: AnswersSubscription(leaders.kafka, topic, Codec(topic), CLIENTS[0])
+        for tenant, topic in leaders.topics.items()
+    }
     for number in range(60):
         match chance.choice(["answer", "answer", "answer", "deposed", "elect", "start", "stop", "stop"]):
             case "answer":
-                leaders.answer(number)
+                leaders.answer(number, tenant=chance.choice(TENANTS))
             case "deposed":
-                leaders.answer(number, leaders.epoch - 1)
+                leaders.answer(number, leaders.epoch - 1, chance.choice(TENANTS))
             case "elect":
                 leaders.elect()
             case "start" if len(leaders.running) < 3:
                 leaders.start()
             case "stop" if leaders.running:
-                if answers_in(leaders.log) and chance.random() < 0.7:
+                if chance.random() < 0.7:
                     leaders.await_answers()
                 leaders.stop(chance.randrange(len(leaders.running)))
             case _:
                 pass
-    leaders.answer(60)
+    for place, tenant in enumerate(TENANTS):
+        leaders.answer(60 + 2 * place, tenant=tenant)
     leaders.start()
     leaders.await_answers()
-    expected = {record.offset: record for record in answers_in(leaders.log)}
-    found = messages_in(leaders.kafka, leaders.topic)
+    for tenant, subscription in subscriptions.items():
+        check_answers(leaders, tenant, subscription)
+        subscription.close()
+
+
+def check_answers(leaders: Leaders, tenant: str, subscription: AnswersSubscription) -> None:
+    """The topic has all answers to clients of the tenant and no others, in order; a client reads its own once."""
+    topic = leaders.topics[tenant]
+    expected = {record.offset: record for record in answers_in(leaders.log, tenant)}
+    found = messages_in(leaders.kafka, topic)
     assert {offset for offset, _ in found} == expected.keys()
     seen: set[int] = set()
     for offset, message in found:
         seen.add(offset)
         assert {each for each in expected if each <= offset} <= seen
-        event = Codec(leaders.topic).decode(message.value())
+        event = Codec(topic).decode(message.value())
         assert event.header == expected[offset].header
         assert message.key() == event.header.recipient.encode()
         assert event.body == JobAccepted(job_id=expected[offset].body.job_id, name="")  # type: ignore[attr-defined]
@@ -151,7 +192,6 @@ def test_each_answer_of_log_is_in_topic_after_any_changes_of_leader(leaders: Lea
         assert polled
         received += [record.offset for record in polled]
     assert received == own
-    subscription.close()
 
 
 def test_answer_has_one_line_of_reason_and_no_accumulators(leaders: Leaders) -> None:
@@ -198,9 +238,7 @@ def test_answers_are_complete_again_after_topic_was_created_again(leaders: Leade
     leaders.await_answers()
     leaders.stop(0)
     delete_topics(leaders.admin, [leaders.topic])
-    wait_until(
-        lambda: leaders.topic in ensure_cluster_topics(leaders.admin, leaders.cluster), "the new topic"
-    )
+    wait_until(lambda: leaders.topic in leaders.ensure_topics(), "the new topic")
     leaders.start()
     leaders.await_answers()
     assert [offset for offset, _ in messages_in(leaders.kafka, leaders.topic)] == [

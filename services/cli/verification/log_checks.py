@@ -24,7 +24,7 @@ from ...log.clients import consumer_configuration, watermarks
 from ...log.factory import create_admin_client
 from ...log.topic_validation import find_faults
 from ...log.topics import (
-    answers_topic,
+    answers_topics,
     dead_letters_topic,
     describe_topics,
     heartbeats_topic,
@@ -49,12 +49,11 @@ def check_cluster_topics(configuration: Configuration, found: Findings) -> bool:
     admin, cluster = create_admin_client(configuration), configuration.cluster_id
     log, tenants = log_topic(cluster), configuration.get(TENANTS)
     lost_requests = "requests that were not admitted yet; `tailrace cluster start` creates the topic"
+    lost_answers = "answers to clients; the log has them, `tailrace cluster start` creates the topic"
     lost = {
         log: LOST_WITHOUT[ResourceKind.LOG],
         **dict.fromkeys(submissions_topics(cluster, tenants).values(), lost_requests),
-        answers_topic(
-            cluster
-        ): "answers to clients; the log has them, `tailrace cluster start` creates the topic",
+        **dict.fromkeys(answers_topics(cluster, tenants).values(), lost_answers),
         heartbeats_topic(cluster): "nothing; `tailrace cluster start` creates the topic",
         dead_letters_topic(cluster): "the rejected records; `tailrace cluster start` creates the topic",
     }

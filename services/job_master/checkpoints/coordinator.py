@@ -84,7 +84,10 @@ def on_checkpoint_completed(
         return state
     phase = state.checkpoints.stop
     checkpoints = state.checkpoints.without(pending, StopEvent.COMPLETED, record.header.time)
-    answers = [OwedCheckpointSucceeded(each.offset, each.requester, checkpoint) for each in pending.requests]
+    answers = [
+        OwedCheckpointSucceeded(each.offset, each.requester, checkpoint, each.tenant)
+        for each in pending.requests
+    ]
     if not pending.is_savepoint:
         checkpoints = replace(
             subsumption.add_completed(checkpoints, checkpoint, pending.retained, cause),
@@ -118,7 +121,9 @@ def on_checkpoint_aborted(
     if pending is None:
         return state
     why = f"{body.failure.value}: {body.reason}"
-    answers = [OwedCheckpointFailed(each.offset, each.requester, why) for each in pending.requests]
+    answers = [
+        OwedCheckpointFailed(each.offset, each.requester, why, each.tenant) for each in pending.requests
+    ]
     discard = Discard(pending.checkpoint_id, pending.options.directory, completed=False, cause=cause)
     failures = checkpoints.failures
     if not pending.is_savepoint:

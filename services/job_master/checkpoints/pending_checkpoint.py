@@ -32,6 +32,8 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
     directory: str | None = None
     stops: bool = False
     drains: bool = False
+    tenant: str = ""
+    """The tenant of this client; empty: none."""
 
 
 class Failure(msgspec.Struct, frozen=True):

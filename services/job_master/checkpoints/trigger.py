@@ -52,6 +52,7 @@ def on_trigger_checkpoint(
         directory=body.directory,
         stops=body.stops,
         drains=body.drains,
+        tenant=body.tenant,
     )
     return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
 
@@ -142,6 +143,7 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
                 request.requester,
                 client.CheckpointFailed(job_id=state.job_id, reason=faults[request.offset]),
                 request.offset,
+                request.tenant,
             )
             for request in requests
             if request.offset in faults

@@ -110,7 +110,7 @@ def test_wrong_principal_is_refused_in_one_line(
     assert message in line
 
 
-def test_submitter_of_tenant_gets_right_to_write_its_topic_only(
+def test_submitter_of_tenant_gets_rights_on_its_topics_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--home", str(tmp_path), "--cluster-id", "c", "-D", "dispatcher.tenants=pay;search"]
@@ -118,8 +118,10 @@ def test_submitter_of_tenant_gets_right_to_write_its_topic_only(
     assert main(["cluster", "acls", *options]) == ExitCode.OK
     submitter, master = json.loads(capsys.readouterr().out)["principals"]
     assert (submitter["role"], submitter["tenant"]) == ("submitter", "pay")
-    granted = [(acl["name"], acl["operations"]) for acl in submitter["acls"]]
-    assert granted == [("c.submissions.pay", ["Write"])]
+    granted = [
+        (acl["name"], acl["operations"]) for acl in submitter["acls"] if acl["resource_type"] == "topic"
+    ]
+    assert granted == [("c.submissions.pay", ["Write"]), ("c.answers.pay", ["Read"])]
     read = {acl["name"] for acl in master["acls"] if "Read" in acl["operations"]}
     assert {"c.submissions", "c.submissions.pay", "c.submissions.search"} <= read
 

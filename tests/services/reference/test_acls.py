@@ -186,6 +186,24 @@ def test_topic_of_tenant_is_written_by_its_submitters_only() -> None:
             assert written == ({tenant} - {""} if role is PrincipalRole.SUBMITTER else set())
 
 
+def test_answers_to_tenant_are_read_by_its_submitters_and_written_by_masters_only() -> None:
+    scope = AclScope("c", tenants=("pay", "search"))
+    for role in PrincipalRole:
+        for tenant in ("", "pay", "search"):
+            found = acls_of(role, replace(scope, tenant=tenant))
+            read, written = (
+                {
+                    of
+                    for of in ("", "pay", "search")
+                    if allows(found, operation, ResourceType.TOPIC, answers_topic("c", of))
+                }
+                for operation in (Operation.READ, Operation.WRITE)
+            )
+            of_masters = {"", "pay", "search"} if role is PrincipalRole.JOBMANAGER else set()
+            assert written == of_masters
+            assert read == ({tenant} if role is PrincipalRole.SUBMITTER else of_masters)
+
+
 @pytest.mark.parametrize("role", PrincipalRole)
 def test_acls_of_role_are_distinct_and_say_why(role: PrincipalRole) -> None:
     needed: list[Acl] = acls_of(role, AclScope("c", ("a", "b*"), ("d",), ("g",), tenants=("t", "u")))

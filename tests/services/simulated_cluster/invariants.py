@@ -13,7 +13,7 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.core.resource_profile import profile_key
-from tailrace.services.core.role import RESOURCE_MANAGER, kind_of
+from tailrace.services.core.role import CLIENT, RESOURCE_MANAGER, kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase, submitter_of
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
@@ -68,14 +68,23 @@ def check_quotas(state: DispatcherState) -> None:
 
 
 def check_tenants(records: Iterable[Record]) -> None:
-    """What a tenant requests concerns its own jobs only."""
+    """What a tenant requests concerns its own jobs only, and the answers are for its clients only."""
     asked: dict[int, str] = {}
     owners: dict[str, str] = {}
     for record in records:
         origin, cause, body = record.header.origin, record.header.cause, record.body
         if origin is not None:
             asked[record.offset] = origin.tenant
+        if isinstance(body, dispatcher.SubmissionRefused):
+            asked[record.offset] = body.source.tenant
         tenant = "" if cause is None else asked.get(cause, "")
+        if isinstance(body, job_master.TriggerCheckpoint):
+            asked[record.offset] = tenant
+        audience = ""
+        if kind_of(record.header.recipient) == CLIENT:
+            # The end of a job, and what becomes of its program, are caused by other events than the request.
+            audience = tenant if cause in asked else owners[body.job_id]  # type: ignore[attr-defined]
+        assert record.header.tenant == audience, record
         if isinstance(body, client.JobAccepted | dispatcher.ProgramAccepted) and cause in asked:
             owners[body.job_id] = tenant
         elif isinstance(body, job_master.CancelJob | job_master.TriggerCheckpoint) and tenant:
