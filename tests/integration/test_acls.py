@@ -598,6 +598,7 @@ def read_error(connection: KafkaConnection, topic: str) -> int | None:
             **connection.to_librdkafka(),
             "group.id": "tailrace-reader",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "log_level": 0,
         }
     )
@@ -609,8 +610,10 @@ def read_error(connection: KafkaConnection, topic: str) -> int | None:
         while (message := consumer.poll(20)) is not None:
             error = message.error()
             # The group is refused, too.
-            if error is None or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                return None if error is None else error.code()
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                return None
+            if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return error.code()
         raise AssertionError(f"{topic} returned nothing")
     finally:
         consumer.close()
