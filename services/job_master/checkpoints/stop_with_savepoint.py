@@ -28,23 +28,15 @@ def on_savepoint_completed(
     Tasks that were lost meanwhile are not retried. The others end when they are informed; with the last of them the job
     has finished.
     """
+    if state.status is JobStatus.SUSPENDED and before is not StopPhase.RESTARTED:
+        # When it is resumed, it has finished.
+        return _count_committed(state, savepoint)
     if state.status not in job_status.ACTIVE:
         return state
     if before is StopPhase.RESTARTED:
         # The task did not know of the stop, and may have processed records after the savepoint.
         return termination.cancel_job(state, cause)
-    counted = {
-        vertex: bounded({**state.accumulators.get(vertex, {}), **each.subtask_state.accumulators})
-        for vertex, each in savepoint.acknowledged.items()
-        if each.subtask_state.accumulators
-    }
-    state = replace(
-        state,
-        cause=cause,
-        ready=Outbox(),
-        pending_failure=None,
-        accumulators=state.accumulators.update(counted),
-    )
+    state = replace(_count_committed(state, savepoint), cause=cause, ready=Outbox(), pending_failure=None)
     for attempt in sorted(state.current_attempts.values()):
         execution = state.executions[attempt]
         if execution.state is ExecutionState.SCHEDULED:
@@ -53,6 +45,16 @@ def on_savepoint_completed(
     for allocation_id in sorted(state.slots.requests):
         state = failover.give_back(state, allocation_id, why, cause)
     return state
+
+
+def _count_committed(state: StartedJob, savepoint: PendingCheckpoint) -> StartedJob:
+    """Applies the counts of the subtasks that have committed everything with their part of the savepoint."""
+    counted = {
+        vertex: bounded({**state.accumulators.get(vertex, {}), **each.subtask_state.accumulators})
+        for vertex, each in savepoint.acknowledged.items()
+        if each.subtask_state.accumulators
+    }
+    return replace(state, accumulators=state.accumulators.update(counted))
 
 
 def on_savepoint_aborted(

@@ -373,7 +373,8 @@ def test_stopping_job_cannot_be_suspended() -> None:
 
 def test_job_suspended_during_write_of_savepoint_is_finished_when_resumed() -> None:
     job = stopping()
-    job.acknowledged_by_all()
+    for execution in job.executions():
+        job.acknowledge(execution, accumulators={"records": 2})
     job.receive("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
     job.send()
     job.ends()
@@ -382,9 +383,9 @@ def test_job_suspended_during_write_of_savepoint_is_finished_when_resumed() -> N
     job.receive("dispatcher", job_master.ResumeJob(job_id="j"))
     events = job.send()
     assert not bodies(events, resource_manager.RequestSlot)
-    assert [body.status for body in bodies(events, dispatcher.JobReachedTerminalState)] == [
-        JobStatus.FINISHED
-    ]
+    (end,) = bodies(events, dispatcher.JobReachedTerminalState)
+    assert end.status is JobStatus.FINISHED
+    assert end.accumulators == {"records": 2 * len(job.executions())}
 
 
 def test_job_cancelled_after_savepoint_is_cancelled() -> None:
