@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.schemas.event import Event, Record
+from tailrace.schemas.job_master import AcknowledgeCheckpoint
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history.entity_history import cause_chains
 from tailrace.services.history.entity_history.cause_chains import ChainStart, Effect, EffectTree
@@ -226,9 +227,13 @@ def test_entities_are_the_same_after_snapshot(name: str) -> None:
 
 
 def _is_late(record: Record, annotator: EventAnnotator) -> bool:
-    """Returns whether the event is about an attempt that the states had already removed."""
-    attempt = getattr(record.body, "execution_attempt_id", None)
-    return attempt is not None and attempt not in annotator.entities.task_of
+    """Returns whether the event is about attempts that the states had already removed."""
+    body: Any = record.body
+    if isinstance(body, AcknowledgeCheckpoint):
+        attempts = [each.execution_attempt_id for each in body.acknowledgements]
+    else:
+        attempts = [getattr(body, "execution_attempt_id", None)]
+    return all(attempt is not None and attempt not in annotator.entities.task_of for attempt in attempts)
 
 
 def test_follower_of_history_gets_each_event_at_once(name: str) -> None:
