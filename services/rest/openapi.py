@@ -13,6 +13,7 @@ from .errors import (
     BadRequest,
     ErrorBody,
     Forbidden,
+    NotFound,
     NotSupported,
     RequestTimeout,
     RestError,
@@ -69,7 +70,14 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
     is_write = endpoint.method != "GET"
     parameters = [_parameter(each, "path") for each in endpoint.path_parameters]
     parameters += [_parameter(each, "query") for each in endpoint.query]
-    errors: Sequence[type[RestError]] = (*_ALWAYS, *(_WRITES if is_write else ()), *endpoint.errors)
+    # The moment of a view may be outside of the log.
+    of_view = () if endpoint.view is None else (NotFound,)
+    errors: Sequence[type[RestError]] = (
+        *_ALWAYS,
+        *(_WRITES if is_write else ()),
+        *of_view,
+        *endpoint.errors,
+    )
     responses: dict[str, Any] = {
         str(error.status): {
             "description": (error.__doc__ or "").strip(),

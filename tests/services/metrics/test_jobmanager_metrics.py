@@ -21,6 +21,7 @@ from tailrace.services.metrics.exposition import create_registry, exposition
 from tailrace.services.metrics.samples import Sample
 from tailrace.services.metrics.table import Kind
 from tailrace.services.resource_manager.state import ResourceManagerState
+from tailrace.services.resource_manager.task_manager_slot import SlotState
 from tailrace.services.roles import master_roles
 
 from ..simulated_cluster.cluster import new_replica
@@ -90,7 +91,7 @@ def test_sums_agree_with_states(name: str | int) -> None:
         running = [job for job in prefix.jobs() if job.status is JobStatus.RUNNING]
         assert prefix.values(table.TASK_MANAGERS) == [len(manager.workers)]
         assert prefix.values(table.SLOTS_TOTAL) == [len(slots)]
-        assert prefix.values(table.SLOTS_AVAILABLE) == [sum(slot.allocation_id is None for slot in slots)]
+        assert prefix.values(table.SLOTS_AVAILABLE) == [sum(slot.state is SlotState.FREE for slot in slots)]
         assert prefix.values(table.OPEN_SLOT_REQUESTS) == [len(open_requests)]
         assert prefix.values(table.RUNNING_JOBS) == [len(running)]
         assert sum(prefix.values(table.EVENTS)) == prefix.record.offset + 1

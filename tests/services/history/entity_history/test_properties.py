@@ -229,10 +229,8 @@ def test_entities_are_the_same_after_snapshot(name: str) -> None:
 def _is_late(record: Record, annotator: EventAnnotator) -> bool:
     """Returns whether the event is about attempts that the states had already removed."""
     body: Any = record.body
-    if isinstance(body, AcknowledgeCheckpoint):
-        attempts = [each.execution_attempt_id for each in body.acknowledgements]
-    else:
-        attempts = [getattr(body, "execution_attempt_id", None)]
+    about = body.acknowledgements if isinstance(body, AcknowledgeCheckpoint) else [body]
+    attempts = [getattr(each, "execution_attempt_id", None) for each in about]
     return all(attempt is not None and attempt not in annotator.entities.task_of for attempt in attempts)
 
 
