@@ -63,11 +63,11 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" $(T)
 
 .PHONY: coverage
 coverage: .make/venv  ## Which lines and branches the unit tests run: a summary here, all files in build/coverage/html/index.html
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" --cov --cov-report=html $(T)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" --cov --cov-report=html $(T)
 	@for each in $(PACKAGES); do \
 		printf '%-10s %3s %%\n' $$each "$$($(BIN)/coverage report --include="$$each/*" --format=total)"; done; \
 	printf '%-10s %3s %%\n' all "$$($(BIN)/coverage report --format=total)"; \
@@ -78,7 +78,7 @@ coverage: .make/venv  ## Which lines and branches the unit tests run: a summary 
 # lets its background processes ignore SIGINT, and so their children, which tests interrupt: env undoes that.
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@mkdir -p build; log=build/unit-tests.log; \
-	nice -n 10 env --default-signal=INT $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) >$$log 2>&1 & unit=$$!; \
+	nice -n 10 env --default-signal=INT $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" $(T) >$$log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T); integration=$$?; \
 	echo "unit tests, which ran meanwhile ($$log):"; wait $$unit; unit=$$?; trap - EXIT; \
