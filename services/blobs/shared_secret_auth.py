@@ -15,15 +15,14 @@ from __future__ import annotations
 import hmac
 import secrets
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
-from ..configuration import Configuration, ConfigurationError
+from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_SECRET_FILE
+from ..configuration.secret_file import read_secret
 
 NONCE: Final = 32
 """The bytes of a challenge or nonce."""
-MIN_SECRET_LENGTH: Final = 16
 
 
 class Side(StrEnum):
@@ -42,19 +41,8 @@ class SharedSecret:
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> SharedSecret | None:
         """Reads the configured secret; None if none is configured. Raises ConfigurationError for an invalid file."""
-        name = configuration.get(BLOB_SECRET_FILE)
-        if name is None:
-            return None
-        try:
-            line = Path(name).read_bytes().partition(b"\n")[0].strip()
-        except OSError as error:
-            raise ConfigurationError([f"{BLOB_SECRET_FILE.key}: {name} can't be read: {error}"]) from None
-        if len(line) < MIN_SECRET_LENGTH:
-            wanted = f"a secret has at least {MIN_SECRET_LENGTH}: `openssl rand -hex 32` creates one"
-            raise ConfigurationError(
-                [f"{BLOB_SECRET_FILE.key}: the first line of {name} has {len(line)} bytes, but {wanted}"]
-            )
-        return cls(line)
+        secret = read_secret(configuration, BLOB_SECRET_FILE, "secret")
+        return None if secret is None else cls(secret)
 
     def proof(self, side: Side, challenge: bytes, nonce: bytes) -> bytes:
         """Returns the proof for a challenge; it requires the secret."""

@@ -10,7 +10,6 @@ import ipaddress
 import select
 import socket
 import threading
-from pathlib import Path
 
 from ...infra import threads
 from ...infra.closing import Closeable
@@ -26,11 +25,11 @@ from ..configuration.options.rest import (
     REST_PORT,
     REST_TOKEN_FILE,
 )
+from ..configuration.secret_file import read_secret
 
 _log = logger(__name__)
 ENDPOINT = "rest"
 """The name of the server among the endpoints of a master."""
-_MIN_TOKEN_LENGTH = 16
 _BACKLOG = 128
 _PAUSE_S = 0.2
 _END_TIMEOUT_S = 10.0
@@ -44,7 +43,7 @@ class RestServer(Closeable):
 
     def __init__(self, configuration: Configuration, *, is_optional: bool = False) -> None:
         """`is_optional`: a fault of the server does not end the process."""
-        token = _read_token(configuration)
+        token = read_secret(configuration, REST_TOKEN_FILE, "token")
         host = configuration.get(REST_BIND_ADDRESS)
         if token is None and not _is_loopback(host):
             raise ConfigurationError(
@@ -122,22 +121,6 @@ def _listen(configuration: Configuration, host: str) -> socket.socket:
         raise PortsTaken(
             [f"{REST_BIND_PORT.key}: no REST server can be started on {host}:{shown}: {error}"]
         ) from error
-
-
-def _read_token(configuration: Configuration) -> bytes | None:
-    name = configuration.get(REST_TOKEN_FILE)
-    if name is None:
-        return None
-    try:
-        line = Path(name).read_bytes().partition(b"\n")[0].strip()
-    except OSError as error:
-        raise ConfigurationError([f"{REST_TOKEN_FILE.key}: {name} can't be read: {error}"]) from None
-    if len(line) < _MIN_TOKEN_LENGTH:
-        wanted = f"a token has at least {_MIN_TOKEN_LENGTH}: `openssl rand -hex 32` creates one"
-        raise ConfigurationError(
-            [f"{REST_TOKEN_FILE.key}: the first line of {name} has {len(line)} bytes, but {wanted}"]
-        )
-    return line
 
 
 def _is_loopback(host: str) -> bool:
