@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from .acls import PURPOSES, Acl, AclScope, PatternType, PrincipalRole, acls_of
+from .generated_page import write_or_check
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "acls.md"
 _SCOPE: Final = AclScope(
@@ -75,13 +76,7 @@ def _row(acl: Acl) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the page; returns the exit code."""
-    if "--check" not in arguments:
-        PATH.write_text(text(), "utf-8")
-        return 0
-    if PATH.exists() and PATH.read_text("utf-8") == text():
-        return 0
-    print(f"{PATH} is out of date: run `make acls`", file=sys.stderr)
-    return 1
+    return write_or_check(PATH, text(), "acls", arguments)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from ..log.event_log import LARGEST_EVENT
 from ..log.topics import LARGEST_SUBMISSION
 from ..resource_manager import message_limits
 from ..task_executor.task_slot_table import MAX_SLOTS
+from .generated_page import write_or_check
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "limits.md"
 _HEAD: Final = """# Limits
@@ -234,13 +235,7 @@ def text() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the page; returns the exit code."""
-    if "--check" not in arguments:
-        PATH.write_text(text(), "utf-8")
-        return 0
-    if PATH.exists() and PATH.read_text("utf-8") == text():
-        return 0
-    print(f"{PATH} is out of date: run `make limits`", file=sys.stderr)
-    return 1
+    return write_or_check(PATH, text(), "limits", arguments)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Final
 
 from ..configuration.options.metrics import METRICS_HOST, METRICS_MAX_SERIES, METRICS_PORT
 from ..metrics.table import SECTIONS, Metric
+from .generated_page import write_or_check
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 _HEAD: Final = f"""# Metrics
@@ -90,13 +91,7 @@ def _row(metric: Metric) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the page; returns the exit code."""
-    if "--check" not in arguments:
-        PATH.write_text(text(), "utf-8")
-        return 0
-    if PATH.exists() and PATH.read_text("utf-8") == text():
-        return 0
-    print(f"{PATH} is out of date: run `make metrics`", file=sys.stderr)
-    return 1
+    return write_or_check(PATH, text(), "metrics", arguments)
 
 
 if __name__ == "__main__":
