@@ -10,6 +10,7 @@ import msgspec
 
 from ....schemas.types import SnapshotType
 from ...core.role import CLIENT, address
+from ...history.snapshot_requests import SnapshotRequestView
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
@@ -114,13 +115,7 @@ def requester_of(trigger_id: str) -> str:
 
 def savepoint_result(moment: Moment, parameters: Parameters) -> SavepointResult:
     """GET /jobs/:jobid/savepoints/:triggerid: IN_PROGRESS, or the location or failure"""
-    _, view = find_job(moment, parameters)
-    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
-    if found is None or found.job_id != view.job_id or found.snapshot_type is SnapshotType.CHECKPOINT:
-        raise NotFound(
-            f"There is no savepoint operation with triggerId={parameters['triggerid'][:80]} for job "
-            f"{ids.to_job_id(view.job_id)}."
-        )
+    found = _find_request(moment, parameters, SnapshotType.SAVEPOINT)
     if found.failure is not None:
         return SavepointResult(QueueStatus("COMPLETED"), SavepointInfo(failure_cause=_cause(found.failure)))
     if found.uri is None:
@@ -130,18 +125,24 @@ def savepoint_result(moment: Moment, parameters: Parameters) -> SavepointResult:
 
 def checkpoint_result(moment: Moment, parameters: Parameters) -> CheckpointResult:
     """GET /jobs/:jobid/checkpoints/:triggerid: IN_PROGRESS, or the number or failure"""
-    _, view = find_job(moment, parameters)
-    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
-    if found is None or found.job_id != view.job_id or found.snapshot_type is SnapshotType.SAVEPOINT:
-        raise NotFound(
-            f"There is no checkpoint operation with triggerId={parameters['triggerid'][:80]} for job "
-            f"{ids.to_job_id(view.job_id)}."
-        )
+    found = _find_request(moment, parameters, SnapshotType.CHECKPOINT)
     if found.failure is not None:
         return CheckpointResult(QueueStatus("COMPLETED"), CheckpointInfo(failure_cause=_cause(found.failure)))
     if found.checkpoint_id is None:
         return CheckpointResult(QueueStatus("IN_PROGRESS"))
     return CheckpointResult(QueueStatus("COMPLETED"), CheckpointInfo(checkpoint_id=found.checkpoint_id))
+
+
+def _find_request(moment: Moment, parameters: Parameters, wanted: SnapshotType) -> SnapshotRequestView:
+    """Returns the request with a trigger id. One that was refused early has no type. Raises NotFound."""
+    _, view = find_job(moment, parameters)
+    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
+    if found is None or found.job_id != view.job_id or found.snapshot_type not in (wanted, None):
+        raise NotFound(
+            f"There is no {wanted.value.lower()} operation with triggerId={parameters['triggerid'][:80]} for job "
+            f"{ids.to_job_id(view.job_id)}."
+        )
+    return found
 
 
 def _cause(reason: str) -> FailureCause:
