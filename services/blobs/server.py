@@ -8,7 +8,6 @@ default.
 
 from __future__ import annotations
 
-import errno
 import socket
 import threading
 import time
@@ -21,6 +20,7 @@ import msgspec
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
+from ...infra.server_socket import listen
 from ...infra.tls import ServerTls, UnusableTlsFile
 from .connection import BlobServerConnection
 from .local_blob_files import BlobFiles
@@ -31,7 +31,6 @@ from .tiered_store import TieredBlobStore
 
 _log = logger(__name__)
 _PAUSE_S = 0.2
-_ADDRESS_IN_USE = (errno.EADDRINUSE, errno.EACCES)
 _MIN_IDLE_S = 0.5
 """The idle time after which a connection is closed in favour of a waiting one."""
 
@@ -152,16 +151,3 @@ class BlobServer(Closeable):
             since, connection = min(waiting, key=lambda pair: pair[0])
             if time.monotonic() - since > _MIN_IDLE_S:
                 connection.close()
-
-
-def listen(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
-    """Returns a socket that listens on the first free port of `ports`; 0: any. Raises OSError if none is free."""
-    refusal = OSError(errno.EADDRINUSE, "no port is given")
-    for port in ports:
-        try:
-            return socket.create_server((host, port), backlog=backlog)
-        except OSError as error:
-            if error.errno not in _ADDRESS_IN_USE:
-                raise
-            refusal = error
-    raise refusal

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
-from ..blobs.server import listen
+from ...infra.server_socket import listen
 
 PATH: Final = "/metrics"
 _log = logger(__name__)

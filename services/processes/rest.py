@@ -14,7 +14,7 @@ import threading
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
-from ..blobs.server import listen
+from ...infra.server_socket import listen
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.rest import (
     REST_ADDRESS,

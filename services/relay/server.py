@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
+from ...infra.server_socket import listen
 from ...infra.tls import ServerTls, UnusableTlsFile
-from ..blobs.server import listen
 from ..blobs.shared_secret_auth import SharedSecret, Side
 from ..configuration.options.blob import BLOB_SECRET_FILE
 from ..log.event_log import LogTruncated, LogUnavailable
