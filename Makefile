@@ -51,7 +51,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/lint-imports --no-logo --no-cache
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
-	$(BIN)/python -m tailrace.services.configuration.document --check
+	$(BIN)/python -m tailrace.services.reference.configuration_page --check
 	$(BIN)/python -m tailrace.services.reference.events --check
 	$(BIN)/python -m tailrace.services.reference.limits --check
 	$(BIN)/python -m tailrace.services.reference.acls_page --check
@@ -113,7 +113,7 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 
 .PHONY: configuration
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
-	$(BIN)/python -m tailrace.services.configuration.document
+	$(BIN)/python -m tailrace.services.reference.configuration_page
 
 .PHONY: api-docs
 api-docs: .make/venv  ## The API reference of the public package, from its docstrings: build/api/index.html

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +30,9 @@ from ..log.topics import (
     new_cluster_topics,
     submissions_topic,
 )
+from .generated_page import write_or_check
 
-ROOT: Final = Path(__file__).parents[2]
-PATH: Final = ROOT / "docs" / "asyncapi.yaml"
+PATH: Final = Path(__file__).parents[2] / "docs" / "asyncapi.yaml"
 DEAD_LETTER: Final = "tailrace.dead_letters.DeadLetter"
 _CLUSTER: Final = "{cluster}"
 _TENANT: Final = "{tenant}"
@@ -126,18 +126,9 @@ def text() -> str:
     )
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the file or, with `--check`, compares it; returns the exit code."""
-    wanted = text()
-    if PATH.exists() and PATH.read_text("utf-8") == wanted:
-        return 0
-    name = PATH.relative_to(ROOT)
-    if "--check" in arguments:
-        print(f"{name} is out of date with the schemas and the topics: run `make asyncapi`")
-        return 1
-    PATH.write_text(wanted, "utf-8")
-    print(f"wrote {name}")
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the file; returns the exit code."""
+    return write_or_check(PATH, text(), "asyncapi", arguments)
 
 
 def _channel(name: str, address: str, doc: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from ..job_master import role as job_master
 from ..resource_manager import role as resource_manager
 from ..task_executor import role as task_executor
 from . import asyncapi
+from .generated_page import write_or_check
 
 ROOT: Final = Path(__file__).parents[2]
 PATH: Final = ROOT / "docs" / "events.md"
@@ -87,18 +88,9 @@ def text() -> str:
     return "\n".join(parts)
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the page or, with `--check`, compares it; returns the exit code."""
-    wanted = text()
-    if PATH.exists() and PATH.read_text("utf-8") == wanted:
-        return 0
-    name = PATH.relative_to(ROOT)
-    if "--check" in arguments:
-        print(f"{name} is out of date with the schemas and the step tables: run `make events`")
-        return 1
-    PATH.write_text(wanted, "utf-8")
-    print(f"wrote {name}")
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the page; returns the exit code."""
+    return write_or_check(PATH, text(), "events", arguments)
 
 
 def handlers(name: str) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -15,5 +15,5 @@ def write_or_check(path: Path, text: str, target: str, arguments: Sequence[str])
         return 0
     if path.exists() and path.read_text("utf-8") == text:
         return 0
-    print(f"{path} is out of date: run `make {target}`", file=sys.stderr)
+    print(f"{path.parent.name}/{path.name} is out of date: run `make {target}`", file=sys.stderr)
     return 1

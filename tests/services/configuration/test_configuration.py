@@ -21,13 +21,13 @@ from tailrace.services.configuration import (
     Configuration,
     ConfigurationError,
     Setting,
-    document,
     load_configuration,
     options,
 )
 from tailrace.services.configuration.configuration import DEFAULT
 from tailrace.services.configuration.options.cluster import HOME
 from tailrace.services.configuration.role_options import DispatcherOptions, TenantOptions
+from tailrace.services.reference import configuration_page
 
 Values = dict[str, str]
 _CANDIDATES = (
@@ -111,7 +111,7 @@ def test_every_option_has_valid_default_and_description(option: ConfigOption[Any
     assert option.read(option.write(option.default)) == option.default
     assert option.scopes
     assert option.doc.endswith(".")
-    assert f"`{option.key}`" in document.render_document()
+    assert f"`{option.key}`" in configuration_page.render_document()
     assert possible(option), "the tests know no value of it"
 
 
@@ -128,7 +128,7 @@ def test_environment_variables_of_options_are_unique() -> None:
 
 
 def test_documentation_matches_table() -> None:
-    assert document.PATH.read_text("utf-8") == document.render_document(), "run `make configuration`"
+    assert configuration_page.main(["--check"]) == 0, "run `make configuration`"
 
 
 @given(consistent_configurations)

@@ -42,7 +42,7 @@ def document() -> dict[str, Any]:
 
 
 def test_file_matches_schemas_and_topics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asyncapi.main(["--check"]) == 0, capsys.readouterr().out
+    assert asyncapi.main(["--check"]) == 0, capsys.readouterr().err
 
 
 def test_document_is_valid() -> None:

@@ -1,21 +1,22 @@
 """Generates docs/configuration.md from the table of options, which is the source of truth.
 
-`python -m tailrace.services.configuration.document` rewrites the file. `--check` writes nothing and exits with 1 if the
-file is out of date.
+`python -m tailrace.services.reference.configuration_page` writes the page. With `--check` it writes nothing, and exits
+with 1 if the page is out of date.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...infra.config.options import ConfigOption, Scope
-from . import options
-from .options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
-from .options.tenants import OPTIONS_OF_TENANT, TENANTS
-from .sources import FILE
+from ..configuration import options
+from ..configuration.options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
+from ..configuration.options.tenants import OPTIONS_OF_TENANT, TENANTS
+from ..configuration.sources import FILE
+from .generated_page import write_or_check
 
 PATH = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -63,18 +64,9 @@ def render_document() -> str:
     return "\n".join(parts)
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the page or, with `--check`, compares it; returns the exit code."""
-    wanted = render_document()
-    if PATH.exists() and PATH.read_text("utf-8") == wanted:
-        return 0
-    name = f"{PATH.parent.name}/{PATH.name}"
-    if "--check" in arguments:
-        print(f"{name} does not match the table of options: run `make configuration`")
-        return 1
-    PATH.write_text(wanted, "utf-8")
-    print(f"wrote {name}")
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the page; returns the exit code."""
+    return write_or_check(PATH, render_document(), "configuration", arguments)
 
 
 def _table(group: Iterable[ConfigOption[Any]]) -> str:
