@@ -1,11 +1,12 @@
 // Submits WindowWordCount to a tailrace cluster, from Go: one Avro record to one Kafka topic, and the answer from
 // another.
 //
-//	go run . -schema schema.json [-ca FILE -user NAME -password-file FILE] BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT
+//	go run . -schema schema.json [-tenant NAME] [-ca FILE -user NAME -password-file FILE] \
+//	  BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT
 //
 // With -user it connects by SASL_SSL with SCRAM-SHA-512. The principal needs Write on CLUSTER.submissions and Read on
-// CLUSTER.answers. It prints the id of the job when the cluster has accepted it. See docs/submit-from-anywhere.md, which
-// also has the command that prints schema.json.
+// CLUSTER.answers. With -tenant these are CLUSTER.submissions.NAME and CLUSTER.answers.NAME. It prints the id of the job
+// when the cluster has accepted it. See docs/submit-from-anywhere.md, which also has the command that prints schema.json.
 package main
 
 import (
@@ -58,6 +59,7 @@ func main() {
 
 func run() error {
 	schemaFile := flag.String("schema", "schema.json", "the schema of SubmitJob in one piece")
+	tenant := flag.String("tenant", "", "the tenant that submits; empty: none")
 	ca := flag.String("ca", "", "the certificate authorities of the brokers, PEM; empty: the system's")
 	user := flag.String("user", "", "the user of SCRAM-SHA-512; empty: no TLS and no login")
 	passwordFile := flag.String("password-file", "", "a file whose first line is the password")
@@ -66,6 +68,10 @@ func run() error {
 		return errors.New("give BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT")
 	}
 	servers, cluster, host, port := flag.Arg(0), flag.Arg(1), flag.Arg(2), flag.Arg(3)
+	submissions, answers := cluster+".submissions", cluster+".answers"
+	if *tenant != "" {
+		submissions, answers = submissions+"."+*tenant, answers+"."+*tenant
+	}
 
 	jobID := "wordcount-" + randomID()
 	// A sender of its own: the key of the answers to this submission.
@@ -91,7 +97,7 @@ func run() error {
 		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.RecordDeliveryTimeout(30 * time.Second),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
-			cluster + ".answers": {0: kgo.NewOffset().AfterMilli(time.Now().Add(-time.Minute).UnixMilli())},
+			answers: {0: kgo.NewOffset().AfterMilli(time.Now().Add(-time.Minute).UnixMilli())},
 		}),
 	}
 	if *user != "" {
@@ -106,7 +112,7 @@ func run() error {
 		return err
 	}
 	defer client.Close()
-	record := &kgo.Record{Topic: cluster + ".submissions", Key: []byte(jobID), Value: value}
+	record := &kgo.Record{Topic: submissions, Key: []byte(jobID), Value: value}
 	if err := client.ProduceSync(context.Background(), record).FirstErr(); err != nil {
 		return fmt.Errorf("%s does not accept the job: %w", record.Topic, err)
 	}

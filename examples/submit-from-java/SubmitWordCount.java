@@ -29,20 +29,23 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * Submits WindowWordCount to a tailrace cluster, from Java: one Avro record to one Kafka topic, and the answer from
  * another.
  *
- * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES]]</pre>
+ * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES [TENANT]]]</pre>
  *
  * SCHEMAS is tailrace's folder of .avsc files; "schemas" by default. PROPERTIES is a file with further properties of
  * Kafka's client, such as those of TLS and SASL; the principal needs Write on CLUSTER.submissions and Read on
- * CLUSTER.answers. Prints the id of the job when the cluster has accepted it. See docs/submit-from-anywhere.md.
+ * CLUSTER.answers. With a TENANT these are CLUSTER.submissions.TENANT and CLUSTER.answers.TENANT. Prints the id of the
+ * job when the cluster has accepted it. See docs/submit-from-anywhere.md.
  */
 public class SubmitWordCount {
 
   public static void main(String[] args) throws Exception {
     if (args.length < 4) {
-      System.err.println("usage: SubmitWordCount BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES]]");
+      System.err.println(
+          "usage: SubmitWordCount BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS [PROPERTIES [TENANT]]]");
       System.exit(2);
     }
     String bootstrap = args[0], cluster = args[1], host = args[2], port = args[3];
+    String ofTenant = args.length > 6 ? "." + args[6] : "";
     Schema schema = submitJob(new File(args.length > 4 ? args[4] : "schemas"));
     byte[] random = new byte[16];
     new SecureRandom().nextBytes(random);
@@ -81,14 +84,14 @@ public class SubmitWordCount {
       }
     }
     settings.put("bootstrap.servers", bootstrap);
-    var answers = new TopicPartition(cluster + ".answers", 0);
+    var answers = new TopicPartition(cluster + ".answers" + ofTenant, 0);
     try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new ByteBufferSerializer());
         var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new ByteArrayDeserializer())) {
       consumer.assign(List.of(answers));
       consumer.seekToEnd(List.of(answers));
       // The end is looked up now, and not after the submission.
       consumer.position(answers);
-      producer.send(new ProducerRecord<>(cluster + ".submissions", jobId, value)).get();
+      producer.send(new ProducerRecord<>(cluster + ".submissions" + ofTenant, jobId, value)).get();
       String answer = awaitAnswer(consumer, sender);
       if (!answer.equals("tailrace.client.JobAccepted")) {
         System.err.println("job " + jobId + ": " + answer);

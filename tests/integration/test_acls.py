@@ -503,25 +503,36 @@ def accepted(cluster: SecuredCluster, job: str) -> bool:
     return bool(answers(cluster, job, "JobAccepted"))
 
 
-def test_java_program_submits_and_reads_its_answer_with_rights_of_submitter(cluster: SecuredCluster) -> None:
-    properties = cluster.home / "shop.properties"
-    cluster.connections["shop"].write_java_properties(properties)
+SUBMITTERS = pytest.mark.parametrize(("user", "tenant"), [("shop", ()), (TEAMS[0], (TEAMS[0],))])
+"""A user, and the tenant in whose name it submits."""
+
+
+@SUBMITTERS
+def test_java_program_submits_and_reads_its_answer_with_rights_of_submitter(
+    cluster: SecuredCluster, user: str, tenant: tuple[str, ...]
+) -> None:
+    properties = cluster.home / f"{user}.properties"
+    cluster.connections[user].write_java_properties(properties)
     classpath = [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]
     where = (cluster.secured.bootstrap_servers, cluster.cluster_id, "127.0.0.1", "9999")
     program = ROOT / "examples" / "submit-from-java" / "SubmitWordCount.java"
-    job = run_java(program, classpath, *where, str(ROOT / "schemas"), str(properties)).strip()
+    job = run_java(program, classpath, *where, str(ROOT / "schemas"), str(properties), *tenant).strip()
     wait_until(lambda: accepted(cluster, job), "acceptance of the job")
     cluster.ok("cancel", job)
 
 
 @pytest.mark.soak  # the compilation takes a minute
-def test_go_program_submits_and_reads_its_answer_with_rights_of_submitter(cluster: SecuredCluster) -> None:
+@SUBMITTERS
+def test_go_program_submits_and_reads_its_answer_with_rights_of_submitter(
+    cluster: SecuredCluster, user: str, tenant: tuple[str, ...]
+) -> None:
     schema = cluster.home / "schema.json"
     schema.write_text(json.dumps(avro.standalone("tailrace.dispatcher.SubmitJob")))
-    properties = cluster.connections["shop"].properties
+    properties = cluster.connections[user].properties
     login = ("-user", properties["sasl.username"], "-password-file", properties["sasl.password-file"])
     where = (cluster.secured.bootstrap_servers, cluster.cluster_id, "127.0.0.1", "9999")
-    options = ("-schema", str(schema), "-ca", properties["ssl.ca.location"], *login, *where)
+    of_tenant = [f"-tenant={name}" for name in tenant]
+    options = ("-schema", str(schema), *of_tenant, "-ca", properties["ssl.ca.location"], *login, *where)
     folder = ROOT / "examples" / "submit-from-go"
     done = subprocess.run(
         ["go", "run", ".", *options], cwd=folder, capture_output=True, text=True, check=False
