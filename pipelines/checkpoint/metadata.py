@@ -84,7 +84,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """The content of the file. `triggered`: microseconds since the epoch."""
+    """The content of the file. `triggered`: microseconds since the epoch. `tenant`: that of the job; empty: none."""
 
     job_id: str
     job_name: str
@@ -93,6 +93,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     vertices: tuple[VertexOutline, ...]
     subtasks: tuple[SubtaskSnapshot, ...]
     edges: tuple[EdgeOutline, ...] = ()
+    tenant: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode

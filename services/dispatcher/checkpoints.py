@@ -1,7 +1,8 @@
 """Requests for checkpoints and savepoints: forwarded to the job's JobMaster, which answers the client, or rejected.
 
 A request is rejected if the job is unknown or of another tenant, does not run, or is about to end, or if the directory
-is a relative path. A savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
+is a relative path. A savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it. Its
+metadata names its tenant, and a tenant deletes its own savepoints only.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint |
 
 
 class DisposeSavepoint(Instruction, frozen=True):
-    """Delete a savepoint. `request` is the offset of the client's request."""
+    """Delete a savepoint. `request` is the offset of the client's request, `tenant` the tenant of this client."""
 
     path: str
     request: int
+    tenant: str = ""
 
     @property
     def key(self) -> str:
@@ -120,15 +122,14 @@ def on_dispose_savepoint(
 def judge_disposal(state: DispatcherState, offset: int, request: DisposalRequest, turn: Turn) -> None:
     """Takes the verdict on a DisposeSavepoint."""
     error = find_location_error(request.path, what="the savepoint")
-    if error is None and request.tenant:
-        error = f"tenant {request.tenant} can't delete it: the log does not say whose savepoint it is. Ask the operator"
     path = savepoint_directory(request.path) or request.path
     if error is None:
         jobs = sorted({*state.live, *state.suspended})
         users = (job_id for job_id in jobs if savepoint_directory(state.jobs[job_id].savepoint_path) == path)
         user = next(users, None)
         if user is not None:
-            error = f"job {user} started from it and may need it again: end the job first"
+            named = "a job" if state.find_job_of(request.tenant, user) is None else f"job {user}"
+            error = f"{named} started from it and may need it again: end the job first"
     if error is None and len(state.disposals) + turn.accepted_disposals >= MAX_DISPOSALS:
         error = f"{MAX_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
     if error is not None:
@@ -185,7 +186,7 @@ def send_owed(state: DispatcherState, turn: Turn) -> None:
 def instructions(state: DispatcherState) -> list[Instruction]:
     """Returns a DisposeSavepoint for each savepoint to delete, in the order of the requests."""
     waiting = sorted((offset, each) for offset, each in state.disposals.items() if not each.done)
-    return [DisposeSavepoint(each.path, offset) for offset, each in waiting]
+    return [DisposeSavepoint(each.path, offset, each.tenant) for offset, each in waiting]
 
 
 on_dispatcher_trigger_checkpoint = on_trigger_savepoint = on_stop_with_savepoint = _snapshot_requested

@@ -32,17 +32,20 @@ class DisposalResult(msgspec.Struct, frozen=True):
 class SavepointDisposer(Protocol):
     """The signature of `dispose_savepoint`."""
 
-    def __call__(self, path: str, *, may_be_gone: bool = False) -> DisposalResult: ...
+    def __call__(self, path: str, *, may_be_gone: bool = False, tenant: str = "") -> DisposalResult: ...
 
 
-def dispose_savepoint(path: str, *, may_be_gone: bool = False) -> DisposalResult:
+def dispose_savepoint(path: str, *, may_be_gone: bool = False, tenant: str = "") -> DisposalResult:
     """Deletes the savepoint of a directory. `may_be_gone`: an earlier leader may have deleted it for the same request,
-    so a missing directory is no error."""
+    so a missing directory is no error. `tenant`: deletes only a savepoint of its jobs; empty: of any job."""
     try:
         if may_be_gone and not Storage.open(directory_of(path)).exists(""):
             return DisposalResult()
         metadata = read_metadata(path)
         directory = metadata.checkpoint.uri
+        if tenant and metadata.tenant != tenant:
+            why = f"{directory} is no savepoint of tenant {tenant}: ask the operator to delete it"
+            return DisposalResult(why)
         if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
             return DisposalResult(
                 f"{directory} is a checkpoint of job {metadata.job_id}, not a savepoint: others may share its files; "

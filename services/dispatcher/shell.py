@@ -234,7 +234,7 @@ class DispatcherShell:
         try:
             # Requested in an earlier term: its leader may have deleted the savepoint, and died before its answer.
             is_second = self._elected is not None and self._elected > instruction.request
-            done = self._delete(instruction.path, may_be_gone=is_second)
+            done = self._delete(instruction.path, may_be_gone=is_second, tenant=instruction.tenant)
         except Exception as error:
             # As above.
             done = DisposalResult(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")

@@ -48,7 +48,7 @@ class WriteMetadata(Instruction, frozen=True):
     """Write `_metadata` of a fully acknowledged checkpoint into `pending.options.directory`.
 
     Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE. `counted`: accumulators
-    of finished subtasks.
+    of finished subtasks. `tenant`: that of the job.
     """
 
     job_id: str
@@ -56,6 +56,7 @@ class WriteMetadata(Instruction, frozen=True):
     pending: PendingCheckpoint
     cause: int
     counted: Map[VertexKey, Mapping[str, float]] = Map()
+    tenant: str = ""
 
     @property
     def key(self) -> str:
@@ -86,7 +87,8 @@ class FindCheckpoint(Instruction, frozen=True):
     with the subtasks that had finished in it, or by RestoreFailed; not at all while storage is unreachable.
 
     A user named a candidate of generation -1: its `uri` may be a directory or a `_metadata` file, and its
-    `checkpoint_id` is 0. Only such a candidate may have to be fitted to another graph.
+    `checkpoint_id` is 0. Only such a candidate may have to be fitted to another graph, and may be of another tenant
+    than the job's, which is `tenant`.
     """
 
     job_id: str
@@ -94,6 +96,7 @@ class FindCheckpoint(Instruction, frozen=True):
     candidates: tuple[RestoredCheckpoint, ...]
     allow_non_restored_state: bool
     cause: int
+    tenant: str = ""
 
     @property
     def is_first(self) -> bool:

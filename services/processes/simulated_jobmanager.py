@@ -35,8 +35,8 @@ def _create_job_master_shell(
     return NoTopicJobMasterEffects(host.emit, follow, retire)
 
 
-def _dispose_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
-    del path, may_be_gone
+def _dispose_nothing(path: str, *, may_be_gone: bool = False, tenant: str = "") -> DisposalResult:
+    del path, may_be_gone, tenant
     return DisposalResult()
 
 

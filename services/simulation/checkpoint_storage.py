@@ -17,6 +17,7 @@ from ...schemas.types import (
     SnapshotType,
 )
 from ..dispatcher.checkpoints import DisposeSavepoint
+from ..job_master.checkpoints.completed_checkpoint_store import is_foreign
 from ..job_master.instructions import (
     DiscardCheckpoint,
     FindCheckpoint,
@@ -45,6 +46,7 @@ class CheckpointMetadata:
     checkpoint: CompletedCheckpoint
     parts: frozenset[str]
     finished: dict[str, tuple[int, ...]]
+    tenant: str = ""
 
 
 @dataclass
@@ -117,9 +119,15 @@ class SimulatedStorage:
                     if each not in stay:
                         self.remove(each)
                 return job_master.CheckpointsRemoved(job_id=job_id)
-            case DisposeSavepoint(path=path, request=request):
-                failure = None if path in self.metadata else f"{path} is not a savepoint"
-                self.remove(path)
+            case DisposeSavepoint(path=path, request=request, tenant=tenant):
+                metadata = self.metadata.get(path)
+                failure = None
+                if metadata is None:
+                    failure = f"{path} is not a savepoint"
+                elif tenant and metadata.tenant != tenant:
+                    failure = f"{path} is no savepoint of tenant {tenant}"
+                else:
+                    self.remove(path)
                 return dispatcher.SavepointDisposed(path=path, request=request, failure=failure)
 
     def _write_metadata(self, instruction: WriteMetadata, *, fails: bool) -> Body:
@@ -145,17 +153,20 @@ class SimulatedStorage:
             else:
                 named.add(part_name(subtask.vertex_id, subtask.subtask_index))
         self._touched(directory)
-        self.metadata[directory] = CheckpointMetadata(checkpoint, frozenset(named), finished)
+        self.metadata[directory] = CheckpointMetadata(
+            checkpoint, frozenset(named), finished, instruction.tenant
+        )
         return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
 
     def _find(self, instruction: FindCheckpoint) -> Body:
         passed_over = {}
         for candidate in instruction.candidates:
-            fault = self.find_fault(candidate.uri)
-            if fault is not None:
-                passed_over[candidate.uri] = fault
+            fault, metadata = self.find_fault(candidate.uri), self.metadata.get(candidate.uri)
+            if metadata is not None and is_foreign(metadata.tenant, instruction.tenant):
+                fault = f"{candidate.uri} belongs to another tenant"
+            if fault is not None or metadata is None:
+                passed_over[candidate.uri] = fault or ""
                 continue
-            metadata = self.metadata[candidate.uri]
             return job_master.CheckpointRestored(
                 job_id=instruction.job_id,
                 checkpoint=RestoredCheckpoint(

@@ -37,7 +37,10 @@ VERTICES = (
 
 
 def save(
-    directory: str, snapshot_type: SnapshotType = SnapshotType.SAVEPOINT, checkpoint_id: int = 7
+    directory: str,
+    snapshot_type: SnapshotType = SnapshotType.SAVEPOINT,
+    checkpoint_id: int = 7,
+    tenant: str = "",
 ) -> CheckpointMetadata:
     """Writes a savepoint: two sections of state per counting subtask, and in-flight records to the second one; the
     second source has finished."""
@@ -72,7 +75,7 @@ def save(
         checkpoint_id=checkpoint_id, snapshot_type=snapshot_type, uri=directory, size=size
     )
     metadata = CheckpointMetadata(
-        "clicks-1a2b3c", "Clicks", checkpoint, TRIGGERED, VERTICES, tuple(snapshots)
+        "clicks-1a2b3c", "Clicks", checkpoint, TRIGGERED, VERTICES, tuple(snapshots), tenant=tenant
     )
     write_metadata(metadata)
     return metadata

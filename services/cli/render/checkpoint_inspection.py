@@ -77,6 +77,8 @@ class Inspection(msgspec.Struct, frozen=True):
     files: int
     vertices: tuple[VertexView, ...]
     faults: tuple[str, ...] | None = None
+    tenant: str = ""
+    """The tenant of the job; empty: none."""
 
 
 def inspect(metadata: CheckpointMetadata, faults: Sequence[str] | None = None) -> Inspection:
@@ -94,15 +96,17 @@ def inspect(metadata: CheckpointMetadata, faults: Sequence[str] | None = None) -
         files=len({file.path for file in files_of(metadata)}),
         vertices=tuple(_vertex(metadata, vertex) for vertex in metadata.vertices),
         faults=None if faults is None else tuple(faults),
+        tenant=metadata.tenant,
     )
 
 
 def print_text(found: Inspection) -> None:
     """Prints it as text: its head, its operators, and its subtasks."""
     number = f"number {found.checkpoint_id}, generation {found.generation}"
+    of_tenant = f" of tenant {found.tenant}" if found.tenant else ""
     for line in (
         f"{found.snapshot_type.lower()} {found.uri}",
-        f"  of job     {found.job_id} ({found.job_name}), {number}",
+        f"  of job     {found.job_id} ({found.job_name}){of_tenant}, {number}",
         f"  triggered  {format_time(found.triggered)}",
         f"  size       {format_size(found.size)} in {format_count(found.files, 'file')}",
     ):

@@ -79,9 +79,11 @@ class CompletedCheckpointStore:
         graph: JobGraph,
         pending: PendingCheckpoint,
         counted: Mapping[VertexKey, Mapping[str, float]] = Map(),
+        *,
+        tenant: str = "",
     ) -> CompletedCheckpoint:
         """Writes the metadata of a checkpoint that all have acknowledged. Idempotent. `counted`: accumulators of
-        finished subtasks.
+        finished subtasks. `tenant`: that of the job.
 
         Raises StorageError; CorruptFile if a file that it refers to is not in storage, so it is not complete.
         """
@@ -101,6 +103,7 @@ class CompletedCheckpointStore:
             vertices=outline_of(graph),
             subtasks=subtasks,
             edges=edges_of(graph),
+            tenant=tenant,
         )
         self._announce(metadata)
         try:
@@ -119,8 +122,10 @@ class CompletedCheckpointStore:
         candidates: Sequence[RestoredCheckpoint],
         *,
         allow_non_restored_state: bool = False,
+        tenant: str = "",
     ) -> RecoveredCheckpoint:
-        """Returns the first of the candidates that is intact and fits the job.
+        """Returns the first of the candidates that is intact and fits the job. `tenant`: that of the job; it uses no
+        candidate of another tenant.
 
         Raises UnusableCheckpoint; StorageError if storage does not answer.
         """
@@ -128,6 +133,12 @@ class CompletedCheckpointStore:
         for candidate in candidates:
             try:
                 metadata = read_metadata(candidate.uri)
+                if is_foreign(metadata.tenant, tenant):
+                    passed_over[candidate.uri] = (
+                        f"{metadata.checkpoint.uri} belongs to another tenant, so no job of tenant {tenant} may start "
+                        "from it: name a savepoint of this tenant, or ask the operator"
+                    )
+                    continue
                 faults = verify(metadata, checksums=_is_read_whole(metadata))
             except StorageError:
                 raise
@@ -214,6 +225,12 @@ class CompletedCheckpointStore:
     def _forget(self, directory: str) -> None:
         with self._lock:
             self._known.pop(canonical(directory), None)
+
+
+def is_foreign(owner: str, tenant: str) -> bool:
+    """Whether a job of `tenant` must not start from a checkpoint of a job of `owner`; empty: no tenant. The operator's
+    jobs start from any, and those of all tenants from the operator's: so the operator can pass state on."""
+    return bool(tenant and owner) and owner != tenant
 
 
 def _absolute_files(metadata: CheckpointMetadata) -> set[str]:

@@ -247,7 +247,7 @@ def instructions(state: StartedJob) -> list[Instruction]:
     if not (checkpoints.has_outgoing or checkpoints.restoring is not None):
         return []
     found: list[Instruction] = [
-        WriteMetadata(job_id, graph, pending, pending.cause, _count_failure(state, pending))
+        WriteMetadata(job_id, graph, pending, pending.cause, _count_failure(state, pending), state.tenant)
         for _, pending in sorted(checkpoints.pending.items())
         if pending.is_acknowledged
     ]
@@ -256,7 +256,7 @@ def instructions(state: StartedJob) -> list[Instruction]:
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if restore.should_find_checkpoint(state):
         allow, cause = state.allow_non_restored_state, restore.restore_cause(state)
-        found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause))
+        found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause, state.tenant))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
         directory = trigger.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))

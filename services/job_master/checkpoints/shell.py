@@ -120,7 +120,10 @@ class CheckpointShell:
         job_id, pending = demand.job_id, demand.pending
         try:
             checkpoint = self._retry(
-                _TRIES_TO_WRITE, lambda: self._store.add(job_id, demand.job_graph, pending, demand.counted)
+                _TRIES_TO_WRITE,
+                lambda: self._store.add(
+                    job_id, demand.job_graph, pending, demand.counted, tenant=demand.tenant
+                ),
             )
         except _ShellClosed:
             raise
@@ -139,6 +142,7 @@ class CheckpointShell:
                 demand.job_graph,
                 demand.candidates,
                 allow_non_restored_state=demand.allow_non_restored_state,
+                tenant=demand.tenant,
             )
 
         try:

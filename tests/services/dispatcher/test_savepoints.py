@@ -121,6 +121,19 @@ def test_savepoint_deleted_by_earlier_leader_counts_as_deleted(tmp_path: Path, e
     assert (body.failure is None) == (elected > 7)
 
 
+@pytest.mark.parametrize("owner", ["", "pay", "search"])
+@pytest.mark.parametrize("tenant", ["", "pay"])
+def test_tenant_deletes_savepoints_of_its_own_jobs_only(tmp_path: Path, owner: str, tenant: str) -> None:
+    directory = tmp_path / "s"
+    save(str(directory), tenant=owner)
+    failure = dispose_savepoint(str(directory), tenant=tenant).failure
+    if tenant and owner != tenant:
+        assert failure == f"{directory} is no savepoint of tenant pay: ask the operator to delete it"
+    else:
+        assert failure is None
+    assert directory.exists() == (failure is not None)
+
+
 def test_location_that_is_no_savepoint_is_rejected_even_if_it_may_be_gone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     assert "it has no _metadata" in (dispose_savepoint(str(tmp_path), may_be_gone=True).failure or "")

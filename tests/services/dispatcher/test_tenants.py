@@ -14,6 +14,7 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, JobStatus, Origin
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.admission import OPERATOR_REQUESTS, REQUESTS, check_allowed
+from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.index_validation import index_errors
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.log import Undecodable
@@ -170,10 +171,9 @@ def test_request_of_tenant_concerns_its_own_jobs_and_its_answer_is_for_its_clien
 ) -> None:
     driver = play(steps)
     check_tenants(driver.records)
-    for record in driver.records:
-        if isinstance(record.body, dispatcher.SavepointDisposalAccepted):
-            assert record.header.cause is not None
-            assert not driver.tenants[record.header.cause]
+    for instruction in driver.role.instructions(driver.state):
+        if isinstance(instruction, DisposeSavepoint):
+            assert instruction.tenant == driver.tenants[instruction.request]
 
 
 @given(STEPS)

@@ -232,6 +232,23 @@ def test_checkpoint_named_by_user_must_be_compatible(store: CompletedCheckpointS
         store.recover(pipeline(1, 1, max_parallelism=64), [checkpoint])
 
 
+@pytest.mark.parametrize("tenant", ["", "pay"])
+@pytest.mark.parametrize("owner", ["", "pay", "search"])
+def test_job_of_tenant_starts_from_no_checkpoint_of_other_tenant(
+    store: CompletedCheckpointStore, job: str, owner: str, tenant: str
+) -> None:
+    completed = store.add("job", GRAPH, acknowledged(job, 3), tenant=owner)
+    given = RestoredCheckpoint(checkpoint_id=0, uri=completed.uri, generation=-1)
+    if (owner, tenant) == ("search", "pay"):
+        with pytest.raises(
+            UnusableCheckpoint, match="belongs to another tenant, so no job of tenant pay may"
+        ):
+            CompletedCheckpointStore().recover(GRAPH, [given], tenant=tenant)
+    else:
+        found = CompletedCheckpointStore().recover(GRAPH, [given], tenant=tenant)
+        assert found.checkpoint.uri == completed.uri
+
+
 def test_subsumed_checkpoint_is_deleted_without_shared_files(
     store: CompletedCheckpointStore, job: str
 ) -> None:

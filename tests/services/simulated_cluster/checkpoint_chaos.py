@@ -97,7 +97,8 @@ class CheckpointChaos:
             self.world.request(
                 dispatcher.SubmitJob(
                     job_id=self.job_ids[-1], job_graph=any_job(self.draw), savepoint_path=path
-                )
+                ),
+                tenant=self._any_tenant(),
             )
 
     def lose_progress(self) -> None:

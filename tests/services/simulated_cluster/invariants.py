@@ -71,6 +71,7 @@ def check_tenants(records: Iterable[Record]) -> None:
     """What a tenant requests concerns its own jobs only, and the answers are for its clients only."""
     asked: dict[int, str] = {}
     owners: dict[str, str] = {}
+    savepoints: dict[str, str] = {}
     for record in records:
         origin, cause, body = record.header.origin, record.header.cause, record.body
         if origin is not None:
@@ -89,6 +90,13 @@ def check_tenants(records: Iterable[Record]) -> None:
             owners[body.job_id] = tenant
         elif isinstance(body, job_master.CancelJob | job_master.TriggerCheckpoint) and tenant:
             assert owners[body.job_id] == tenant
+        elif isinstance(body, job_master.CheckpointCompleted):
+            savepoints[body.checkpoint.uri] = owners[body.job_id]
+        elif isinstance(body, job_master.CheckpointRestored):
+            assert len({savepoints.get(body.checkpoint.uri, ""), owners[body.job_id]} - {""}) <= 1, record
+        elif isinstance(body, dispatcher.SavepointDisposed) and body.failure is None:
+            # The log may lack the completion of a savepoint whose leader was lost.
+            assert not asked[body.request] or savepoints.get(body.path, tenant) == tenant, record
 
 
 class Invariants:

@@ -62,12 +62,14 @@ def test_json_is_one_object(savepoint: Path, capsys: pytest.CaptureFixture[str])
     assert [value["uid"] for value in count["operators"]] == ["counts", None]
 
 
-def test_checkpoint_can_be_inspected_also_by_its_metadata_file(
+def test_checkpoint_of_tenant_can_be_inspected_also_by_its_metadata_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save(str(tmp_path / "job" / "chk-7"), SnapshotType.CHECKPOINT)
+    save(str(tmp_path / "job" / "chk-7"), SnapshotType.CHECKPOINT, tenant="pay")
     assert main(["savepoint", "inspect", str(tmp_path / "job" / "chk-7" / "_metadata")]) == ExitCode.OK
-    assert capsys.readouterr().out.startswith(f"checkpoint {tmp_path}/job/chk-7\n")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"checkpoint {tmp_path}/job/chk-7"
+    assert lines[1].startswith("  of job     clicks-1a2b3c (Clicks) of tenant pay, number 7")
 
 
 def test_verify_names_each_missing_truncated_or_changed_file(
