@@ -12,6 +12,7 @@ PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
 YAML := compose.yaml infra/monitoring .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
+WEB := services/web
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round
@@ -61,6 +62,13 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 	! test -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 
+.PHONY: lint-web
+lint-web: .make/venv $(WEB)/node_modules/.package-lock.json  ## The same for the web page: TypeScript, Biome, and that its built files are up to date
+	$(BIN)/python -m tailrace.services.rest.openapi_file build/openapi.json
+	cd $(WEB) && npm run --silent types >/dev/null && npm run --silent check
+	cd $(WEB) && npm run --silent build -- --logLevel warn --outDir ../../build/web
+	@diff -r build/web $(WEB)/static >/dev/null || { echo "$(WEB)/static is not what its sources give: run make web" >&2; exit 1; }
+
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" $(T)
@@ -101,6 +109,17 @@ soak: setup  ## Thousands of random histories of clusters and of programs, the i
 		KILLS=5 LOSSES=10 $(BIN)/pytest -m integration -q --deselect tests/integration/test_torture.py $(T) || exit 1; \
 		FAULTS=$(FAULTS) $(BIN)/pytest tests/integration/test_torture.py tests/integration/test_exactly_once.py -q -s || exit 1; \
 	done
+
+.PHONY: web
+web: .make/venv $(WEB)/node_modules/.package-lock.json  ## The web page, from its sources: services/web/static
+	$(BIN)/python -m tailrace.services.rest.openapi_file build/openapi.json
+	cd $(WEB) && npm run --silent types >/dev/null && npm run --silent format && npm run --silent build -- --logLevel warn
+
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package-lock.json
+	@command -v npm >/dev/null || { echo "tailrace: Node.js 18.18 or newer is missing: install it with your package manager,\
+	 e.g. apt-get install -y nodejs npm" >&2; exit 1; }
+	cd $(WEB) && npm ci --silent
+	@touch $@
 
 .PHONY: format
 format: .make/venv  ## Lays the code out and mends what ruff can mend
@@ -159,7 +178,7 @@ lock: pyproject.toml .make/uv  ## requirements.lock anew, from the ranges in pyp
 
 .PHONY: clean
 clean:  ## Removes what was made here (downloaded jars stay in the user's cache)
-	rm -rf .venv .links .make build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .links .make build dist $(WEB)/node_modules *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		benchmarks/out spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

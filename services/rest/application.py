@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from ...infra.logging_setup import logger
 from ...infra.redaction import redacted
@@ -64,24 +64,31 @@ def create_application(
     flink: Sequence[Endpoint],
     own: Sequence[Endpoint] = (),
     settings: Settings | None = None,
+    others: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1."""
+    """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
+    that need no token: those of the page."""
     shell = _Shell(read, settings or Settings())
     routes = [
         *(_route(prefix, endpoint, shell) for prefix in _PREFIXES for endpoint in _ordered(flink)),
         *(_route("/api/v1", endpoint, shell) for endpoint in _ordered(own)),
     ]
-    document = msgspec.json.encode(
-        create_document([*(("/v1", each) for each in flink), *(("/api/v1", each) for each in own)])
-    )
+    document = encode_document(flink, own)
 
     async def openapi(request: Request) -> Response:
         return await shell.guard(request, lambda: _immediate(Response(document, media_type=_JSON)))
 
     routes.append(Route(OPENAPI_PATH, openapi))
-    application = Starlette(routes=routes, exception_handlers={HTTPException: _on_http_error})
+    application = Starlette(routes=[*routes, *others], exception_handlers={HTTPException: _on_http_error})
     application.router.redirect_slashes = False
     return application
+
+
+def encode_document(flink: Sequence[Endpoint], own: Sequence[Endpoint]) -> bytes:
+    """Returns the OpenAPI document of all endpoints, in JSON."""
+    return msgspec.json.encode(
+        create_document([*(("/v1", each) for each in flink), *(("/api/v1", each) for each in own)])
+    )
 
 
 async def _immediate(response: Response) -> Response:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...infra.closing import Closeable
 from ..configuration import Configuration
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
+from . import page
 from .api import events, state
 from .application import Settings, create_application
 from .commands import flink_commands, own_commands
+from .endpoint import Endpoint
 from .flink.endpoints import READS, UNSUPPORTED
 from .live_replica import LiveReplica
 from .moment import Moment
 from .past_moments import PastMoments
 from .requests import Requests
 from .server import HttpServer
+
+OpenSource = Callable[[], LogSource]
+"""Opens the log."""
+
+
+def list_endpoints(open_source: OpenSource, requests: Requests) -> tuple[list[Endpoint], list[Endpoint]]:
+    """Returns Flink's endpoints, and tailrace's own."""
+    flink = [*READS, *flink_commands(requests), *UNSUPPORTED]
+    own = [*state.READS, events.create_endpoint(open_source), *own_commands(requests)]
+    return flink, own
 
 
 class ReplicaServer(Closeable):
@@ -32,14 +44,8 @@ class ReplicaServer(Closeable):
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
         self._requests = Requests(configuration, self._live)
-        flink = [*READS, *flink_commands(self._requests), *UNSUPPORTED]
-        own = [*state.READS, events.create_endpoint(open_source), *own_commands(self._requests)]
-        application = create_application(
-            self._read,
-            flink,
-            own,
-            settings,
-        )
+        flink, own = list_endpoints(open_source, self._requests)
+        application = create_application(self._read, flink, own, settings, page.create_routes())
         self._server = HttpServer(application, listening)
 
     @contextmanager

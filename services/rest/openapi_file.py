@@ -1,0 +1,31 @@
+"""Writes the OpenAPI document of the REST server into a file, without a cluster: for `make web`.
+
+python -m tailrace.services.rest.openapi_file build/openapi.json
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from ..configuration import Configuration
+from .application import encode_document
+from .assembly import list_endpoints
+from .live_replica import LiveReplica
+from .requests import Requests
+
+
+def write(path: Path) -> None:
+    """Writes the document. Endpoints are only described here, so no log is opened."""
+    requests = Requests(Configuration(), LiveReplica(_open_nothing))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode_document(*list_endpoints(_open_nothing, requests)))
+
+
+def _open_nothing() -> NoReturn:
+    raise AssertionError("no log is read to describe the endpoints")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

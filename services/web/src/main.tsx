@@ -1,0 +1,12 @@
+import { render } from "preact";
+import { Page } from "./page";
+import "./styles/colours.css";
+import "./styles/base.css";
+import "./styles/layout.css";
+import "./styles/parts.css";
+
+const root = document.getElementById("page");
+if (root !== null) {
+  root.replaceChildren();
+  render(<Page />, root);
+}

@@ -1,0 +1,33 @@
+// Which view each address shows.
+
+import type { ComponentChildren } from "preact";
+import { ClusterPage } from "./cluster/cluster-page";
+import { JobPage } from "./jobs/job-page";
+import { JobsPage } from "./jobs/jobs-page";
+import { Empty } from "./parts/states";
+
+export interface PageView {
+  readonly title: string;
+  /** The section that the page belongs to. */
+  readonly section: string;
+  /** The job that the page is about; its view is read again only for events of it. */
+  readonly job?: string;
+  readonly view: () => ComponentChildren;
+}
+
+/** The entries of the navigation: the first part of their addresses, and their names. */
+export const SECTIONS = [
+  { path: "cluster", title: "Cluster" },
+  { path: "jobs", title: "Jobs" },
+] as const;
+
+/** Returns the page of an address. */
+export function pageOf(parts: readonly string[]): PageView {
+  const [section = "cluster", id, ...rest] = parts;
+  if (section === "cluster") return { title: "Cluster", section, view: () => <ClusterPage /> };
+  if (section === "jobs" && id === undefined) return { title: "Jobs", section, view: () => <JobsPage /> };
+  if (section === "jobs" && id !== undefined) {
+    return { title: "Job", section, job: id, view: () => <JobPage key={id} id={id} parts={rest} /> };
+  }
+  return { title: "Not found", section: "", view: () => <Empty>There is no page {parts.join("/")}.</Empty> };
+}

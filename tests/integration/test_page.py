@@ -1,0 +1,144 @@
+"""The web page in a real browser: Debian's Chromium, driven by Playwright.
+
+Every visit holds these: no request goes to another host, the console has no error, and axe-core finds no barrier.
+Screenshots are in build/page.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_server import serve_log
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "services" / "web" / "node_modules" / "axe-core" / "axe.min.js"
+SCREENSHOTS = ROOT / "build" / "page"
+LOG = ROOT / "tests" / "golden" / "0.1.0" / "one_task_fails_and_is_restarted_alone.avro"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+TOKEN = "0123456789abcdef"
+DESK, PHONE = 1280, 375
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install -y chromium"),
+    pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core: make lint-web"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Returns the address of a server over the log of a job whose task fails and restarts."""
+    with serve_log(LOG) as address:
+        yield address
+
+
+@contextmanager
+def visit(browser: Browser, address: str, *, width: int = DESK, theme: Any = "light") -> Iterator[Page]:
+    """Yields an empty page, and checks at the end that it was at peace."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith(f"{address}/") else troubles.append(request.url),
+    )
+    yield page
+    context.close()
+    assert troubles == []
+
+
+def check_access(page: Page) -> None:
+    """Checks with axe-core that nothing keeps a person out. An evaluated script is not subject to the page's policy."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    barriers = [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]]
+    assert barriers == [], page.url
+
+
+def check_width(page: Page) -> None:
+    """Checks that a person scrolls up and down only; wide tables scroll inside of themselves."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], page.url
+
+
+def read(address: str, path: str) -> Any:
+    with urllib.request.urlopen(address + path) as answer:
+        return json.load(answer)
+
+
+def visited_pages(address: str) -> dict[str, str]:
+    """Returns name -> address behind `#`, of every page, as of the end of the log."""
+    with urllib.request.urlopen(f"{address}/v1/jobs/overview") as answer:
+        at, (job,) = answer.headers["Tailrace-Offset"], json.load(answer)["jobs"]
+    pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job['jid']}"}
+    return {name: f"#/{path}?at={at}" for name, path in pages.items()}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_every_page_is_readable_by_everybody(browser: Browser, server: str, width: int, theme: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with visit(browser, server, width=width, theme=theme) as page:
+        for name, path in visited_pages(server).items():
+            page.goto(f"{server}/{path}")
+            expect(page.locator("main h1")).to_be_visible()
+            expect(page.locator(".loading")).to_have_count(0)
+            page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.png", full_page=True)
+            check_access(page)
+            check_width(page)
+
+
+def test_page_shows_the_moment_of_its_address(browser: Browser, server: str) -> None:
+    with visit(browser, server) as page:
+        for at in ("3", "12"):
+            page.goto(f"{server}/#/cluster?at={at}")
+            expected = read(server, f"/v1/overview?at={at}")["taskmanagers"]
+            expect(page.locator("dt:text-is('TaskExecutors') + dd")).to_have_text(str(expected))
+            expect(page.get_by_role("region", name="Moment")).to_contain_text(at)
+
+
+def test_theme_that_a_user_chooses_is_kept(browser: Browser, server: str) -> None:
+    with visit(browser, server, theme="light") as page:
+        page.goto(f"{server}/#/jobs?at=3")
+        page.get_by_role("button", name="Use dark colours").click()
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_token_is_asked_for_and_lives_in_the_tab(browser: Browser) -> None:
+    with serve_log(LOG, TOKEN) as address:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{address}/#/jobs?at=12")
+        check_access(page)
+        for text, heading in (("wrong", "Token"), (TOKEN, "Jobs")):
+            page.get_by_label("Token").fill(text)
+            page.get_by_role("button", name="Continue").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+        page.reload()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        context.close()
+
+
+def test_unknown_page_says_so(browser: Browser, server: str) -> None:
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/nowhere?at=3")
+        expect(page.locator("main")).to_contain_text("There is no page nowhere")

@@ -1,0 +1,42 @@
+"""A REST server with the web page, over a log in a file: no cluster, no Kafka."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tailrace.services.configuration import Configuration
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.log_source import LogSource
+from tailrace.services.rest.application import Settings, create_application
+from tailrace.services.rest.assembly import list_endpoints
+from tailrace.services.rest.live_replica import LiveReplica
+from tailrace.services.rest.moment import Moment
+from tailrace.services.rest.page import create_routes
+from tailrace.services.rest.past_moments import PastMoments
+from tailrace.services.rest.requests import Requests
+from tailrace.services.rest.server import HttpServer
+
+
+@contextmanager
+def serve_log(file: Path, token: str | None = None) -> Iterator[str]:
+    """Yields the address of the server, http://host:port."""
+
+    def open_source() -> LogSource:
+        return LogSource(FileLog.open(file), file.stem, file=file)
+
+    past = PastMoments(open_source)
+    with closing(LiveReplica(open_source)) as live:
+
+        @contextmanager
+        def read(at: str | None) -> Iterator[Moment]:
+            with live.read() if at is None else past.read(at) as moment:
+                yield moment
+
+        endpoints = list_endpoints(open_source, Requests(Configuration(), live))
+        settings = Settings(None if token is None else token.encode())
+        listening = socket.create_server(("127.0.0.1", 0))
+        with closing(HttpServer(create_application(read, *endpoints, settings, create_routes()), listening)):
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
