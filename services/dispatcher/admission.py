@@ -39,6 +39,7 @@ from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, 
 from ..log.unreadable_batch import UNREADABLE_BATCH, find_batch_end
 from .inline_limit import GraphTooLarge, InlineLimit
 from .open_transactions import OpenTransactions
+from .recent_requests import read_recent_requests
 from .submission_sender import sender_of
 from .submissions_topic import AdmittedPositions, AdmittedTopics, SubmissionsTopic, detect_change
 from .tenant_turns import TenantTurns
@@ -121,6 +122,8 @@ class SubmissionsReader:
         self._positions: dict[_Place, int] = {}
         """The next offset to admit."""
         self._warned_at: float | None = None
+        self._counts_minute = not self._turns.has_limits
+        """Whether the requests that earlier leaders have admitted in the last minute are counted."""
 
     def start(self, admitted: AdmittedTopics) -> None:
         """Starts admission after these positions; called once."""
@@ -162,6 +165,10 @@ class SubmissionsReader:
             found = self._read_extent(consumer, described)
             if not all(self._is_agreed(tenant, topic) for tenant, topic in found.items()):
                 return
+            if not self._counts_minute:
+                for tenant, age_s in read_recent_requests(self._kafka, self._log, self._codec):
+                    self._turns.count(tenant, time.monotonic() - age_s)
+                self._counts_minute = True
             self._assign(consumer, found)
             looked = time.monotonic()
             # One topic at each look: tenants cost no more requests than one topic.

@@ -34,6 +34,16 @@ class TenantTurns(Generic[T]):
         }
         """Tenant with a limit -> when its last requests were taken, as many as its limit."""
 
+    def count(self, tenant: str, taken_at: float) -> None:
+        """Counts a request that an earlier leader has taken. Called before `take`, oldest first."""
+        if tenant in self._taken:
+            self._taken[tenant].append(taken_at)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any tenant has a limit."""
+        return bool(self._taken)
+
     def add(self, tenant: str, request: T, size: int) -> None:
         """Adds a request that was read; `size` in bytes."""
         self._waiting.setdefault(tenant, deque()).append((request, size))

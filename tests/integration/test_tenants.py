@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -18,8 +18,8 @@ from tailrace.schemas.types import Header
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration, load_configuration
 from tailrace.services.core.feature_level import FEATURE_LEVEL
-from tailrace.services.dispatcher.tenant_turns import MAX_WAITING
-from tailrace.services.log.topics import submissions_topic
+from tailrace.services.dispatcher.tenant_turns import MAX_WAITING, MINUTE_S
+from tailrace.services.log.topics import log_topic, submissions_topic
 
 from .test_submissions import Cluster
 
@@ -50,6 +50,33 @@ class TenantCluster(Cluster):
                 submissions_topic(self.cluster, tenant), self.codec.encode(Event(header, request(number)))
             )
         assert producer.flush(30) == 0
+
+    def write_as(self, tenant: str, value: bytes) -> None:
+        """Writes a record to the topic of a tenant."""
+        producer = Producer({"bootstrap.servers": self.servers})
+        producer.produce(submissions_topic(self.cluster, tenant), value)
+        assert producer.flush(30) == 0
+
+    def times_of(self, tenant: str) -> list[float]:
+        """Returns when the tenant's requests were admitted or refused, in seconds by Kafka's clock."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "unused", "enable.partition.eof": True}
+        )
+        consumer.assign([TopicPartition(log_topic(self.cluster), 0, 0)])
+        found = []
+        try:
+            while (message := consumer.poll(30)) is not None and message.error() is None:
+                event = self.codec.decode(message.value())
+                body = event.body
+                origin = (
+                    body.source if isinstance(body, dispatcher.SubmissionRefused) else event.header.origin
+                )
+                if origin is not None and origin.tenant == tenant:
+                    found.append(message.timestamp()[1] / 1000)
+            assert message is not None, "Kafka does not answer"
+        finally:
+            consumer.close()
+        return found
 
     def configuration(self, tenant: str) -> Configuration:
         """Returns the configuration of the clients of a tenant."""
@@ -90,7 +117,8 @@ def cluster(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[TenantCluster]:
 def test_requests_are_admitted_once_in_turns_and_at_most_so_many_a_minute(cluster: TenantCluster) -> None:
     cluster.ask_as("flood", range(FLOOD))
     cluster.ask_as("quiet", range(20))
-    cluster.ask_as("slow", range(PER_MINUTE + 3))
+    cluster.ask_as("slow", range(PER_MINUTE - 1))
+    cluster.write_as("slow", b"garbage")
     cluster.ask_as("", range(3))
     cluster.start()
     wait_until(lambda: len(cluster.admitted_of("flood")) >= 2 * MAX_WAITING, "a part of the flood")
@@ -103,7 +131,8 @@ def test_requests_are_admitted_once_in_turns_and_at_most_so_many_a_minute(cluste
     last = max(place for place, tenant in enumerate(order) if tenant == "quiet")
     assert order[:last].count("flood") <= MAX_WAITING + 20
     assert len(cluster.admitted_of("quiet")) == 20
-    assert len(cluster.admitted_of("slow")) == PER_MINUTE
+    assert len(cluster.admitted_of("slow")) == PER_MINUTE - 1
+    cluster.ask_as("slow", range(PER_MINUTE - 1, 2 * PER_MINUTE))
 
     cluster.environment["TAILRACE_DISPATCHER_TENANTS"] = ";".join((*TENANTS, "new"))
     cluster.start()
@@ -118,6 +147,12 @@ def test_requests_are_admitted_once_in_turns_and_at_most_so_many_a_minute(cluste
     (raised,) = wait_until(lambda: cluster.events_of(dispatcher.RaiseFeatureLevel), "the operator's request")
     assert raised.header.origin is not None
     assert raised.header.origin.tenant == ""
-    numbers = {"flood": FLOOD, "quiet": 20, "": 3, "slow": PER_MINUTE + 3, "new": 2}
+    numbers = {"flood": FLOOD, "quiet": 20, "": 3, "slow": len(cluster.admitted_of("slow")), "new": 2}
     for tenant, count in numbers.items():
         assert cluster.admitted_of(tenant) == [request(number).job_id for number in range(count)]
+    # Refusals and the requests that the killed master admitted count, too.
+    times = cluster.times_of("slow")
+    assert len(times) >= PER_MINUTE
+    assert all(
+        after - before > MINUTE_S / 2 for before, after in zip(times, times[PER_MINUTE:], strict=False)
+    )

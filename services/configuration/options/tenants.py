@@ -77,7 +77,7 @@ MAX_REQUESTS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
     default=None,
     at_least=1,
     at_most=100_000,
-    doc="How many requests of the tenant a leader admits in a minute. Further ones wait in the tenant's topic.",
+    doc="How many requests of the tenant are admitted in any minute. Further ones wait in the tenant's topic.",
     scopes=MASTER,
     ours=True,
 )

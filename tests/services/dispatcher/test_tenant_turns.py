@@ -21,6 +21,7 @@ STEPS = st.lists(
         st.tuples(st.just("add"), st.sampled_from(TENANTS)),
         st.tuples(st.just("take"), st.just("")),
         st.tuples(st.just("wait"), st.sampled_from(["1", "20", "59.5", "60"])),
+        st.tuples(st.just("new leader"), st.just("")),
     ),
     max_size=80,
 )
@@ -40,6 +41,14 @@ def test_requests_are_taken_in_order_and_never_more_than_limit_in_any_minute(
             added[value].append(number)
         elif step == "wait":
             now += float(value)
+        elif step == "new leader":
+            turns = TenantTurns[int](LIMITS)
+            for tenant in TENANTS:
+                for request in added[tenant][len(taken[tenant]) :]:
+                    turns.add(tenant, request, 1)
+                for time in times[tenant]:
+                    if now - time < MINUTE_S:
+                        turns.count(tenant, time)
         else:
             had_next, found = turns.has_next(now), turns.take(now)
             assert had_next == (found is not None)
