@@ -12,6 +12,7 @@ from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.assembly import list_endpoints
+from tailrace.services.rest.authenticator import Authenticator
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.page import create_routes
@@ -21,8 +22,8 @@ from tailrace.services.rest.server import HttpServer
 
 
 @contextmanager
-def serve_log(file: Path, token: str | None = None) -> Iterator[str]:
-    """Yields the address of the server, http://host:port."""
+def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
+    """Yields the address of the server, http://host:port. `token_file`: its first line is the operator's token."""
 
     def open_source() -> LogSource:
         return LogSource(FileLog.open(file), file.stem, file=file)
@@ -36,7 +37,8 @@ def serve_log(file: Path, token: str | None = None) -> Iterator[str]:
                 yield moment
 
         endpoints = list_endpoints(open_source, Requests(Configuration(), live))
-        settings = Settings(None if token is None else token.encode())
+        configuration = Configuration({"rest.token-file": str(token_file)})
+        settings = Settings(None if token_file is None else Authenticator(configuration))
         listening = socket.create_server(("127.0.0.1", 0))
         with closing(HttpServer(create_application(read, *endpoints, settings, create_routes()), listening)):
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -68,10 +68,13 @@ class Client(Closeable):
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
 
-    def with_address(self, client_address: str) -> Client:
-        """Returns a client with another address and the same connections, which only this one closes."""
+    def with_address(self, client_address: str, tenant: str = "") -> Client:
+        """Returns a client with another address and the same connections, which only this one closes. `tenant`: for
+        whom it sends requests; empty: for the same as this one."""
         other = copy.copy(self)
         other.address = client_address
+        if tenant:
+            other._topic = submissions_topic(self.configuration.cluster_id, tenant)
         return other
 
     def submit(

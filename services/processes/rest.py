@@ -1,7 +1,7 @@
 """Assembles the REST server of a jobmanager or a gateway.
 
 A jobmanager without a REST server still leads: if no port is free, it goes on without one. A server that would be open
-to others without a token is refused.
+to others without authentication is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ipaddress
 import select
 import socket
 import threading
+from typing import TYPE_CHECKING
 
 from ...infra import threads
 from ...infra.closing import Closeable
@@ -21,11 +22,17 @@ from ..configuration.options.rest import (
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
     REST_ENABLED,
+    REST_JWT_JWKS_URL,
     REST_MAX_CONTENT_LENGTH,
+    REST_MAX_REQUESTS,
     REST_PORT,
+    REST_PRINCIPALS_FILE,
     REST_TOKEN_FILE,
+    WEB_ALLOW_ORIGIN,
 )
-from ..configuration.secret_file import read_secret
+
+if TYPE_CHECKING:
+    from ..rest.authenticator import Authenticator
 
 _log = logger(__name__)
 ENDPOINT = "rest"
@@ -33,6 +40,8 @@ ENDPOINT = "rest"
 _BACKLOG = 128
 _PAUSE_S = 0.2
 _END_TIMEOUT_S = 10.0
+_AUTHENTICATION = (REST_TOKEN_FILE, REST_PRINCIPALS_FILE, REST_JWT_JWKS_URL)
+_WANTED = f"set {', '.join(option.key for option in _AUTHENTICATION[:-1])} or {_AUTHENTICATION[-1].key}"
 
 
 class RestServer(Closeable):
@@ -43,22 +52,21 @@ class RestServer(Closeable):
 
     def __init__(self, configuration: Configuration, *, is_optional: bool = False) -> None:
         """`is_optional`: a fault of the server does not end the process."""
-        token = read_secret(configuration, REST_TOKEN_FILE, "token")
         host = configuration.get(REST_BIND_ADDRESS)
-        if token is None and not _is_loopback(host):
+        self._authenticator = _create_authenticator(configuration)
+        if self._authenticator is None and not _is_loopback(host):
             raise ConfigurationError(
-                [f"{REST_BIND_ADDRESS.key} is {host}, which other machines reach: set {REST_TOKEN_FILE.key}"]
+                [f"{REST_BIND_ADDRESS.key} is {host}, which other machines reach: {_WANTED}"]
             )
-        if token is None and configuration.kafka.is_secured:
+        if self._authenticator is None and configuration.kafka.is_secured:
             raise ConfigurationError(
-                [f"Kafka is secured, so a REST server needs a token: set {REST_TOKEN_FILE.key}"]
+                [f"Kafka is secured, so a REST server needs to know who asks: {_WANTED}"]
             )
         self._socket = _listen(configuration, host)
         port = configuration.get(REST_PORT) or self._socket.getsockname()[1]
         self.address = f"{configuration.get(REST_ADDRESS) or host}:{port}"
         """host:port, as clients are told."""
         self._configuration = configuration
-        self._token = token
         self._is_optional = is_optional
         self._closed = threading.Event()
         self._thread = threads.Thread(target=self._run, name="rest")
@@ -87,7 +95,14 @@ class RestServer(Closeable):
         from ..rest.application import Settings
         from ..rest.assembly import ReplicaServer
 
-        settings = Settings(self._token, self._configuration.get(REST_MAX_CONTENT_LENGTH))
+        settings = Settings(
+            self._authenticator,
+            self._configuration.get(REST_MAX_CONTENT_LENGTH),
+            self._configuration.get(REST_MAX_REQUESTS),
+            self._configuration.get(WEB_ALLOW_ORIGIN),
+            checks_host=self._authenticator is None,
+            host=self._configuration.get(REST_ADDRESS),
+        )
         with ReplicaServer(self._configuration, self._socket, settings):
             self._closed.wait()
 
@@ -97,14 +112,27 @@ def create_master_rest(configuration: Configuration) -> RestServer | None:
     be served."""
     if not configuration.get(REST_ENABLED):
         return None
-    if configuration.kafka.is_secured and configuration.get(REST_TOKEN_FILE) is None:
-        _log.warning("no REST server: Kafka is secured, so it needs a token", option=REST_TOKEN_FILE.key)
+    if configuration.kafka.is_secured and not _has_authentication(configuration):
+        _log.warning("no REST server: Kafka is secured, so it needs to know who asks", options=_WANTED)
         return None
     try:
         return RestServer(configuration, is_optional=True)
     except PortsTaken as error:
         _log.warning("no REST server", reason=str(error))
         return None
+
+
+def _has_authentication(configuration: Configuration) -> bool:
+    return any(configuration.get(option) is not None for option in _AUTHENTICATION)
+
+
+def _create_authenticator(configuration: Configuration) -> Authenticator | None:
+    """Returns None if every request is served. Raises ConfigurationError."""
+    if not _has_authentication(configuration):
+        return None
+    from ..rest.authenticator import Authenticator
+
+    return Authenticator(configuration)
 
 
 class PortsTaken(ConfigurationError):

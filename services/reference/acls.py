@@ -165,8 +165,8 @@ def _jobmanager(scope: AclScope) -> Iterator[Acl]:
     for tenant in scope.tenants:
         yield _topic(
             submissions_topic(cluster, tenant),
-            "admits requests of the tenant, checks the settings",
-            *(Operation.READ, configs, *create, *delete),
+            "admits requests of the tenant, writes those of its principals at the REST server, checks the settings",
+            *(Operation.READ, Operation.WRITE, configs, *create, *delete),
         )
     for tenant, topic in answers_topics(cluster, scope.tenants).items():
         of_whom = " of the tenant" if tenant else ""

@@ -1,30 +1,36 @@
 """The ASGI application: from a request to an endpoint, and from its answer or error to a response.
 
-Nothing of a request stays in memory after its response. A body is read up to its limit, and only by endpoints that have
-one. Reads wait in threads, so the event loop never blocks.
+Before an endpoint is called, the principal of the request is found, its role is compared with the endpoint's, and its
+requests are counted. Nothing of a request stays in memory after its response. A body is read up to its limit, and only
+by endpoints that have one. Reads wait in threads, so the event loop never blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
+import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...infra.logging_setup import logger
 from ...infra.redaction import redacted
+from .authenticator import Authenticator
 from .endpoint import Answer, Endpoint
 from .errors import (
     BadRequest,
@@ -35,10 +41,12 @@ from .errors import (
     RequestTimeout,
     RestError,
     TooLarge,
-    Unauthorized,
+    Unavailable,
 )
 from .moment import Moment
 from .openapi import AT, IDEMPOTENCY_KEY, create_document
+from .principal import ANONYMOUS, Principal, Role, acting_as
+from .rate_limiter import RateLimiter
 
 _log = logger(__name__)
 _JSON = "application/json; charset=UTF-8"
@@ -51,12 +59,31 @@ ReadMoment = Callable[[str | None], AbstractContextManager[Moment]]
 """Returns the moment of `at`; None: the present."""
 
 
+CERTIFICATE_SUBJECT: Final = "tailrace_certificate_subject"
+"""The key, in the state of a connection, of the subject of the client's verified certificate."""
+IS_SURPLUS: Final = "tailrace_is_surplus"
+"""The key, in the state of a connection, that it is one too many."""
+_EVERY_ORIGIN: Final = "*"
+_SECURITY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Referrer-Policy": "no-referrer",
+}
+"""Of every response. A page of the server loads nothing from elsewhere, and no other page shows it in a frame."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`token`: None if every request is served. `max_content_length`: the most bytes of a body."""
+    """`authenticator`: None if every request is served. `max_content_length`: the most bytes of a body.
+    `max_requests_per_second`: of one principal; None: any. `allowed_origin`: of pages that may use the API beside the
+    server's own. `checks_host`: whether requests must name the server by its address, by `localhost` or by `host`."""
 
-    token: bytes | None = None
+    authenticator: Authenticator | None = None
     max_content_length: int = 1 << 20
+    max_requests_per_second: int | None = None
+    allowed_origin: str | None = None
+    checks_host: bool = False
+    host: str | None = None
 
 
 def create_application(
@@ -76,10 +103,16 @@ def create_application(
     document = encode_document(flink, own)
 
     async def openapi(request: Request) -> Response:
-        return await shell.guard(request, lambda: _immediate(Response(document, media_type=_JSON)))
+        return await shell.guard(
+            request, lambda: _immediate(Response(document, media_type=_JSON)), Role.READER
+        )
 
     routes.append(Route(OPENAPI_PATH, openapi))
-    application = Starlette(routes=[*routes, *others], exception_handlers={HTTPException: _on_http_error})
+    application = Starlette(
+        routes=[*routes, *others],
+        exception_handlers={HTTPException: _on_http_error},
+        middleware=_middleware(settings or Settings()),
+    )
     application.router.redirect_slashes = False
     return application
 
@@ -102,40 +135,80 @@ def _ordered(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
 
 def _route(prefix: str, endpoint: Endpoint, shell: _Shell) -> Route:
     async def handle(request: Request) -> Response:
-        return await shell.guard(request, lambda: shell.answer(endpoint, request))
+        return await shell.guard(request, lambda: shell.answer(endpoint, request), endpoint.needed_role)
 
     return Route(prefix + endpoint.path, handle, methods=[endpoint.method])
+
+
+def _middleware(settings: Settings) -> list[Middleware]:
+    found = [Middleware(_SecurityHeaders)]
+    if settings.allowed_origin is not None:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=[settings.allowed_origin],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", IDEMPOTENCY_KEY],
+            expose_headers=["Tailrace-Offset", "Tailrace-Lag", "Retry-After"],
+        )
+        found.append(cors)
+    return found
+
+
+class _SecurityHeaders:
+    """Adds headers to every response, unless it has its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
 
 
 class _Shell:
     def __init__(self, read: ReadMoment, settings: Settings) -> None:
         self._read = read
         self._settings = settings
+        limit = settings.max_requests_per_second
+        self._limiter = None if limit is None else RateLimiter(limit)
 
-    async def guard(self, request: Request, answer: Callable[[], Any]) -> Response:
-        """Checks who asks, and turns errors into responses."""
+    async def guard(self, request: Request, answer: Callable[[], Any], role: Role) -> Response:
+        """Checks who asks, and turns errors into responses. `role`: what the request needs."""
         try:
-            self._check_token(request)
-            response: Response = await answer()
+            _check_connection(request.scope.get("state", {}))
+            self._check_host(request)
+            principal = await self._find_principal(request)
+            if self._limiter is not None:
+                self._limiter.take(principal.name)
+            principal.check(role, f"{request.method} {_path(request)}")
+            if request.method not in ("GET", "HEAD"):
+                self._check_origin(request)
+            with acting_as(principal):
+                response: Response = await answer()
             return response
         except RestError as error:
             return _error_response(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:
-            _log.exception("a request failed", method=request.method, path=request.url.path[:200])
+            _log.exception("a request failed", method=request.method, path=_path(request))
             return _error_response(RestError("Internal server error: the log of the server says why."))
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         if NotSupported in endpoint.errors:
-            raise NotSupported(f"tailrace does not support {endpoint.method} {request.url.path[:200]}.")
+            raise NotSupported(f"tailrace does not support {endpoint.method} {_path(request)}.")
         parameters = _read_parameters(endpoint, request)
         if endpoint.view is not None:
             return await run_in_threadpool(
                 self._view, endpoint, parameters, request.query_params.get(AT.name)
             )
         assert endpoint.command is not None
-        _check_origin(request)
         body = await self._read_body(endpoint, request) if endpoint.body is not None else None
         key = request.headers.get(IDEMPOTENCY_KEY)
         if key is not None and _KEY.fullmatch(key) is None:
@@ -149,16 +222,30 @@ class _Shell:
             offset, value = moment.offset, endpoint.view(moment, parameters)
             return _response(value, endpoint.status, offset)
 
-    def _check_token(self, request: Request) -> None:
-        token = self._settings.token
-        if token is None:
+    async def _find_principal(self, request: Request) -> Principal:
+        if self._settings.authenticator is None:
+            return ANONYMOUS
+        subject = request.scope.get("state", {}).get(CERTIFICATE_SUBJECT)
+        return await self._settings.authenticator.authenticate(request.headers.get("Authorization"), subject)
+
+    def _check_host(self, request: Request) -> None:
+        """The name of another site may lead a browser to this machine, with a page of that site (DNS rebinding)."""
+        if not self._settings.checks_host:
             return
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token):
-            raise Unauthorized(
-                "The request needs the header `Authorization: Bearer <token>` with the token of rest.token-file.",
-                {"WWW-Authenticate": "Bearer"},
+        name = _host_name(f"//{request.headers.get('Host', '')}")
+        if name not in ("localhost", self._settings.host) and not _is_ip_address(name):
+            raise Forbidden(
+                f"The request is for the host {name[:80]!r}: without authentication, name the server by its address, "
+                "by localhost or by rest.address."
             )
+
+    def _check_origin(self, request: Request) -> None:
+        """A page of another site must not write with the rights of a visitor's machine."""
+        origin = request.headers.get("Origin")
+        if origin is None or origin == self._settings.allowed_origin != _EVERY_ORIGIN:
+            return
+        if origin.partition("://")[2] != request.headers.get("Host"):
+            raise Forbidden("The request comes from a page of another site.")
 
     async def _read_body(self, endpoint: Endpoint, request: Request) -> Any:
         limit = self._settings.max_content_length
@@ -199,11 +286,32 @@ def _read_parameters(endpoint: Endpoint, request: Request) -> dict[str, Any]:
     return found
 
 
-def _check_origin(request: Request) -> None:
-    """A page of another site must not write with the rights of a visitor's machine."""
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
-        raise Forbidden("The request comes from a page of another site.")
+def _check_connection(state: MutableMapping[str, Any]) -> None:
+    if state.get(IS_SURPLUS):
+        raise Unavailable(
+            "The server has as many connections as it serves at once (rest.max-connections).",
+            {"Retry-After": "1", "Connection": "close"},
+        )
+
+
+def _path(request: Request) -> str:
+    """Returns the path for a message. `request.url` would read the header Host, which may be malformed."""
+    return str(request.scope["path"])[:200]
+
+
+def _host_name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_ip_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _response(value: Any, status: int, offset: int | None) -> Response:
@@ -220,7 +328,7 @@ def _error_response(error: RestError) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     """A path that does not exist, or not with this method: Flink answers 404 for both."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    path = request.url.path[:200]
+    path = _path(request)
     if status == 405:
         return _error_response(NotFound(f"Not found: {path}"))
     return _error_response(NotFound(f"Unable to load requested file {path}."))

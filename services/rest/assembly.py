@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from ...infra.closing import Closeable
 from ..configuration import Configuration
+from ..configuration.options.rest import REST_MAX_CONNECTIONS
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
@@ -46,7 +47,7 @@ class ReplicaServer(Closeable):
         self._requests = Requests(configuration, self._live)
         flink, own = list_endpoints(open_source, self._requests)
         application = create_application(self._read, flink, own, settings, page.create_routes())
-        self._server = HttpServer(application, listening)
+        self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS))
 
     @contextmanager
     def _read(self, at: str | None) -> Iterator[Moment]:

@@ -8,6 +8,7 @@ from .endpoint import Answer, Endpoint, Parameter, Parameters
 from .errors import Conflict, NotFound
 from .flink import operations
 from .flink.endpoints import path_parameters
+from .principal import Role
 
 
 class Commands(Protocol):
@@ -53,6 +54,7 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
             response=operations.Empty,
             status=202,
             errors=(NotFound, Conflict),
+            role=Role.SUBMITTER,
         ),
         *(
             Endpoint(
@@ -64,6 +66,7 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
                 response=trigger,
                 status=202,
                 errors=(NotFound,),
+                role=Role.SUBMITTER,
             )
             for path, command, body in (
                 ("/stop", commands.stop, operations.StopBody),
@@ -86,5 +89,6 @@ def own_commands(commands: Commands) -> list[Endpoint]:
             status=201,
             errors=(Conflict,),
             needs_body=True,
+            role=Role.SUBMITTER,
         )
     ]

@@ -16,6 +16,7 @@ import msgspec
 
 from .errors import BadRequest, RestError
 from .moment import Moment
+from .principal import Role
 
 Parameters = Mapping[str, Any]
 View = Callable[[Moment, Parameters], Any]
@@ -81,6 +82,15 @@ class Endpoint:
     """The errors of this endpoint, beside those that all have."""
     needs_body: bool = False
     """Whether a request must have a body; otherwise an empty one is a body without fields."""
+    role: Role | None = None
+    """The role that a principal needs; None: reader for a GET, operator for all others."""
+
+    @property
+    def needed_role(self) -> Role:
+        """The role that a principal needs at least."""
+        if self.role is not None:
+            return self.role
+        return Role.READER if self.method == "GET" else Role.OPERATOR
 
     @property
     def response_type(self) -> Any:

@@ -32,13 +32,13 @@ class BadRequest(RestError):
 
 
 class Unauthorized(RestError):
-    """The request has no valid token."""
+    """The request has no valid token or certificate."""
 
     status = 401
 
 
 class Forbidden(RestError):
-    """The request comes from a page of another site."""
+    """The principal may not do this, or the request comes from a page of another site."""
 
     status = 403
 
@@ -65,6 +65,12 @@ class TooLarge(RestError):
     """The body is larger than allowed."""
 
     status = 413
+
+
+class TooManyRequests(RestError):
+    """The principal sends more requests than allowed. It may try again later."""
+
+    status = 429
 
 
 class NotSupported(RestError):

@@ -18,6 +18,7 @@ from .errors import (
     RequestTimeout,
     RestError,
     TooLarge,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
 )
@@ -28,8 +29,8 @@ AT = Parameter(
     "Answers as of this offset or time: 4711, 2026-11-22T08:30:00, 08:30, -10m (10 minutes ago).",
 )
 IDEMPOTENCY_KEY = "Idempotency-Key"
-_ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Unavailable)
-_WRITES: tuple[type[RestError], ...] = (Forbidden, RequestTimeout, TooLarge)
+_ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Forbidden, TooManyRequests, Unavailable)
+_WRITES: tuple[type[RestError], ...] = (RequestTimeout, TooLarge)
 _REF = "#/components/schemas/{name}"
 
 
@@ -101,6 +102,7 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
             parameters.append(_parameter(AT, "query"))
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
+        "description": f"Needs the role {endpoint.needed_role.label}.",
         "operationId": f"{endpoint.method.lower()}{(prefix + endpoint.path).replace('/', '_')}",
         "parameters": parameters,
         "responses": dict(sorted(responses.items())),

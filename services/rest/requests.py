@@ -23,14 +23,17 @@ from ..client.client import Client, describe_program, new_job_id
 from ..client.subscription import JobRejectedError
 from ..configuration import Configuration
 from ..core.role import CLIENT, address
-from ..dispatcher.state import DispatcherState
+from ..dispatcher.state import DispatcherState, Job
 from ..history import cluster_view
+from ..history.cluster_view import JobView
 from ..log import LogUnavailable
 from .endpoint import Answer
-from .errors import BadRequest, Conflict, NotFound, Unavailable
+from .errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from .flink import ids, operations
 from .flink.lookup import Parameters, dispatcher, find_job
 from .live_replica import LiveReplica
+from .moment import Moment
+from .principal import current_principal
 
 _OUTCOME_TIMEOUT_S = 10.0
 _KAFKA_TIMEOUT_S = 10.0
@@ -57,7 +60,7 @@ class Requests(Closeable):
         if mode is not None and mode is not operations.TerminationMode.CANCEL:
             raise BadRequest("The mode stop is not supported any more: use /jobs/:jobid/stop.")
         with self._replica.read() as moment:
-            _, view = find_job(moment, parameters)
+            _, view = _find_controlled_job(moment, parameters)
             offset = moment.offset
         if view.status is JobStatus.CANCELED:
             return Answer(operations.Empty(), 202, offset)
@@ -123,7 +126,7 @@ class Requests(Closeable):
         )
         job_id = new_job_id(describe_program(entry_point))
         if key is not None:
-            job_id = f"{job_id[:-32]}{_digest(key)}"
+            job_id = f"{job_id[:-32]}{_digest(_scoped(key))}"
         requester = _requester(None)
 
         def find_outcome(record: Record, is_ignored: bool) -> str | None:
@@ -174,7 +177,7 @@ class Requests(Closeable):
         if trigger_id is not None and _TRIGGER_ID.fullmatch(trigger_id) is None:
             raise BadRequest("triggerId has 32 hexadecimal digits.")
         with self._replica.read() as moment:
-            _, view = find_job(moment, parameters)
+            _, view = _find_controlled_job(moment, parameters)
             if trigger_id is None:
                 trigger_id = secrets.token_hex(16) if key is None else _digest(f"{view.job_id}/{key}")
             requester = operations.requester_of(trigger_id)
@@ -208,7 +211,11 @@ class Requests(Closeable):
         send: Callable[[Client], None],
         find_outcome: Callable[[Record, bool], str | None],
     ) -> tuple[str, int]:
-        """Sends the request, unless it is in flight already, and returns its outcome with its offset."""
+        """Sends the request of the principal, unless it is in flight already, and returns its outcome with its offset.
+        Raises Forbidden if the cluster does not have the principal's tenant."""
+        tenant = current_principal().grant.tenant
+        if tenant:
+            self._check_tenant(tenant)
 
         def send_once() -> None:
             with self._lock:
@@ -217,7 +224,7 @@ class Requests(Closeable):
                 self._in_flight.add(requester)
                 if self._client is None:
                     self._client = Client(self._configuration, name="rest", timeout_s=_KAFKA_TIMEOUT_S)
-                client = self._client.with_address(requester)
+                client = self._client.with_address(requester, tenant)
             send(client)
 
         try:
@@ -235,9 +242,27 @@ class Requests(Closeable):
             )
         return found
 
+    def _check_tenant(self, tenant: str) -> None:
+        with self._replica.read() as moment:
+            if tenant not in dispatcher(moment).options.tenants:
+                raise Forbidden(f"The cluster has no tenant {tenant} (dispatcher.tenants).")
+
     def _has_job(self, job_id: str) -> bool:
         with self._replica.read() as moment:
             return job_id in cluster_view.statuses(moment.fold.replica)
+
+
+def _find_controlled_job(moment: Moment, parameters: Parameters) -> tuple[Job, JobView]:
+    """Returns the job of `jobid`. Raises Forbidden if it is not the principal's to control."""
+    job, view = find_job(moment, parameters)
+    current_principal().check_job(view.job_id, job.tenant)
+    return job, view
+
+
+def _scoped(key: str) -> str:
+    """Returns an Idempotency-Key as one of its tenant: a key of another tenant is another key."""
+    tenant = current_principal().grant.tenant
+    return f"{tenant}/{key}" if tenant else key
 
 
 def _requester(key: str | None) -> str:

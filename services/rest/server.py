@@ -13,8 +13,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...infra import threads
 from ...infra.closing import Closeable
+from .application import IS_SURPLUS
 
-_MAX_CONNECTIONS = 256
+_MOST_SURPLUS = 64
+"""Connections above the limit that are told so; further ones are closed at once."""
 _HEADER_TIMEOUT_S = 20.0
 _KEEP_ALIVE_S = 30
 _MAX_HEADER_BYTES = 32 << 10
@@ -22,12 +24,18 @@ _END_TIMEOUT_S = 1
 
 
 class _TimedProtocol(H11Protocol):
-    """Closes a connection whose request line and headers do not arrive in time."""
+    """Closes a connection whose request line and headers do not arrive in time, and those above the limit."""
 
+    max_connections = 256
     _header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        surplus = len(self.connections) - self.max_connections
+        if surplus > _MOST_SURPLUS:
+            transport.abort()
+            return
+        self.app_state = {**self.app_state, IS_SURPLUS: surplus > 0}
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -59,10 +67,10 @@ class _TimedProtocol(H11Protocol):
 class HttpServer(Closeable):
     """Serves an application on a listening socket from its construction until `close`."""
 
-    def __init__(self, application: Starlette, listening: socket.socket) -> None:
+    def __init__(self, application: Starlette, listening: socket.socket, max_connections: int = 256) -> None:
         configuration = uvicorn.Config(
             application,
-            http=_TimedProtocol,
+            http=type("_Protocol", (_TimedProtocol,), {"max_connections": max_connections}),
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -70,7 +78,6 @@ class HttpServer(Closeable):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_END_TIMEOUT_S,
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,

@@ -3,13 +3,68 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
-from ....infra.config.option_types import BOOL, INT, MEMORY, derived, pattern
+from ....infra.config.option_types import (
+    BOOL,
+    DURATION,
+    INT,
+    MEMORY,
+    MINUTE,
+    SECOND,
+    OptionType,
+    derived,
+    optional,
+    pattern,
+)
 from ....infra.config.options import ConfigOption
 from ..ports import PORTS, Ports
 from .kinds import FILE, MASTER
 
 _HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
+
+JWT_ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "Ed25519",
+    "EdDSA",
+)
+"""Those with a public key (RFC 7518, RFC 8037, RFC 9864)."""
+_TEXT = pattern("a printable text", lambda text: bool(text) and text.isprintable())
+
+
+def _read_algorithms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(";"))
+    if not set(names) <= set(JWT_ALGORITHMS):
+        raise ValueError(text)
+    return names
+
+
+def _is_https(text: str) -> bool:
+    try:
+        return urlsplit(text).scheme == "https" and bool(urlsplit(text).hostname) and text.isprintable()
+    except ValueError:
+        return False
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return text == "*" or (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and text == f"{parts.scheme}://{parts.netloc}"
+    )
+
 
 REST_ENABLED = ConfigOption(
     key="rest.enabled",
@@ -30,7 +85,8 @@ REST_BIND_ADDRESS = ConfigOption(
     key="rest.bind-address",
     type=_HOST,
     default="127.0.0.1",
-    doc="The address on which the REST server listens. An address that other machines reach needs rest.token-file.",
+    doc="The address on which the REST server listens. An address that other machines reach needs "
+    "rest.token-file, rest.principals-file, rest.jwt.jwks-url or security.ssl.rest.authentication-enabled.",
     scopes=MASTER,
 )
 REST_PORT = ConfigOption[int | None](
@@ -56,11 +112,121 @@ REST_TOKEN_FILE = ConfigOption[str | None](
     key="rest.token-file",
     type=FILE,
     default=None,
-    doc="A file whose first line is a token, at least 16 characters. The REST server serves only requests with the "
-    "header `Authorization: Bearer <token>`; none: all requests. Required if the server is reachable from other "
-    "machines, and if Kafka is secured. The token is not encrypted on its way: put a proxy with TLS before the server.",
+    doc="A file whose first line is a token, at least 16 characters. Requests with the header `Authorization: Bearer "
+    "<token>` are those of an operator. With this option, rest.principals-file or rest.jwt.jwks-url, the REST server "
+    "serves no other requests. Use security.ssl.rest.enabled on a network that others can read.",
     scopes=MASTER,
     ours=True,
+)
+REST_PRINCIPALS_FILE = ConfigOption[str | None](
+    key="rest.principals-file",
+    type=FILE,
+    default=None,
+    doc="A file with the principals of the REST server: a line for each, with its name, its role and the hash of its "
+    "token or the subject of its certificate. See [REST](rest.md#principals-and-roles).",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_JWKS_URL = ConfigOption[str | None](
+    key="rest.jwt.jwks-url",
+    type=optional(pattern("an address that begins with https://", _is_https)),
+    default=None,
+    doc="The address of the keys (JWKS) of an OpenID Connect provider, whose tokens the REST server takes then.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_JWKS_CA = ConfigOption[str | None](
+    key="rest.jwt.jwks-ca",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the certificate authorities of that address; none: those of the system.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_ISSUER = ConfigOption[str | None](
+    key="rest.jwt.issuer",
+    type=optional(_TEXT),
+    default=None,
+    doc="The issuer (`iss`) that a token must have.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_AUDIENCE = ConfigOption[str | None](
+    key="rest.jwt.audience",
+    type=optional(_TEXT),
+    default=None,
+    doc="The audience (`aud`) that a token must have.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_ALGORITHMS = ConfigOption[tuple[str, ...]](
+    key="rest.jwt.algorithms",
+    type=OptionType(
+        "names with ';' between them",
+        f"names with ';' between them, of {', '.join(JWT_ALGORITHMS)}",
+        _read_algorithms,
+        ";".join,
+    ),
+    default=("RS256", "ES256"),
+    doc=f"The signatures that count: {', '.join(JWT_ALGORITHMS)}.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_LEEWAY = ConfigOption(
+    key="rest.jwt.leeway",
+    type=DURATION,
+    default=30 * SECOND,
+    at_least=0,
+    at_most=10 * MINUTE,
+    doc="How far the clocks of the provider and the server may differ.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_ROLE_CLAIM = ConfigOption(
+    key="rest.jwt.role-claim",
+    type=_TEXT,
+    default="tailrace",
+    doc="The claim with the role: `reader`, `submitter@payments`, `operator`, or a list in which others are ignored. "
+    "`realm_access.roles` is the claim `roles` in the claim `realm_access`.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_JWT_PRINCIPAL_CLAIM = ConfigOption(
+    key="rest.jwt.principal-claim",
+    type=_TEXT,
+    default="sub",
+    doc="The claim with the name of the principal.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_MAX_REQUESTS = ConfigOption[int | None](
+    key="rest.max-requests-per-second",
+    type=optional(INT),
+    default=None,
+    at_least=1,
+    at_most=1_000_000,
+    doc="How many requests of one principal a REST server answers in a second. Further ones get 429.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_MAX_CONNECTIONS = ConfigOption(
+    key="rest.max-connections",
+    type=INT,
+    default=256,
+    at_least=1,
+    at_most=100_000,
+    doc="How many connections a REST server serves at once. Further ones get 503.",
+    scopes=MASTER,
+    ours=True,
+)
+WEB_ALLOW_ORIGIN = ConfigOption[str | None](
+    key="web.access-control-allow-origin",
+    type=optional(pattern("* or an origin such as https://monitoring.example", _is_origin)),
+    default=None,
+    doc="The origin of a web page that may use the REST API from a browser: `https://monitoring.example`. With `*`, "
+    "pages of all origins may read.",
+    scopes=MASTER,
+    flink="*",
 )
 REST_MAX_CONTENT_LENGTH = ConfigOption(
     key="rest.server.max-content-length",
@@ -80,5 +246,17 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
     REST_TOKEN_FILE,
+    REST_PRINCIPALS_FILE,
+    REST_JWT_JWKS_URL,
+    REST_JWT_JWKS_CA,
+    REST_JWT_ISSUER,
+    REST_JWT_AUDIENCE,
+    REST_JWT_ALGORITHMS,
+    REST_JWT_LEEWAY,
+    REST_JWT_ROLE_CLAIM,
+    REST_JWT_PRINCIPAL_CLAIM,
     REST_MAX_CONTENT_LENGTH,
+    REST_MAX_REQUESTS,
+    REST_MAX_CONNECTIONS,
+    WEB_ALLOW_ORIGIN,
 )

@@ -11,7 +11,9 @@ from typing import NoReturn
 
 from starlette.testclient import TestClient
 
+from tailrace.services.configuration import Configuration
 from tailrace.services.rest.application import Settings, create_application
+from tailrace.services.rest.authenticator import Authenticator
 from tailrace.services.rest.page import create_routes
 
 MAX_BYTES = 500_000
@@ -23,9 +25,13 @@ def read(at: str | None) -> Iterator[NoReturn]:
     yield
 
 
+AUTHENTICATOR = Authenticator(Configuration())
+"""It knows nobody."""
+
+
 def client() -> TestClient:
     """Returns a client of a server that wants a token for its data."""
-    return TestClient(create_application(read, [], [], Settings(b"secret"), create_routes()))
+    return TestClient(create_application(read, [], [], Settings(AUTHENTICATOR), create_routes()))
 
 
 def built_files() -> dict[str, bytes]:
