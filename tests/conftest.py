@@ -35,6 +35,7 @@ _SHARED_SERVERS = {
         "test_rest",
         "test_savepoints",
         "test_secrets",
+        "test_traces",
     ),
     "runtime": (
         "test_broker_restart",

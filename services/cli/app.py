@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "savepoint": "commands.savepoint:app",
     "offsets": "commands.offsets:app",
     "log": "commands.log:app",
+    "traces": "commands.traces:app",
 }
 """Name -> module:name of a function, or of a Typer if the command has subcommands."""
 _PASS_ON = {"run", "plan", "kafka-tools"}

@@ -88,6 +88,8 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.fork:CorruptMembersFile": ExitCode.USAGE,
+    "services.traces.otlp:OtlpPackageMissing": ExitCode.USAGE,
+    "services.traces.otlp:OtlpUnavailable": ExitCode.UNREACHABLE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from ...infra.closing import Closeable
+from ...infra.open_telemetry import current_traceparent
 from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
@@ -183,6 +184,7 @@ class Client(Closeable):
             sender=self.address,
             sender_epoch=0,
             recipient=DISPATCHER,
+            traceparent=current_traceparent(),
         )
         value = self._codec.encode(Event(header, body))
         if len(value) > LARGEST_SUBMISSION:

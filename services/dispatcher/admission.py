@@ -28,6 +28,7 @@ from ...infra import threads
 from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.logging_setup import logger
+from ...infra.open_telemetry import TRACEPARENT, valid_traceparent
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
@@ -391,6 +392,7 @@ class SubmissionsReader:
             cause=None,
             origin=origin,
             tenant="",
+            traceparent=valid_traceparent(event.header.traceparent or find_traceparent(message)),
         )
         self._log.append([Event(header, body)])
 
@@ -423,6 +425,12 @@ class SubmissionsReader:
             job_id="" if sender is None else sender.job_id,
         )
         self._say(DISPATCHER, OutgoingEvent(DISPATCHER, refused, None))
+
+
+def find_traceparent(message: Message) -> str | None:
+    """Returns the traceparent in the headers of a Kafka message, where instrumented producers put it."""
+    found = dict(message.headers() or ()).get(TRACEPARENT)
+    return found.decode(errors="replace") if isinstance(found, bytes) else None
 
 
 def partitions_of(consumer: Consumer, topic: str, timeout_s: float) -> list[int]:

@@ -8,7 +8,7 @@ begin anew with the process, as in Flink; Prometheus expects that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,10 +17,7 @@ from msgspec.structs import replace
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.job_master import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
-from ..core.feature_level import RolesAt
-from ..core.index_validation import IndexErrors
-from ..core.replica import OnFalseHeader, Replica
-from ..core.role import JOB_MASTER, AnyRole, Time, kind_of
+from ..core.role import JOB_MASTER, Time, kind_of
 from ..job_master.state import StartedJob
 
 _PREFIX: Final = "tailrace."
@@ -109,25 +106,3 @@ class EventTotals:
             self._jobs[role_address] = after
         if is_running is not was_running:
             (self._running.add if is_running else self._running.discard)(role_address)
-
-
-class CountingReplica(Replica):
-    """A Replica that adds each event to totals."""
-
-    def __init__(
-        self,
-        roles: Iterable[AnyRole] | RolesAt,
-        totals: EventTotals,
-        *,
-        on_false_header: OnFalseHeader | None = None,
-        index_errors: Mapping[str, IndexErrors] | None = None,
-    ) -> None:
-        """The parameters are those of Replica."""
-        super().__init__(roles, on_false_header=on_false_header, index_errors=index_errors)
-        self._totals = totals
-
-    def apply(self, record: Record) -> list[str]:
-        """As Replica.apply."""
-        changed = super().apply(record)
-        self._totals.on_event(record, changed, self.states)
-        return changed

@@ -88,6 +88,19 @@ EVENTS: Final = _counter(
 MASTER_OMITTED: Final = _gauge(
     f"{_MASTER}omittedSeries", "Time series that are left out because of metrics.reporter.prom.max-series."
 )
+SPANS_EXPORTED: Final = _counter(
+    f"{_MASTER}exportedSpans",
+    "Spans that the collector has taken. Missing unless this process exports traces.",
+)
+SPANS_REJECTED: Final = _counter(
+    f"{_MASTER}rejectedSpans",
+    "Spans that the collector has rejected. Missing unless this process exports traces.",
+)
+SPANS_DROPPED: Final = _counter(
+    f"{_MASTER}droppedSpans",
+    "Events without a span, because the collector is slower than the log or unavailable. Missing unless this process "
+    "exports traces.",
+)
 JOB_UPTIME: Final = _gauge(
     f"{_JOB}uptime_seconds", "The time since when all tasks run; 0 if not all run.", _OF_JOB, "uptime"
 )
@@ -253,6 +266,9 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         MASTER_LOG_LAG,
         EVENTS,
         MASTER_OMITTED,
+        SPANS_EXPORTED,
+        SPANS_REJECTED,
+        SPANS_DROPPED,
     ),
     "Jobs, at jobmanagers": (
         JOB_UPTIME,

@@ -27,6 +27,7 @@ from ..configuration.options.tenants import TENANTS
 from ..configuration.options.topics import ACCEPTED_SETTINGS
 from ..configuration.role_options import DispatcherOptions
 from ..core.leadership import LeadershipState
+from ..core.observed_replica import ObservedReplica, ReplicaObserver
 from ..core.replica import OnFalseHeader, Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
 from ..dispatcher.admission import SubmissionsReader
@@ -54,7 +55,7 @@ from ..log.kafka_release import warn_of_faulty_brokers
 from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import answers_topics, describe_topics, submissions_topic
-from ..metrics.event_totals import CountingReplica, EventTotals
+from ..metrics.event_totals import EventTotals
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
@@ -82,6 +83,7 @@ from .relay import create_relay
 from .rest import ENDPOINT as REST_ENDPOINT
 from .rest import create_master_rest
 from .snapshots import MasterSnapshots
+from .traces import create_trace_reporter
 
 _log = logger(__name__)
 _JOB_END_PAUSE_S = 1.0
@@ -152,8 +154,14 @@ def run(
         letters.post(unreadable, clock())
 
     totals = EventTotals()
+    traces = create_trace_reporter(
+        configuration, own_log, lambda: host.position >= 0, lambda: host.leads(DISPATCHER)
+    )
+    observers: list[ReplicaObserver] = [totals] if metrics.is_enabled(configuration) else []
+    if traces is not None:
+        observers.append(traces)
     replica = create_master_replica(
-        configuration, totals, report_false_headers(own_log.topic, own_log.codec, write_letter)
+        configuration, observers, report_false_headers(own_log.topic, own_log.codec, write_letter)
     )
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     relay = create_relay(configuration, own_log)
@@ -262,7 +270,9 @@ def run(
         hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
-            served_metrics = metrics.serve_jobmanager(configuration, host, replica, totals, own_log, clock)
+            served_metrics = metrics.serve_jobmanager(
+                configuration, host, replica, totals, own_log, clock, traces
+            )
             snapshots = MasterSnapshots(configuration, replica, own_log, host)
             snapshots.start()
             beating.start()
@@ -274,6 +284,8 @@ def run(
                 job_topics.start()
             for publisher in answers:
                 publisher.start()
+            if traces is not None:
+                traces.start()
             host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
@@ -287,6 +299,8 @@ def run(
                     snapshots.close()
                 if served_metrics is not None:
                     served_metrics.close()
+                if traces is not None:
+                    traces.close()
                 if relay is not None:
                     relay.close()
                 if rest is not None:
@@ -303,13 +317,13 @@ def run(
 
 
 def create_master_replica(
-    configuration: Configuration, totals: EventTotals, on_false_header: OnFalseHeader
+    configuration: Configuration, observers: Sequence[ReplicaObserver], on_false_header: OnFalseHeader
 ) -> Replica:
-    """Returns the replica of all roles. It counts events only for a process that serves metrics."""
+    """Returns the replica of all roles, with observers of its events."""
     errors = index_errors(configuration)
-    if not metrics.is_enabled(configuration):
+    if not observers:
         return Replica(master_roles, index_errors=errors, on_false_header=on_false_header)
-    return CountingReplica(master_roles, totals, index_errors=errors, on_false_header=on_false_header)
+    return ObservedReplica(master_roles, observers, index_errors=errors, on_false_header=on_false_header)
 
 
 def create_answers_publishers(

@@ -26,6 +26,7 @@ from ..metrics.event_totals import EventTotals
 from ..metrics.samples import Sample, limit_series
 from ..metrics.table import Metric
 from ..metrics.task_executor import ProcessUsage
+from ..traces.reporter import TraceReporter
 
 if TYPE_CHECKING:
     from ..metrics.exposition import Collect
@@ -55,6 +56,7 @@ def serve_jobmanager(
     totals: EventTotals,
     log: ProbedLog,
     clock: Clock,
+    traces: TraceReporter | None = None,
 ) -> Closeable | None:
     """Serves the metrics of a jobmanager until it is closed; None if they are off. Raises ConfigurationError."""
     most = configuration.get(METRICS_MAX_SERIES)
@@ -65,6 +67,7 @@ def serve_jobmanager(
             *kept,
             Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
             Sample(table.MASTER_OMITTED, (), omitted),
+            *_trace_samples(traces),
             *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
         ]
 
@@ -126,6 +129,13 @@ def _log_samples(
     with contextlib.suppress(KafkaException, TimeoutError):
         end = log.probe_end(_LOG_TIMEOUT_S).result(_LOG_TIMEOUT_S)
         yield Sample(lag, tuple(labels), max(0, end - 1 - host.position))
+
+
+def _trace_samples(traces: TraceReporter | None) -> Iterator[Sample]:
+    if traces is not None:
+        yield Sample(table.SPANS_EXPORTED, (), traces.exported)
+        yield Sample(table.SPANS_REJECTED, (), traces.rejected)
+        yield Sample(table.SPANS_DROPPED, (), traces.dropped)
 
 
 def _usage(process_ids: Iterable[int]) -> Iterator[tuple[int, ProcessUsage]]:

@@ -30,6 +30,7 @@ from ..log.event_log import LARGEST_EVENT
 from ..log.topics import LARGEST_SUBMISSION
 from ..resource_manager import message_limits
 from ..task_executor.task_slot_table import MAX_SLOTS
+from ..traces import reporter
 from .generated_page import write_or_check
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "limits.md"
@@ -208,6 +209,16 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 "time series of the [metrics](metrics.md) of a process",
                 f"`{METRICS_MAX_SERIES.key}`: {METRICS_MAX_SERIES.default:,}",
                 "services/configuration/options/metrics.py",
+            ),
+            Limit(
+                "events that wait for their [spans](traces.md) in a jobmanager; others have none",
+                _count(reporter.MOST_EVENTS),
+                "services/traces/reporter.py",
+            ),
+            Limit(
+                "requests whose spans wait for an answer",
+                _count(reporter.MOST_OPEN),
+                "services/traces/reporter.py",
             ),
             Limit(
                 "savepoints that wait to be deleted",

@@ -29,6 +29,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...infra.logging_setup import logger
+from ...infra.open_telemetry import TRACEPARENT, use_traceparent
 from ...infra.redaction import redacted
 from .authenticator import Authenticator
 from .endpoint import Answer, Endpoint
@@ -213,6 +214,7 @@ class _Shell:
         key = request.headers.get(IDEMPOTENCY_KEY)
         if key is not None and _KEY.fullmatch(key) is None:
             raise BadRequest(f"{IDEMPOTENCY_KEY} has 1 to 128 printable characters without spaces.")
+        use_traceparent(request.headers.get(TRACEPARENT))
         answer: Answer = await run_in_threadpool(endpoint.command, parameters, body, key)
         return _response(answer.body, answer.status, answer.offset)
 

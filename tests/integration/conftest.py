@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from runtime_jobs import ENDS, Job, Reports
 from secured_kafka import SecuredKafka, secured_kafka
+from trace_collector import Collector, run_collector
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
@@ -61,7 +62,16 @@ def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> Iterator[Cluster]:
+def collector() -> Iterator[Collector]:
+    """Returns the collector that `four_slots` exports its traces to."""
+    with run_collector() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def four_slots(
+    tmp_path_factory: pytest.TempPathFactory, credentials: Path, collector: Collector
+) -> Iterator[Cluster]:
     """Yields a cluster with one TaskExecutor of four slots, for tests that only run jobs; at the end its log is
     checked.
 
@@ -78,6 +88,7 @@ def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> I
         TAILRACE_HEARTBEAT_TIMEOUT="1 min",
         TAILRACE_SLOT_REQUEST_TIMEOUT="1 min",
         TAILRACE_METRICS_REPORTER_PROM_PORT="0",
+        TAILRACE_TRACES_REPORTER_OTLP_EXPORTER_ENDPOINT=collector.url,
         TAILRACE_SCHEMA_REGISTRY_BASIC_AUTH_CREDENTIALS_FILE=str(credentials),
     )
     with started(cluster, "--taskexecutors", "1", "--slots", "4"):

@@ -69,7 +69,7 @@ class Cluster:
         for name in ("TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"):
             if name in os.environ:
                 own[name] = os.environ[name]
-        self._environment = {
+        self.environment = {
             **own,
             "TAILRACE_HOME": str(home),
             "TAILRACE_SLOT_REQUEST_TIMEOUT": f"{SLOT_TIMEOUT_S} s",
@@ -81,7 +81,7 @@ class Cluster:
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "tailrace.services.cli", *arguments],
-            env=self._environment,
+            env=self.environment,
             cwd=self.home.parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

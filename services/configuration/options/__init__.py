@@ -31,6 +31,7 @@ from . import (
     task_executor,
     tenants,
     topics,
+    traces,
     zookeeper,
 )
 from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
@@ -56,6 +57,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Heartbeats": heartbeat.OPTIONS,
     "Simulation": simulation.OPTIONS,
     "Metrics": metrics.OPTIONS,
+    "Traces": traces.OPTIONS,
     "Debugging": debug.OPTIONS,
     "Jobs": job_options.EXECUTION,
     "Checkpoints": job_options.CHECKPOINTING,

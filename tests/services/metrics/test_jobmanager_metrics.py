@@ -12,11 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import JobStatus
+from tailrace.services.core.observed_replica import ObservedReplica
 from tailrace.services.core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.job_master.state import StartedJob
 from tailrace.services.metrics import jobmanager, table
-from tailrace.services.metrics.event_totals import CountingReplica, EventTotals
+from tailrace.services.metrics.event_totals import EventTotals
 from tailrace.services.metrics.exposition import create_registry, exposition
 from tailrace.services.metrics.samples import Sample
 from tailrace.services.metrics.table import Kind
@@ -50,7 +51,7 @@ class Prefix:
 def prefixes(name: str | int) -> Iterator[Prefix]:
     """Yields each prefix of a log. The states are of a plain replica, so that a counting one cannot change them."""
     totals = EventTotals()
-    plain, counting = new_replica(on_illegal=lambda *_: None), CountingReplica(master_roles, totals)
+    plain, counting = new_replica(on_illegal=lambda *_: None), ObservedReplica(master_roles, [totals])
     counting.telling = False
     for record in history(name):
         plain.apply(record)
@@ -129,7 +130,15 @@ def test_histories_have_what_is_counted() -> None:
         for prefix in prefixes(name):
             for sample in prefix.samples:
                 largest[sample.metric] = max(largest.get(sample.metric, 0), sample.value)
-    of_process = {table.IS_LEADER, table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG, table.MASTER_OMITTED}
+    of_process = {
+        table.IS_LEADER,
+        table.MASTER_LOG_POSITION,
+        table.MASTER_LOG_LAG,
+        table.MASTER_OMITTED,
+        table.SPANS_EXPORTED,
+        table.SPANS_REJECTED,
+        table.SPANS_DROPPED,
+    }
     master = {*table.SECTIONS["Jobmanagers"], *table.SECTIONS["Jobs, at jobmanagers"]} - of_process
     assert set(largest) == master
     # The checkpoints of the simulation have no content.

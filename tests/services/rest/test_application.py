@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from tailrace.infra.open_telemetry import current_traceparent
 from tailrace.schemas.event import Record
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.archive.file_log import FileLog
@@ -51,7 +52,11 @@ def now() -> Moment:
 class AcceptingCommands:
     """A cluster that accepts everything."""
 
+    def __init__(self) -> None:
+        self.traceparents: list[str | None] = []
+
     def cancel(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        self.traceparents.append(current_traceparent())
         return Answer(operations.Empty(), 202, 1)
 
     def _trigger(self, _parameters: object, _body: object, _key: str | None) -> Answer:
@@ -197,6 +202,16 @@ def test_write_from_page_of_another_site_is_refused() -> None:
     with client() as rest:
         assert rest.post(STOP, headers={"Origin": "http://evil.example"}).status_code == 403
         assert rest.post(STOP, headers={"Origin": "http://testserver"}).status_code == 202
+
+
+def test_trace_context_of_a_write_is_that_of_its_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", f"00-{'1' * 32}-{'1' * 16}-01")
+    sent = f"00-{'a' * 32}-{'b' * 16}-01"
+    COMMANDS.traceparents.clear()
+    with client() as rest:
+        for headers in ({"traceparent": sent}, {}, {"traceparent": "garbage"}):
+            assert rest.patch(STOP.removesuffix("/stop"), headers=headers).status_code == 202
+    assert COMMANDS.traceparents == [sent, None, None]
 
 
 def test_malformed_idempotency_key_is_refused() -> None:

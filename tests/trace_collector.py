@@ -1,0 +1,84 @@
+"""A collector of traces: an HTTP server in this process that reads OTLP in protobuf."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from tailrace.infra import threads
+
+
+class Collector:
+    """What a collector has received. `answers`: the statuses of the next requests; 200 after them."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Any] = []
+        self.paths: list[str] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.answers: list[int] = []
+        self.retry_after: str | None = None
+        self.rejected = 0
+
+    @property
+    def spans(self) -> list[Any]:
+        """All spans, in the order in which they came."""
+        return [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def ids(self) -> list[tuple[str, str, str]]:
+        """Returns the trace, the span and its parent of all spans, in hexadecimal."""
+        return [(span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()) for span in self.spans]
+
+
+@contextmanager
+def run_collector() -> Iterator[Collector]:
+    """Runs a collector on a free port of this machine."""
+    collector = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            status = collector.answers.pop(0) if collector.answers else 200
+            collector.paths.append(self.path)
+            collector.headers.append(dict(self.headers))
+            answer = b"no room\n"
+            if status == 200:
+                collector.requests.append(ExportTraceServiceRequest.FromString(gzip.decompress(content)))
+                response = ExportTraceServiceResponse()
+                response.partial_success.rejected_spans = collector.rejected
+                answer = response.SerializeToString()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", str(len(answer)))
+            if status != 200 and collector.retry_after is not None:
+                self.send_header("Retry-After", collector.retry_after)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threads.Thread(target=lambda: server.serve_forever(0.05), name="collector")
+    thread.start()
+    collector.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield collector
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
