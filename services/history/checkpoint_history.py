@@ -7,7 +7,7 @@ storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +27,7 @@ from ...schemas.job_master import (
     UpdateTaskExecutionState,
 )
 from ...schemas.types import CheckpointMetrics, ExecutionState, SnapshotType
+from .lazy_mapping import LazyMapping
 
 _MAX_CHECKPOINTS = 1_000
 NOTED_EVENTS = frozenset(
@@ -140,15 +141,13 @@ class CheckpointsSummary(msgspec.Struct, frozen=True):
     restored: RestoreView | None = None
 
 
-class _KnownCheckpoints:
-    """A checkpoint that may still change: `subtasks` by their Executions."""
+class StoredCheckpoints(msgspec.Struct, frozen=True):
+    """What is known of a job beside its checkpoints. `pending`: the numbers of checkpoints in progress."""
 
-    def __init__(self, view: CheckpointView) -> None:
-        self.view = view
-        self.subtasks = {subtask.execution_attempt_id: subtask for subtask in view.subtasks}
-
-    def seen(self) -> CheckpointView:
-        return replace(self.view, subtasks=tuple(self.subtasks.values()))
+    completed: int
+    failed: int
+    restored: RestoreView | None
+    pending: tuple[int, ...]
 
 
 class CheckpointHistory:
@@ -156,7 +155,13 @@ class CheckpointHistory:
     their recipient: late or repeated answers do not count."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[int, _KnownCheckpoints]] = {}
+        self._views: LazyMapping[CheckpointView] = LazyMapping({}, _decode_view)
+        """Job id and checkpoint id, with a `/` between -> the checkpoint; `_subtasks` has the subtasks of those in
+        progress."""
+        self._ids: dict[str, dict[int, None]] = {}
+        """Job id -> the numbers of its checkpoints, oldest first."""
+        self._subtasks: dict[str, dict[str, SubtaskCheckpointView]] = {}
+        """As `_views` -> Execution -> subtask, of checkpoints in progress."""
         self._pending: dict[str, set[int]] = {}
         self._counts: dict[tuple[str, CheckpointStatus], int] = {}
         self._restored: dict[str, RestoreView] = {}
@@ -166,23 +171,70 @@ class CheckpointHistory:
         """Restores a history from the result of `all`."""
         made = cls()
         for job_id, view in views.items():
-            made._counts[job_id, CheckpointStatus.COMPLETED] = view.completed
-            made._counts[job_id, CheckpointStatus.FAILED] = view.failed
-            if view.restored is not None:
-                made._restored[job_id] = view.restored
-            made._of[job_id] = {
-                checkpoint.checkpoint_id: _KnownCheckpoints(checkpoint) for checkpoint in view.checkpoints
-            }
-            made._pending[job_id] = {
-                checkpoint.checkpoint_id
-                for checkpoint in view.checkpoints
-                if checkpoint.status is CheckpointStatus.IN_PROGRESS
-            }
+            pending = tuple(
+                each.checkpoint_id for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS
+            )
+            for each in view.checkpoints:
+                made._views[_key(job_id, each.checkpoint_id)] = each
+            made._ids[job_id] = dict.fromkeys(each.checkpoint_id for each in view.checkpoints)
+            made._resume(job_id, StoredCheckpoints(view.completed, view.failed, view.restored, pending))
         return made
+
+    @classmethod
+    def from_stored(
+        cls, jobs: Mapping[str, StoredCheckpoints], views: Mapping[str, bytes]
+    ) -> CheckpointHistory:
+        """Restores a history from the results of `stored` and `views`, without decoding the latter."""
+        made = cls()
+        made._views = LazyMapping(views, _decode_view)
+        for job_id, number in sorted((job_id, int(number)) for job_id, _, number in map(_parts, views)):
+            made._ids.setdefault(job_id, {})[number] = None
+        for job_id, known in jobs.items():
+            made._resume(job_id, known)
+        return made
+
+    def _resume(self, job_id: str, known: StoredCheckpoints) -> None:
+        self._ids.setdefault(job_id, {})
+        self._counts[job_id, CheckpointStatus.COMPLETED] = known.completed
+        self._counts[job_id, CheckpointStatus.FAILED] = known.failed
+        if known.restored is not None:
+            self._restored[job_id] = known.restored
+        self._pending[job_id] = set(known.pending)
+        for checkpoint_id in known.pending:
+            key = _key(job_id, checkpoint_id)
+            self._subtasks[key] = _by_execution(self._views[key])
+
+    def copy(self) -> CheckpointHistory:
+        """Returns an independent history that continues from here."""
+        made = CheckpointHistory()
+        made._views = self._views.copy()
+        made._ids = {job_id: ids.copy() for job_id, ids in self._ids.items()}
+        made._subtasks = {key: subtasks.copy() for key, subtasks in self._subtasks.items()}
+        made._pending = {job_id: ids.copy() for job_id, ids in self._pending.items()}
+        made._counts, made._restored = self._counts.copy(), self._restored.copy()
+        return made
+
+    def stored(self) -> dict[str, StoredCheckpoints]:
+        """Returns what is known of each job that had checkpoints, or was restored."""
+        return {
+            job_id: StoredCheckpoints(
+                self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
+                self._counts.get((job_id, CheckpointStatus.FAILED), 0),
+                self._restored.get(job_id),
+                tuple(sorted(self._pending.get(job_id, ()))),
+            )
+            for job_id in dict.fromkeys((*self._ids, *self._restored))
+        }
+
+    def views(self) -> Iterator[tuple[str, CheckpointView | bytes]]:
+        """Yields the checkpoints by job and number, with a `/` between; as bytes if they were not decoded."""
+        for key in self._views:
+            data = self._views.bytes_of(key)
+            yield key, self._seen(key) if data is None or key in self._subtasks else data
 
     def all(self) -> dict[str, CheckpointsView]:
         """Returns the checkpoints of all jobs that had any, or were restored."""
-        return {job_id: self.for_job(job_id) for job_id in dict.fromkeys((*self._of, *self._restored))}
+        return {job_id: self.for_job(job_id) for job_id in dict.fromkeys((*self._ids, *self._restored))}
 
     def for_job(self, job_id: str) -> CheckpointsView:
         """Returns the checkpoints of a job."""
@@ -190,16 +242,15 @@ class CheckpointHistory:
             completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
             failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
             restored=self._restored.get(job_id),
-            checkpoints=tuple(checkpoint.seen() for checkpoint in self._of.get(job_id, {}).values()),
+            checkpoints=tuple(
+                self._seen(_key(job_id, checkpoint_id)) for checkpoint_id in self._ids.get(job_id, ())
+            ),
         )
 
     def summary(self, job_id: str) -> CheckpointsSummary:
         """Returns the summary of a job. It reads only the checkpoints after the last complete one."""
-        known = reversed(self._of.get(job_id, {}).values())
-        last = next(
-            (checkpoint.view for checkpoint in known if checkpoint.view.status is CheckpointStatus.COMPLETED),
-            None,
-        )
+        known = (self._views[_key(job_id, number)] for number in reversed(self._ids.get(job_id, {})))
+        last = next((view for view in known if view.status is CheckpointStatus.COMPLETED), None)
         return CheckpointsSummary(
             completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
             failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
@@ -245,8 +296,9 @@ class CheckpointHistory:
                     discarded=True,
                 )
             case CheckpointDiscarded(job_id=job_id, checkpoint_id=checkpoint_id):
-                if (known := self._of.get(job_id, {}).get(checkpoint_id)) is not None:
-                    known.view = replace(known.view, discarded=True)
+                key = _key(job_id, checkpoint_id)
+                if (known := self._views.get(key)) is not None:
+                    self._views[key] = replace(known, discarded=True)
             case CheckpointRestored(job_id=job_id, checkpoint=found) as restored:
                 self._restored[job_id] = RestoreView(
                     time,
@@ -260,36 +312,35 @@ class CheckpointHistory:
                 pass
 
     def _on_triggered(self, body: CheckpointTriggered, time: int, name_of: Callable[[str], str]) -> None:
-        known = self._of.setdefault(body.job_id, {})
-        known[body.checkpoint_id] = _KnownCheckpoints(
-            CheckpointView(
-                checkpoint_id=body.checkpoint_id,
-                snapshot_type=body.options.snapshot_type,
-                status=CheckpointStatus.IN_PROGRESS,
-                uri=body.options.directory,
-                triggered=time,
-                stops=body.options.stops,
-                requested=bool(body.requests),
-                subtasks=(
-                    *(SubtaskCheckpointView(name_of(attempt), attempt) for attempt in body.to_acknowledge),
-                    *(
-                        SubtaskCheckpointView(name_of(attempt), attempt, finished=True)
-                        for attempt in body.finished
-                    ),
+        job_id, key = body.job_id, _key(body.job_id, body.checkpoint_id)
+        view = CheckpointView(
+            checkpoint_id=body.checkpoint_id,
+            snapshot_type=body.options.snapshot_type,
+            status=CheckpointStatus.IN_PROGRESS,
+            uri=body.options.directory,
+            triggered=time,
+            stops=body.options.stops,
+            requested=bool(body.requests),
+            subtasks=(
+                *(SubtaskCheckpointView(name_of(attempt), attempt) for attempt in body.to_acknowledge),
+                *(
+                    SubtaskCheckpointView(name_of(attempt), attempt, finished=True)
+                    for attempt in body.finished
                 ),
-            )
+            ),
         )
-        self._pending.setdefault(body.job_id, set()).add(body.checkpoint_id)
+        known = self._ids.setdefault(job_id, {})
+        known[body.checkpoint_id] = None
+        self._views[key], self._subtasks[key] = view, _by_execution(view)
+        self._pending.setdefault(job_id, set()).add(body.checkpoint_id)
         for oldest in list(known)[: max(0, len(known) - _MAX_CHECKPOINTS)]:
-            if known[oldest].view.discarded:
-                del known[oldest]
+            if self._views[_key(job_id, oldest)].discarded:
+                del known[oldest], self._views[_key(job_id, oldest)]
 
     def _part(self, job_id: str, checkpoint_id: int, attempt: str, **changes: Any) -> None:
-        if checkpoint_id not in self._pending.get(job_id, ()):
-            return
-        subtasks = self._of[job_id][checkpoint_id].subtasks
-        part = subtasks.get(attempt)
-        if part is not None and part.awaited:
+        subtasks = self._subtasks.get(_key(job_id, checkpoint_id))
+        part = None if subtasks is None else subtasks.get(attempt)
+        if subtasks is not None and part is not None and part.awaited:
             subtasks[attempt] = replace(part, **changes)
 
     def _on_ended(self, job_id: str, checkpoint_id: int, *, status: CheckpointStatus, **changes: Any) -> None:
@@ -297,5 +348,26 @@ class CheckpointHistory:
             return
         self._pending[job_id].discard(checkpoint_id)
         self._counts[job_id, status] = self._counts.get((job_id, status), 0) + 1
-        known = self._of[job_id][checkpoint_id]
-        known.view = replace(known.view, status=status, **changes)
+        key = _key(job_id, checkpoint_id)
+        self._views[key] = replace(self._seen(key), status=status, **changes)
+        del self._subtasks[key]
+
+    def _seen(self, key: str) -> CheckpointView:
+        view, subtasks = self._views[key], self._subtasks.get(key)
+        return view if subtasks is None else replace(view, subtasks=tuple(subtasks.values()))
+
+
+def _key(job_id: str, checkpoint_id: int) -> str:
+    return f"{job_id}/{checkpoint_id}"
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    return key.rpartition("/")
+
+
+def _by_execution(view: CheckpointView) -> dict[str, SubtaskCheckpointView]:
+    return {subtask.execution_attempt_id: subtask for subtask in view.subtasks}
+
+
+def _decode_view(_: str, data: bytes) -> CheckpointView:
+    return msgspec.msgpack.decode(data, type=CheckpointView)

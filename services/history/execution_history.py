@@ -6,7 +6,7 @@ times from the log, and keeps the graph of an ended job until the cluster forget
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from ...schemas.types import ExecutionState, JobGraph, JobStatus, JobVertex
 from ..core.role import JOB_MASTER, instance_of, kind_of
 from ..job_master.exception_history import TaskException
 from ..job_master.state import Execution, StartedJob, TerminatedJob
+from .lazy_mapping import LazyMapping
 
 
 class OperatorView(msgspec.Struct, frozen=True):
@@ -89,53 +90,94 @@ class StoredExecutions(msgspec.Struct, frozen=True):
 
 
 class _JobExecutions:
-    __slots__ = ("attempts", "executions", "graph", "status", "statuses")
+    __slots__ = ("_stored", "attempts", "executions", "graph", "statuses")
 
     def __init__(self, known: StoredExecutions | None = None) -> None:
-        self.status: JobStatus | None = None
         self.executions: object = None
         """The map of Executions that `attempts` has."""
         self.statuses: dict[JobStatus, int] = {} if known is None else dict(known.statuses)
+        """The last one is the present one."""
         self.attempts: dict[str, dict[ExecutionState, int]] = (
             {} if known is None else {attempt: dict(times) for attempt, times in known.attempts.items()}
         )
         self.graph = None if known is None else known.graph
+        self._stored: StoredExecutions | None = None
+
+    def end(self, graph: ExecutionGraphView) -> None:
+        """Notes that the job is over."""
+        self.graph, self.attempts, self.executions, self._stored = graph, {}, None, None
+
+    def enter(self, status: JobStatus, time: int) -> None:
+        """Notes the present status."""
+        if status is not next(reversed(self.statuses), None):
+            self.statuses.pop(status, None)
+            self.statuses[status] = time
+            self._stored = None
+
+    def stored(self) -> StoredExecutions:
+        """Returns the same object for a job that is over."""
+        if self._stored is None or self.graph is None:
+            self._stored = StoredExecutions(
+                dict(self.statuses),
+                {attempt: dict(times) for attempt, times in sorted(self.attempts.items())},
+                self.graph,
+            )
+        return self._stored
 
 
 class ExecutionHistory:
     """The executions of all jobs. The caller passes the events that changed states, in the order of the log."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, _JobExecutions] = {}
+        self._jobs: LazyMapping[_JobExecutions] = LazyMapping({}, _decode_job)
         self._last: dict[str, StartedJob] = {}
         """The last state of each job that is not over."""
 
     @classmethod
     def from_stored(
-        cls, stored: Mapping[str, StoredExecutions], states: Mapping[str, Any]
+        cls, stored: Mapping[str, StoredExecutions], live: Mapping[str, StartedJob]
     ) -> ExecutionHistory:
-        """Restores a history from the result of `all`, with the states after the same event."""
+        """Restores a history from the result of `all`. `live`: job id -> the state after the same event, of all jobs
+        that are not over."""
         made = cls()
         for job_id, known in stored.items():
-            made._jobs[job_id] = job = _JobExecutions(known)
-            state = states.get(f"{JOB_MASTER}/{job_id}")
-            if isinstance(state, StartedJob):
-                made._last[job_id] = state
-                job.status, job.executions = state.status, state.executions
-            elif isinstance(state, TerminatedJob):
-                job.status = state.status
+            made._jobs[job_id] = _JobExecutions(known)
+        made._resume(live)
+        return made
+
+    @classmethod
+    def from_bytes(cls, stored: Mapping[str, bytes], live: Mapping[str, StartedJob]) -> ExecutionHistory:
+        """Like `from_stored`, from encoded StoredExecutions, which are decoded at their first access."""
+        made = cls()
+        made._jobs = LazyMapping(stored, _decode_job)
+        made._resume(live)
+        return made
+
+    def _resume(self, live: Mapping[str, StartedJob]) -> None:
+        for job_id, state in live.items():
+            if (job := self._jobs.get(job_id)) is not None:
+                self._last[job_id] = state
+                job.executions = state.executions
+
+    def copy(self) -> ExecutionHistory:
+        """Returns an independent history that continues from here."""
+        made = ExecutionHistory()
+        made._jobs = self._jobs.copy()
+        for job_id in self._last:
+            # The others do not change any more.
+            made._jobs[job_id] = _JobExecutions(self._jobs[job_id].stored())
+        made._resume(self._last)
         return made
 
     def all(self) -> dict[str, StoredExecutions]:
         """Returns the history of all jobs."""
-        return {
-            job_id: StoredExecutions(
-                dict(job.statuses),
-                {attempt: dict(times) for attempt, times in job.attempts.items()},
-                job.graph,
-            )
-            for job_id, job in self._jobs.items()
-        }
+        return {job_id: self._jobs[job_id].stored() for job_id in self._jobs}
+
+    def stored(self) -> Iterator[tuple[str, StoredExecutions | bytes]]:
+        """Yields the history of all jobs; as bytes if it was not decoded."""
+        for job_id in self._jobs:
+            data = self._jobs.bytes_of(job_id)
+            yield job_id, self._jobs[job_id].stored() if data is None else data
 
     def statuses(self, job_id: str) -> Mapping[JobStatus, int]:
         """Returns status -> when the job last entered it, in microseconds since the epoch."""
@@ -164,17 +206,18 @@ class ExecutionHistory:
             if isinstance(state, StartedJob):
                 job = self._jobs.get(job_id)
                 if job is None:
-                    job = self._jobs[job_id] = _JobExecutions()
-                self._last[job_id] = state
+                    job = _JobExecutions()
+                self._jobs[job_id], self._last[job_id] = job, state
                 self._note(record, state, job)
             elif isinstance(state, TerminatedJob) and (job := self._jobs.get(job_id)) is not None:
                 last = self._last.pop(job_id, None)
                 if last is not None:
-                    job.graph, job.attempts, job.executions = _graph(last, job), {}, None
-                self._note_status(record, state.status, job)
+                    job.end(_graph(last, job))
+                    self._jobs[job_id] = job
+                job.enter(state.status, record.header.time)
 
     def _note(self, record: Record, state: StartedJob, job: _JobExecutions) -> None:
-        self._note_status(record, state.status, job)
+        job.enter(state.status, record.header.time)
         if state.executions is job.executions:
             return
         job.executions = state.executions
@@ -187,12 +230,6 @@ class ExecutionHistory:
             job.attempts = {
                 attempt: times for attempt, times in job.attempts.items() if attempt in state.executions
             }
-
-    @staticmethod
-    def _note_status(record: Record, status: JobStatus, job: _JobExecutions) -> None:
-        if status is not job.status:
-            job.status = status
-            job.statuses[status] = record.header.time
 
 
 def _affected(record: Record, state: StartedJob) -> Iterable[str]:
@@ -230,10 +267,11 @@ def _graph(state: StartedJob, job: _JobExecutions) -> ExecutionGraphView:
             )
             for each in sorted(state.executions.values(), key=place)
         ),
-        configuration=dict(state.graph.configuration),
+        configuration=dict(sorted(state.graph.configuration.items())),
         exceptions=state.exceptions,
         counts={
-            f"{vertex_id}/{index}": dict(counts) for (vertex_id, index), counts in state.accumulators.items()
+            f"{vertex_id}/{index}": dict(counts)
+            for (vertex_id, index), counts in sorted(state.accumulators.items())
         },
     )
 
@@ -265,3 +303,7 @@ def _vertex(graph: JobGraph, vertex: JobVertex) -> VertexView:
 def has_ended(attempt: AttemptView) -> bool:
     """Returns whether the attempt is in a terminal state."""
     return attempt.state in EXECUTION_ENDS
+
+
+def _decode_job(_: str, data: bytes) -> _JobExecutions:
+    return _JobExecutions(msgspec.msgpack.decode(data, type=StoredExecutions))

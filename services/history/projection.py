@@ -8,7 +8,10 @@ of the whole log knows: the job of an event, when a job was submitted and ended,
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from ...schemas.body import Body
 from ...schemas.client import JobFinished
@@ -18,20 +21,25 @@ from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
 from ...schemas.types import JobGraph, JobVertex
 from ..core.replica import Replica, tune_gc_for_replay
-from ..core.role import JOB_MASTER, IllegalEvent, address
+from ..core.role import JOB_MASTER, IllegalEvent, address, kind_of
 from ..job_master.state import StartedJob
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
 from ..roles import roles_at
 from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
-from .checkpoint_history import NOTED_EVENTS, CheckpointHistory
+from .checkpoint_history import NOTED_EVENTS, CheckpointHistory, StoredCheckpoints
 from .event_formatting import FormattedEvent, format_subtasks
 from .event_job_index import EventJobIndex
 from .execution_history import ExecutionHistory
 from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
-from .snapshot_requests import SNAPSHOT_ANSWERS, SnapshotRequestHistory
+from .lazy_states import LazyStates
+from .snapshot_requests import SNAPSHOT_ANSWERS, SnapshotRequestHistory, SnapshotRequestView
+
+PartKey = tuple[str, str]
+"""A field of JobHistory, and what the part is about: a job, a checkpoint or a client."""
+T = TypeVar("T")
 
 
 class HistoryProjection:
@@ -111,12 +119,52 @@ class HistoryProjection:
     def copy(self) -> HistoryProjection:
         """Returns an independent projection that continues from here. It has the states and what `past` returns, but
         not the jobs of earlier events."""
-        fold = HistoryProjection()
-        replica = fold._new_replica()
-        replica.restore(self.replica.states, self.replica.leadership, self.replica.offset)
-        fold._resume(replica, self.past())
+        fold, known = HistoryProjection(), self.replica
+        states = known.states.copy() if isinstance(known.states, LazyStates) else dict(known.states)
+        fold.replica.resume(states, known.active_addresses, known.leadership, known.offset)
+        fold.submitted, fold.ended = self.submitted.copy(), self.ended.copy()
+        fold.name_tasks()
+        fold.failures = RestartCauses.from_failures(self.failures.all())
+        fold.checkpoints, fold.executions = self.checkpoints.copy(), self.executions.copy()
+        fold.snapshot_requests = SnapshotRequestHistory(self.snapshot_requests.all())
         fold.whole = self.whole
         return fold
+
+    def stored(self) -> Iterator[tuple[PartKey, Any]]:
+        """Yields what `past` returns, in parts. A part that was not decoded comes as bytes. A part that has not changed
+        is the same object as before."""
+        for field, parts in (
+            ("submitted", self.submitted.items()),
+            ("ended", self.ended.items()),
+            ("failures", self.failures.all().items()),
+            ("checkpoints", self.checkpoints.stored().items()),
+            ("checkpoint", self.checkpoints.views()),
+            ("executions", self.executions.stored()),
+            ("snapshot_requests", self.snapshot_requests.all().items()),
+        ):
+            for key, part in parts:
+                yield (field, key), part
+
+    def resume_stored(self, replica: Replica, stored: Mapping[PartKey, bytes]) -> None:
+        """Continues from the states of a replica, with the parts that `stored` returned after the same event, as
+        MessagePack. Nothing must be folded here yet. Raises msgspec.MsgspecError."""
+        parts: dict[str, dict[str, bytes]] = {}
+        for (field, key), data in stored.items():
+            parts.setdefault(field, {})[key] = data
+
+        def decoded(field: str, kind: type[T]) -> dict[str, T]:
+            decoder = msgspec.msgpack.Decoder(kind)
+            return {key: decoder.decode(data) for key, data in parts.get(field, {}).items()}
+
+        self.resume_from(replica)
+        self.submitted, self.ended = decoded("submitted", int), decoded("ended", int)
+        self.name_tasks()
+        self.failures = RestartCauses.from_failures(decoded("failures", str))
+        self.checkpoints = CheckpointHistory.from_stored(
+            decoded("checkpoints", StoredCheckpoints), parts.get("checkpoint", {})
+        )
+        self.executions = ExecutionHistory.from_bytes(parts.get("executions", {}), self._live_jobs())
+        self.snapshot_requests = SnapshotRequestHistory(decoded("snapshot_requests", SnapshotRequestView))
 
     def resume_from(self, replica: Replica) -> None:
         """Continues from the states of a replica of the same roles. Nothing must be folded here yet."""
@@ -168,7 +216,7 @@ class HistoryProjection:
         self.name_tasks()
         self.failures = RestartCauses.from_failures(past.failures)
         self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
-        self.executions = ExecutionHistory.from_stored(past.executions, replica.states)
+        self.executions = ExecutionHistory.from_stored(past.executions, self._live_jobs())
         self.snapshot_requests = SnapshotRequestHistory(past.snapshot_requests)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
@@ -192,10 +240,15 @@ class HistoryProjection:
 
     def name_tasks(self) -> None:
         """Takes the names of tasks from the states of a snapshot."""
-        for state in self.replica.states.values():
-            if isinstance(state, StartedJob):
-                for attempt, execution in state.executions.items():
-                    self.task_names[attempt] = find_task_name(state.graph, *execution.vertex) or attempt
+        for state in self._live_jobs().values():
+            for attempt, execution in state.executions.items():
+                self.task_names[attempt] = find_task_name(state.graph, *execution.vertex) or attempt
+
+    def _live_jobs(self) -> dict[str, StartedJob]:
+        """Returns job id -> state of all jobs that were started and are not over."""
+        states = self.replica.states
+        masters = (states.get(each) for each in self.replica.active_addresses if kind_of(each) == JOB_MASTER)
+        return {state.job_id: state for state in masters if isinstance(state, StartedJob)}
 
     def _find_task(self, record: Record) -> str | None:
         """Returns the name of the task that the event is about: vertex (subtask/parallelism)."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int, int], object]
 """(events folded, events to be folded in all)."""
-_MIN_EVENTS_SAVED = 2
+MIN_MARKS_SAVED = 2
 """A snapshot is used instead of a mark only if it saves this many intervals: only marks are decoded lazily."""
 
 
@@ -89,8 +89,8 @@ def fold_to(
     end = log.end() if offset is None else min(offset + 1, log.end())
     replica = all_roles()
     mark = None if index is None else index.restore(replica, end - 1)
-    patience = 0 if mark is None or index is None else _MIN_EVENTS_SAVED * index.interval
-    if store is not None and _has_between(store, replica.offset + patience, end):
+    patience = 0 if mark is None or index is None else MIN_MARKS_SAVED * index.interval
+    if store is not None and has_snapshot_between(store, replica.offset + patience, end):
         nearer = all_roles()
         restore_newest(nearer, log, store, at_most=end - 1)
         if nearer.offset > replica.offset:
@@ -116,7 +116,7 @@ def _recorder(index: StateIndex, replica: Replica, mark: RestoredMark | None) ->
     return StateIndexWriter(index, replica, mark)
 
 
-def _has_between(store: SnapshotStore, offset: int, end: int) -> bool:
+def has_snapshot_between(store: SnapshotStore, offset: int, end: int) -> bool:
     """Returns whether there is a snapshot between the offset and the end."""
     try:
         return any(offset < stored < end for stored in store.offsets())

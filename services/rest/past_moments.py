@@ -1,6 +1,7 @@
 """Moments of the past, for `?at=`. The last few are kept.
 
-The fold begins after the nearest of them, else after the newest snapshot that has its history, else at the first event.
+The fold begins after one of them that is near, else at the nearest mark of the history index, else after the newest
+snapshot that has its history, else at the first event.
 A time is resolved with the marks of the history index. One moment is computed at a time.
 """
 
@@ -11,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..history import HistoryProjection
+from ..history.indexed_history import history_at
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
 from ..history.log_source import LogSource
@@ -70,18 +71,24 @@ class PastMoments:
             return self._kept[offset]
 
     def _fold(self, source: LogSource, offset: int) -> Moment:
-        earlier = max((known for known in self._kept if known < offset), default=None)
-        now = 0
-        if earlier is not None:
-            fold, now = self._kept[earlier].fold.copy(), self._kept[earlier].now
-            start = earlier + 1
+        earlier = max(
+            (known for known in self._kept if offset - source.index.interval < known < offset), default=None
+        )
+        if earlier is None:
+            fold = history_at(source, offset, self._histories)
         else:
-            fold = HistoryProjection()
-            start = fold.begin(source.log, source.store, self._histories, at_most=offset)
-        if start > offset + 1:
+            fold = self._kept[earlier].fold.copy()
+            for batch in read_to_end(source.log, earlier + 1, end=offset + 1):
+                for record in batch:
+                    fold.apply(record)
+        if fold.replica.offset > offset:
             raise NotFound(f"The events up to offset {offset} were deleted from {source.log.topic}.")
-        for batch in read_to_end(source.log, start, end=offset + 1):
-            for record in batch:
-                fold.apply(record)
-            now = batch[-1].header.time // 1000
-        return Moment(fold, now)
+        return Moment(fold, _time_at(source, fold.replica.offset))
+
+
+def _time_at(source: LogSource, offset: int) -> int:
+    """Returns the time of the last event up to an offset, in milliseconds since the epoch."""
+    if offset < 0:
+        return 0
+    batches = read_to_end(source.log, offset, end=offset + 1)
+    return next((batch[-1].header.time // 1000 for batch in batches), 0)

@@ -4,6 +4,8 @@
         <offset>.<latest time>.mark     the pieces of the states (snapshots/state_delta.py) that changed since the
                                         mark before; or all pieces, as soon as the changes are larger
         <offset>.segment                the data for `story` of the events between the mark before and this one
+    <offset>.history                what a HistoryProjection has beside the states of the mark: the parts that changed
+                                    since the file before; or all parts, as soon as the changes are larger
 
 The index is a cache. A reader that folds a log from its beginning, or from a mark, writes the marks that it passes. The
 index is on this machine, and may be deleted at any time. An index that is damaged, or of another log or release, is
@@ -46,6 +48,7 @@ _DIGEST = 16
 _LEVEL = 1
 _MARK = re.compile(r"(\d+)\.(-?\d+)\.mark")
 _SEGMENT = re.compile(r"(\d+)\.segment")
+_HISTORY = re.compile(r"(\d+)\.history")
 _log = logger(__name__)
 T = TypeVar("T")
 
@@ -113,6 +116,38 @@ class IndexSegment(msgspec.Struct, frozen=True):
     offset: int
     before: int | None
     data: bytes
+
+
+class IndexHistory(msgspec.Struct, frozen=True):
+    """The parts of a history at the mark of the same offset (HistoryProjection.stored)."""
+
+    offset: int
+    before: int | None
+    """The offset of the file whose parts `changed` refers to; None: `changed` has all parts."""
+    changed: list[tuple[str, str, bytes | None]]
+    """(field, key, part); None for a removed part."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the parts."""
+        return sum(len(data or b"") for _, _, data in self.changed)
+
+    def apply(self, parts: dict[tuple[str, str], bytes]) -> None:
+        """Changes the parts of the file before into the parts of this one."""
+        for field, key, data in self.changed:
+            if data is None:
+                parts.pop((field, key), None)
+            else:
+                parts[field, key] = data
+
+
+class RestoredHistory(msgspec.Struct, frozen=True):
+    """The history from which a reader continues."""
+
+    offset: int
+    parts: dict[tuple[str, str], bytes]
+    changes_size: int
+    """The bytes of the changes since the last file with all parts."""
 
 
 def index_directory() -> Path:
@@ -204,6 +239,29 @@ class StateIndex:
         """Adds a segment if it is missing. Returns False if the index cannot be written any more."""
         return self._write(f"{segment.offset:020}.segment", segment, segment.before, _SEGMENT)
 
+    def restore_history(self, at_most: int) -> RestoredHistory | None:
+        """Returns the newest history up to `at_most` that has a mark; None if there is none."""
+
+        def restored() -> RestoredHistory | None:
+            marks = {mark.offset for mark in self._marks() if mark.offset <= at_most}
+            offset = max(marks & {int(file[1]) for file in self._files(_HISTORY)}, default=None)
+            chain: list[IndexHistory] = []
+            while offset is not None:
+                chain.append(self._load(f"{offset:020}.history", IndexHistory))
+                offset = chain[-1].before
+            if not chain:
+                return None
+            parts: dict[tuple[str, str], bytes] = {}
+            for each in reversed(chain):
+                each.apply(parts)
+            return RestoredHistory(chain[0].offset, parts, sum(each.size for each in chain[:-1]))
+
+        return None if at_most < self.interval - 1 else self._read(restored)
+
+    def write_history(self, history: IndexHistory) -> bool:
+        """Adds a history if it is missing. Returns False if the index cannot be written any more."""
+        return self._write(f"{history.offset:020}.history", history, history.before, _HISTORY)
+
     def _read(self, read: Callable[[], T]) -> T | None:
         """Returns the result of `read`; None if there is no usable index."""
         for _ in range(2):
@@ -216,7 +274,11 @@ class StateIndex:
         return None
 
     def _write(
-        self, name: str, content: IndexMark | IndexSegment, before: int | None, kind: re.Pattern[str]
+        self,
+        name: str,
+        content: IndexMark | IndexSegment | IndexHistory,
+        before: int | None,
+        kind: re.Pattern[str],
     ) -> bool:
         try:
             path = None if self._given_up else self._locate()
