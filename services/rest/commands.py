@@ -7,6 +7,7 @@ from typing import Protocol
 from .endpoint import Answer, Endpoint, Parameter, Parameters
 from .errors import Conflict, NotFound
 from .flink import operations
+from .flink.applications import job_parameters
 from .flink.endpoints import path_parameters
 from .principal import Role
 
@@ -32,11 +33,16 @@ class Commands(Protocol):
         """Takes a checkpoint."""
         ...
 
+    def shut_down(self, _parameters: Parameters, _body: object, key: str | None, /) -> Answer:
+        """Ends the cluster."""
+        ...
+
     def submit(self, _parameters: Parameters, body: operations.SubmissionBody, key: str | None, /) -> Answer:
         """Submits a program."""
         ...
 
 
+_APPLICATION_CANCEL = "/applications/{applicationid}/cancel"
 _JOB = "/jobs/{jobid}"
 
 
@@ -45,6 +51,17 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
     trigger = operations.TriggerResponse
     mode = Parameter("mode", operations.TerminationMode, "cancel, which is the default.")
     return [
+        Endpoint("DELETE", "/cluster", command=commands.shut_down, response=operations.Empty),
+        Endpoint(
+            "POST",
+            _APPLICATION_CANCEL,
+            path_parameters(_APPLICATION_CANCEL),
+            command=lambda parameters, body, key: commands.cancel(job_parameters(parameters), body, key),
+            response=operations.Empty,
+            status=202,
+            errors=(NotFound, Conflict),
+            role=Role.SUBMITTER,
+        ),
         Endpoint(
             "PATCH",
             _JOB,

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...infra.closing import Closeable
 from ...schemas import client as answers
+from ...schemas import dispatcher as dispatcher_events
 from ...schemas import job_master
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
@@ -118,6 +119,19 @@ class Requests(Closeable):
         return self._trigger(
             parameters, body.trigger_id, key, lambda client, job_id: client.trigger_checkpoint(job_id)
         )
+
+    def shut_down(self, _parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """DELETE /cluster: ends the cluster as `tailrace cluster stop` does: jobs are cancelled, all processes end"""
+        requester = _requester(None)
+
+        def find_outcome(record: Record, _is_ignored: bool) -> str | None:
+            is_admitted = isinstance(record.body, dispatcher_events.ShutDownCluster)
+            return "" if is_admitted and record.header.sender == requester else None
+
+        _, offset = self._send(
+            requester, lambda client: client.shut_down("asked for by REST: DELETE /cluster"), find_outcome
+        )
+        return Answer(operations.Empty(), 200, offset)
 
     def submit(self, _parameters: Parameters, body: operations.SubmissionBody, key: str | None) -> Answer:
         """POST /submissions: submits a program by the name of its function; it is answered when the job is accepted"""

@@ -70,6 +70,16 @@ class Runtime(msgspec.Struct, frozen=True):
     options: Sequence[str]
 
 
+class DataSet(msgspec.Struct, frozen=True):
+    """A data set that jobs share. There is none: tailrace has no batch jobs."""
+
+
+class DataSets(msgspec.Struct, frozen=True, rename="camel"):
+    """Flink's ClusterDataSetListResponseBody."""
+
+    data_sets: Sequence[DataSet]
+
+
 class Environment(msgspec.Struct, frozen=True):
     """Flink's EnvironmentInfo. `classpath` is empty: tailrace has none."""
 
@@ -113,6 +123,11 @@ def jobmanager_configuration(moment: Moment, _: Parameters) -> list[Configuratio
     """GET /jobmanager/config: the options that the leader has written into the log, which are no secrets"""
     known = dispatcher(moment).configuration or {}
     return [ConfigurationEntry(key, known[key]) for key in sorted(known)]
+
+
+def data_sets(_moment: Moment, _: Parameters) -> DataSets:
+    """GET /datasets: none"""
+    return DataSets(())
 
 
 def environment(_moment: Moment, _: Parameters) -> Environment:

@@ -6,7 +6,7 @@ import re
 
 from ..endpoint import Endpoint, Parameter, View
 from ..errors import NotFound, NotSupported
-from . import checkpoints, cluster, jobs, metrics, operations, plan, taskmanagers, vertices
+from . import applications, checkpoints, cluster, jobs, metrics, operations, plan, taskmanagers, vertices
 
 _GET = Parameter("get", str, "The names of metrics, with commas between.")
 _AGGREGATION = Parameter("agg", str, "The aggregations: min, max, sum, avg.")
@@ -14,6 +14,7 @@ PATH_PARAMETERS = {
     parameter.name: parameter
     for parameter in (
         Parameter("jobid", str, "The id of a job: Flink's 32 hexadecimal digits, or tailrace's."),
+        Parameter("applicationid", str, "The id of an application: that of its job."),
         Parameter("vertexid", str, "The id of a vertex: Flink's 32 hexadecimal digits, or tailrace's."),
         Parameter("checkpointid", int, "The number of a checkpoint.", minimum=0, maximum=2**63 - 1),
         Parameter(
@@ -41,6 +42,7 @@ def _unsupported(method: str, path: str) -> Endpoint:
     return Endpoint(method, path, path_parameters(path), errors=(NotSupported,))
 
 
+_APPLICATION = "/applications/{applicationid}"
 _JOB = "/jobs/{jobid}"
 _VERTEX = f"{_JOB}/vertices/{{vertexid}}"
 _SUBTASK = f"{_VERTEX}/subtasks/{{subtaskindex}}"
@@ -49,6 +51,11 @@ _TASKMANAGER = "/taskmanagers/{taskmanagerid}"
 READS: tuple[Endpoint, ...] = (
     _read("/overview", cluster.overview),
     _read("/config", cluster.configuration),
+    _read("/applications/overview", applications.overview),
+    _read(_APPLICATION, applications.application),
+    _read(f"{_APPLICATION}/exceptions", applications.exceptions),
+    _read(f"{_APPLICATION}/jobmanager/config", applications.configuration),
+    _read("/datasets", cluster.data_sets),
     _read("/jobmanager/config", cluster.jobmanager_configuration),
     _read("/jobmanager/environment", cluster.environment),
     _read("/jobmanager/metrics", metrics.no_metrics, _GET),
@@ -66,6 +73,7 @@ READS: tuple[Endpoint, ...] = (
     _read(f"{_JOB}/status", jobs.status),
     _read(f"{_JOB}/accumulators", jobs.accumulators),
     _read(f"{_JOB}/execution-result", jobs.execution_result),
+    _read(f"{_JOB}/resource-requirements", jobs.resource_requirements),
     _read(f"{_JOB}/metrics", metrics.no_job_metrics, _GET),
     _read(f"{_JOB}/checkpoints", checkpoints.checkpoints),
     _read(f"{_JOB}/checkpoints/{{triggerid}}", operations.checkpoint_result),
@@ -97,9 +105,6 @@ READS: tuple[Endpoint, ...] = (
 UNSUPPORTED: tuple[Endpoint, ...] = tuple(
     _unsupported(*line.split())
     for line in (
-        "GET /applications/overview",
-        "DELETE /cluster",
-        "GET /datasets",
         "GET /jars",
         "POST /jars/upload",
         "GET /jobmanager/log",
@@ -108,7 +113,6 @@ UNSUPPORTED: tuple[Endpoint, ...] = tuple(
         "GET /jobmanager/thread-dump",
         "POST /jobs",
         "GET /jobs/{jobid}/jobmanager/log-url",
-        "GET /jobs/{jobid}/resource-requirements",
         "PUT /jobs/{jobid}/resource-requirements",
         "PATCH /jobs/{jobid}/rescaling",
         "GET /jobs/{jobid}/vertices/{vertexid}/flamegraph",

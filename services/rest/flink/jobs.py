@@ -173,6 +173,19 @@ class JobExceptions(msgspec.Struct, frozen=True, rename="camel"):
     exception_history: ExceptionHistory
 
 
+class ParallelismBounds(msgspec.Struct, frozen=True, rename="camel"):
+    """The bounds of the parallelism of a vertex. They are equal: tailrace does not change it while a job runs."""
+
+    lower_bound: int
+    upper_bound: int
+
+
+class VertexRequirements(msgspec.Struct, frozen=True):
+    """Flink's JobVertexResourceRequirements."""
+
+    parallelism: ParallelismBounds
+
+
 class Accumulator(msgspec.Struct, frozen=True):
     """The sum of a counter over all subtasks that have ended."""
 
@@ -231,7 +244,7 @@ def jobs(moment: Moment, _: Parameters) -> JobIds:
 
 def overview(moment: Moment, _: Parameters) -> JobsOverview:
     """GET /jobs/overview"""
-    return JobsOverview([_details(moment, view) for view in cluster_view.jobs(moment.fold)])
+    return JobsOverview([details_of(moment, view) for view in cluster_view.jobs(moment.fold)])
 
 
 def job(moment: Moment, parameters: Parameters) -> JobDetailsInfo:
@@ -320,6 +333,17 @@ def accumulators(moment: Moment, parameters: Parameters) -> JobAccumulators:
     return JobAccumulators((), counters, {})
 
 
+def resource_requirements(moment: Moment, parameters: Parameters) -> dict[str, VertexRequirements]:
+    """GET /jobs/:jobid/resource-requirements: the parallelism of each vertex"""
+    _, view = find_job(moment, parameters)
+    return {
+        ids.to_vertex_id(vertex.vertex_id): VertexRequirements(
+            ParallelismBounds(vertex.parallelism, vertex.parallelism)
+        )
+        for vertex in find_graph(moment, view).vertices
+    }
+
+
 def execution_result(moment: Moment, parameters: Parameters) -> JobExecutionResultResponse:
     """GET /jobs/:jobid/execution-result: IN_PROGRESS until the job has ended"""
     _, view = find_job(moment, parameters)
@@ -344,7 +368,8 @@ def execution_result(moment: Moment, parameters: Parameters) -> JobExecutionResu
     return JobExecutionResultResponse(QueueStatus("COMPLETED"), result)
 
 
-def _details(moment: Moment, view: JobView) -> JobDetails:
+def details_of(moment: Moment, view: JobView) -> JobDetails:
+    """Returns the summary of a job."""
     start, end = _extent(view)
     counts = {name.lower(): view.tasks.get(name, 0) for name in EXECUTION_STATES}
     statuses = moment.fold.executions.statuses(view.job_id)

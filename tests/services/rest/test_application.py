@@ -64,6 +64,9 @@ class AcceptingCommands:
 
     stop = savepoint = checkpoint = _trigger
 
+    def shut_down(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(operations.Empty(), 200, 1)
+
     def submit(self, _parameters: object, body: operations.SubmissionBody, _key: str | None) -> Answer:
         return Answer(operations.Submission(body.target, "0" * 32), 201, 1)
 

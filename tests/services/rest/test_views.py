@@ -271,3 +271,16 @@ def test_both_forms_of_ids_are_accepted() -> None:
     with pytest.raises(RestError) as refused:
         view(moment, "/jobs/{jobid}", jobid="../etc")
     assert refused.value.status == 400
+
+
+def test_application_is_its_job_at_every_prefix() -> None:
+    for moment in prefixes(JOB):
+        found = data(view(moment, "/jobs/overview"))["jobs"]
+        applications = data(view(moment, "/applications/overview"))["applications"]
+        assert [each["id"] for each in applications] == [job["jid"] for job in found]
+        for each, job in zip(applications, found, strict=True):
+            assert each["jobs"] == {job["state"]: 1}
+            assert (each["start-time"], each["end-time"]) == (job["start-time"], job["end-time"])
+            details = data(view(moment, "/applications/{applicationid}", applicationid=each["id"]))
+            assert (details["jobs"], details["status"]) == ([job], each["status"])
+            assert details["timestamps"].keys() >= {"CREATED", details["status"]}

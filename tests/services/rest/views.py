@@ -25,9 +25,10 @@ def view(moment: Moment, path: str, **parameters: Any) -> Any:
 def parameters_of(moment: Moment, endpoint: Endpoint) -> Iterator[Mapping[str, Any]]:
     """Yields the parameters of a path: known ids, and one of each kind that is not known."""
     names = {parameter.name for parameter in endpoint.path_parameters}
-    jobs = [job.id for job in view(moment, "/jobs").jobs] if "jobid" in names else [None]
+    of_job = names & {"jobid", "applicationid"}
+    jobs = [job.id for job in view(moment, "/jobs").jobs] if of_job else [None]
     workers = sorted(getattr(moment.fold.replica.states.get(RESOURCE_MANAGER), "workers", {}))
-    for job_id in [*jobs, "0" * 32] if "jobid" in names else jobs:
+    for job_id in [*jobs, "0" * 32] if of_job else jobs:
         vertices: list[Any] = [None]
         if "vertexid" in names:
             try:
@@ -45,7 +46,11 @@ def parameters_of(moment: Moment, endpoint: Endpoint) -> Iterator[Mapping[str, A
         others = [name for name in choices if name in names]
         for vertex_id in vertices:
             for values in itertools.product(*(choices[name] for name in others)):
-                given = {"jobid": job_id, "vertexid": vertex_id, **dict(zip(others, values, strict=True))}
+                given = {
+                    **dict.fromkeys(of_job, job_id),
+                    "vertexid": vertex_id,
+                    **dict(zip(others, values, strict=True)),
+                }
                 yield {name: value for name, value in given.items() if value is not None}
 
 
