@@ -1,7 +1,8 @@
 """TLS for the servers and clients of tailrace's own protocols, from PEM files.
 
 `ServerTls.wrap` and `ClientTls.wrap` secure a connected socket. They read the files again when these have changed, so a
-certificate can be replaced while the process runs: the next connection has it.
+certificate can be replaced while the process runs: the next connection has it. `ServerTls.context` does the same for
+servers that make their connections themselves, with the event loop of asyncio.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from .file_versions import FileVersions, versions_of
+from .logging_setup import logger
+
+_log = logger(__name__)
 
 _HANDSHAKE_S: Final = 10.0
 
@@ -48,6 +52,7 @@ class _Contexts:
         self._create = create
         self._lock = threading.Lock()
         self._version = files.version()
+        self._version_warned_of: FileVersions = self._version
         self._context = create()
 
     def current(self) -> ssl.SSLContext:
@@ -57,6 +62,26 @@ class _Contexts:
             if version != self._version:
                 self._context, self._version = self._create(), version
             return self._context
+
+    def last_usable(self) -> ssl.SSLContext:
+        """Returns the context of the last files that can be used, and warns once of later ones."""
+        try:
+            return self.current()
+        except UnusableTlsFile as error:
+            with self._lock:
+                if self._version_warned_of != (version := self._files.version()):
+                    self._version_warned_of = version
+                    _log.warning("the earlier certificate is used further", reason=str(error))
+                return self._context
+
+
+class _PresentContext(ssl.SSLContext):
+    """A context that makes each connection with that of the present files: asyncio takes one for all connections."""
+
+    _contexts: _Contexts
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        return self._contexts.last_usable().wrap_bio(*args, **kwargs)
 
 
 class ServerTls:
@@ -77,6 +102,13 @@ class ServerTls:
             return self._contexts.current().wrap_socket(
                 accepted, server_side=True, do_handshake_on_connect=False
             )
+
+    def context(self) -> ssl.SSLContext:
+        """Returns the context for a server of asyncio. While new files can't be used, connections have the earlier
+        ones."""
+        context = _PresentContext(ssl.PROTOCOL_TLS_SERVER)
+        context._contexts = self._contexts
+        return context
 
 
 class ClientTls:
@@ -139,6 +171,7 @@ def server_context(
 ) -> ssl.SSLContext:
     """Returns the context of a server; with `client_ca` a client needs a certificate of it. Raises UnusableTlsFile."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_certificate(context, certificate, key, key_password_file)
     if client_ca is not None:
         _trust(context, client_ca)
@@ -165,9 +198,15 @@ def _load_certificate(
     except (OSError, ssl.SSLError, ValueError) as error:
         files = certificate if key in (None, certificate) else f"{certificate} and {key}"
         raise UnusableTlsFile(
-            f"the certificate and key in {files} can't be used: {_reason(error)}"
-            f"{'' if key_password_file else ' (is the key encrypted?)'}"
+            f"the certificate and key in {files} can't be used: {_certificate_fault(error, key_password_file)}"
         ) from None
+
+
+def _certificate_fault(error: Exception, key_password_file: str | None) -> str:
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return "the key is not that of the certificate"
+    is_encrypted = key_password_file is None and not isinstance(error, FileNotFoundError)
+    return f"{_reason(error)}{' (is the key encrypted?)' if is_encrypted else ''}"
 
 
 def _first_line(path: str) -> str:

@@ -16,6 +16,7 @@ from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...infra.server_socket import listen
+from ...infra.tls import ServerTls
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.rest import (
     REST_ADDRESS,
@@ -27,6 +28,8 @@ from ..configuration.options.rest import (
     REST_MAX_REQUESTS,
     REST_PORT,
     REST_PRINCIPALS_FILE,
+    REST_TLS,
+    REST_TLS_AUTHENTICATION,
     REST_TOKEN_FILE,
     WEB_ALLOW_ORIGIN,
 )
@@ -41,7 +44,7 @@ _BACKLOG = 128
 _PAUSE_S = 0.2
 _END_TIMEOUT_S = 10.0
 _AUTHENTICATION = (REST_TOKEN_FILE, REST_PRINCIPALS_FILE, REST_JWT_JWKS_URL)
-_WANTED = f"set {', '.join(option.key for option in _AUTHENTICATION[:-1])} or {_AUTHENTICATION[-1].key}"
+_WANTED = f"set {', '.join(option.key for option in _AUTHENTICATION)} or {REST_TLS_AUTHENTICATION.key}"
 
 
 class RestServer(Closeable):
@@ -54,6 +57,7 @@ class RestServer(Closeable):
         """`is_optional`: a fault of the server does not end the process."""
         host = configuration.get(REST_BIND_ADDRESS)
         self._authenticator = _create_authenticator(configuration)
+        self._tls = _create_tls(configuration)
         if self._authenticator is None and not _is_loopback(host):
             raise ConfigurationError(
                 [f"{REST_BIND_ADDRESS.key} is {host}, which other machines reach: {_WANTED}"]
@@ -66,6 +70,7 @@ class RestServer(Closeable):
         port = configuration.get(REST_PORT) or self._socket.getsockname()[1]
         self.address = f"{configuration.get(REST_ADDRESS) or host}:{port}"
         """host:port, as clients are told."""
+        self.url = f"{'http' if self._tls is None else 'https'}://{self.address}"
         self._configuration = configuration
         self._is_optional = is_optional
         self._closed = threading.Event()
@@ -103,7 +108,7 @@ class RestServer(Closeable):
             checks_host=self._authenticator is None,
             host=self._configuration.get(REST_ADDRESS),
         )
-        with ReplicaServer(self._configuration, self._socket, settings):
+        with ReplicaServer(self._configuration, self._socket, settings, self._tls):
             self._closed.wait()
 
 
@@ -123,7 +128,9 @@ def create_master_rest(configuration: Configuration) -> RestServer | None:
 
 
 def _has_authentication(configuration: Configuration) -> bool:
-    return any(configuration.get(option) is not None for option in _AUTHENTICATION)
+    return configuration.get(REST_TLS_AUTHENTICATION) or any(
+        configuration.get(option) is not None for option in _AUTHENTICATION
+    )
 
 
 def _create_authenticator(configuration: Configuration) -> Authenticator | None:
@@ -133,6 +140,15 @@ def _create_authenticator(configuration: Configuration) -> Authenticator | None:
     from ..rest.authenticator import Authenticator
 
     return Authenticator(configuration)
+
+
+def _create_tls(configuration: Configuration) -> ServerTls | None:
+    """Returns None without TLS. Raises ConfigurationError."""
+    if not configuration.get(REST_TLS) and not configuration.get(REST_TLS_AUTHENTICATION):
+        return None
+    from ..rest.tls import create_tls
+
+    return create_tls(configuration)
 
 
 class PortsTaken(ConfigurationError):

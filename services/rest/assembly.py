@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...infra.closing import Closeable
+from ...infra.tls import ServerTls
 from ..configuration import Configuration
 from ..configuration.options.rest import REST_MAX_CONNECTIONS
 from ..history.job_history_store import JobHistoryStore
@@ -37,7 +38,13 @@ def list_endpoints(open_source: OpenSource, requests: Requests) -> tuple[list[En
 class ReplicaServer(Closeable):
     """The server with its replicas."""
 
-    def __init__(self, configuration: Configuration, listening: socket.socket, settings: Settings) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        listening: socket.socket,
+        settings: Settings,
+        tls: ServerTls | None = None,
+    ) -> None:
         def open_source() -> LogSource:
             return open_log_source(configuration)
 
@@ -47,7 +54,7 @@ class ReplicaServer(Closeable):
         self._requests = Requests(configuration, self._live)
         flink, own = list_endpoints(open_source, self._requests)
         application = create_application(self._read, flink, own, settings, page.create_routes())
-        self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS))
+        self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS), tls)
 
     @contextmanager
     def _read(self, at: str | None) -> Iterator[Moment]:

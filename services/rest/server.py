@@ -13,7 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...infra import threads
 from ...infra.closing import Closeable
-from .application import IS_SURPLUS
+from ...infra.tls import ServerTls
+from .application import CERTIFICATE_SUBJECT, IS_SURPLUS
+from .tls import find_subject
 
 _MOST_SURPLUS = 64
 """Connections above the limit that are told so; further ones are closed at once."""
@@ -35,7 +37,8 @@ class _TimedProtocol(H11Protocol):
         if surplus > _MOST_SURPLUS:
             transport.abort()
             return
-        self.app_state = {**self.app_state, IS_SURPLUS: surplus > 0}
+        subject = find_subject(transport.get_extra_info("ssl_object"))
+        self.app_state = {**self.app_state, IS_SURPLUS: surplus > 0, CERTIFICATE_SUBJECT: subject}
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -67,7 +70,13 @@ class _TimedProtocol(H11Protocol):
 class HttpServer(Closeable):
     """Serves an application on a listening socket from its construction until `close`."""
 
-    def __init__(self, application: Starlette, listening: socket.socket, max_connections: int = 256) -> None:
+    def __init__(
+        self,
+        application: Starlette,
+        listening: socket.socket,
+        max_connections: int = 256,
+        tls: ServerTls | None = None,
+    ) -> None:
         configuration = uvicorn.Config(
             application,
             http=type("_Protocol", (_TimedProtocol,), {"max_connections": max_connections}),
@@ -81,6 +90,7 @@ class HttpServer(Closeable):
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_END_TIMEOUT_S,
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+            ssl_context_factory=None if tls is None else lambda *_: tls.context(),
         )
         self._server: Final = uvicorn.Server(configuration)
         self._thread = threads.Thread(target=self._server.run, name="rest server", args=([listening],))

@@ -122,8 +122,9 @@ def test_theme_that_a_user_chooses_is_kept(browser: Browser, server: str) -> Non
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_token_is_asked_for_and_lives_in_the_tab(browser: Browser) -> None:
-    with serve_log(LOG, TOKEN) as address:
+def test_token_is_asked_for_and_lives_in_the_tab(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    with serve_log(LOG, tmp_path / "token") as address:
         context = browser.new_context()
         page = context.new_page()
         page.goto(f"{address}/#/jobs?at=12")

@@ -100,7 +100,7 @@ def gateway(
 
     stop = _prepare()
     with RestServer(configuration) as server:
-        print_result(f"the REST API is at http://{server.address}")
+        print_result(f"the REST API is at {server.url}")
         stop.wait()
 
 

@@ -228,6 +228,54 @@ WEB_ALLOW_ORIGIN = ConfigOption[str | None](
     scopes=MASTER,
     flink="*",
 )
+REST_TLS = ConfigOption(
+    key="security.ssl.rest.enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether the REST server uses TLS, of version 1.2 or later.",
+    scopes=MASTER,
+)
+REST_TLS_AUTHENTICATION = ConfigOption(
+    key="security.ssl.rest.authentication-enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether each client of the REST server needs a certificate of security.ssl.rest.ca (mutual TLS). Without "
+    "rest.principals-file every such client is an operator; with it, those that the file names are principals.",
+    scopes=MASTER,
+)
+REST_TLS_CERTIFICATE = ConfigOption[str | None](
+    key="security.ssl.rest.certificate",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the certificate of the REST server, and its chain. It has to name the address that clients "
+    "use. A changed file is read again. Flink has Java keystores instead.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_TLS_KEY = ConfigOption[str | None](
+    key="security.ssl.rest.key",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the key of security.ssl.rest.certificate; none: the same file.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_TLS_KEY_PASSWORD_FILE = ConfigOption[str | None](
+    key="security.ssl.rest.key-password-file",
+    type=FILE,
+    default=None,
+    doc="A file whose first line is the password of that key; none: the key is not encrypted.",
+    scopes=MASTER,
+    ours=True,
+)
+REST_TLS_CA = ConfigOption[str | None](
+    key="security.ssl.rest.ca",
+    type=FILE,
+    default=None,
+    doc="A PEM file with the authorities that may have issued the certificates of clients.",
+    scopes=MASTER,
+    ours=True,
+)
 REST_MAX_CONTENT_LENGTH = ConfigOption(
     key="rest.server.max-content-length",
     type=MEMORY,
@@ -255,6 +303,12 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_JWT_LEEWAY,
     REST_JWT_ROLE_CLAIM,
     REST_JWT_PRINCIPAL_CLAIM,
+    REST_TLS,
+    REST_TLS_AUTHENTICATION,
+    REST_TLS_CERTIFICATE,
+    REST_TLS_KEY,
+    REST_TLS_KEY_PASSWORD_FILE,
+    REST_TLS_CA,
     REST_MAX_CONTENT_LENGTH,
     REST_MAX_REQUESTS,
     REST_MAX_CONNECTIONS,
