@@ -13,6 +13,7 @@ from tailrace.services.history.log_source import LogSource
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.assembly import list_endpoints
 from tailrace.services.rest.authenticator import Authenticator
+from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.page import create_routes
@@ -29,14 +30,14 @@ def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
         return LogSource(FileLog.open(file), file.stem, file=file)
 
     past = PastMoments(open_source)
-    with closing(LiveReplica(open_source)) as live:
+    with closing(LiveReplica(open_source)) as live, closing(EventFeed(open_source, live)) as feed:
 
         @contextmanager
         def read(at: str | None) -> Iterator[Moment]:
             with live.read() if at is None else past.read(at) as moment:
                 yield moment
 
-        endpoints = list_endpoints(open_source, Requests(Configuration(), live))
+        endpoints = list_endpoints(open_source, Requests(Configuration(), live), feed)
         configuration = Configuration({"rest.token-file": str(token_file)})
         settings = Settings(None if token_file is None else Authenticator(configuration))
         listening = socket.create_server(("127.0.0.1", 0))

@@ -44,8 +44,7 @@ class EventJobIndex:
         if ids:
             job = self._by_ids(body, ids, job)
         if job is None and (cause := header.cause) is not None:
-            place = cause - self._first
-            job = at[place] if 0 <= place < len(at) else None
+            job = self.job_at(cause)
             if ids and job is not None:
                 self._by_ids(body, ids, job)
         gap = record.offset - self._first - len(at)
@@ -53,6 +52,11 @@ class EventJobIndex:
             at.extend([None] * gap)
         at.append(job)
         return job
+
+    def job_at(self, offset: int) -> str | None:
+        """Returns the job of an earlier event; None if it belongs to no job, or was not passed."""
+        place = offset - self._first
+        return self._at[place] if 0 <= place < len(self._at) else None
 
     def _by_ids(self, body: Body, ids: tuple[str, ...], job: str | None) -> str | None:
         """Returns the job of one of the ids if the event names no job. The ids belong to that job from now on."""

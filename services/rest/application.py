@@ -45,7 +45,7 @@ from .errors import (
     Unavailable,
 )
 from .moment import Moment
-from .openapi import AT, IDEMPOTENCY_KEY, create_document
+from .openapi import AT, IDEMPOTENCY_KEY, LAST_EVENT_ID, create_document
 from .principal import ANONYMOUS, Principal, Role, acting_as
 from .rate_limiter import RateLimiter
 
@@ -209,6 +209,8 @@ class _Shell:
             return await run_in_threadpool(
                 self._view, endpoint, parameters, request.query_params.get(AT.name)
             )
+        if endpoint.stream is not None:
+            return await endpoint.stream(parameters, request.headers.get(LAST_EVENT_ID))
         assert endpoint.command is not None
         body = await self._read_body(endpoint, request) if endpoint.body is not None else None
         key = request.headers.get(IDEMPOTENCY_KEY)

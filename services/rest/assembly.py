@@ -13,10 +13,12 @@ from ..configuration.options.rest import REST_MAX_CONNECTIONS
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
-from .api import events, state
+from .api import state
+from .api.endpoints import log_endpoints
 from .application import Settings, create_application
 from .commands import flink_commands, own_commands
 from .endpoint import Endpoint
+from .event_feed import EventFeed
 from .flink.endpoints import READS, UNSUPPORTED
 from .live_replica import LiveReplica
 from .moment import Moment
@@ -28,10 +30,12 @@ OpenSource = Callable[[], LogSource]
 """Opens the log."""
 
 
-def list_endpoints(open_source: OpenSource, requests: Requests) -> tuple[list[Endpoint], list[Endpoint]]:
+def list_endpoints(
+    open_source: OpenSource, requests: Requests, feed: EventFeed
+) -> tuple[list[Endpoint], list[Endpoint]]:
     """Returns Flink's endpoints, and tailrace's own."""
     flink = [*READS, *flink_commands(requests), *UNSUPPORTED]
-    own = [*state.READS, events.create_endpoint(open_source), *own_commands(requests)]
+    own = [*state.READS, *log_endpoints(open_source, feed), *own_commands(requests)]
     return flink, own
 
 
@@ -52,7 +56,8 @@ class ReplicaServer(Closeable):
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
         self._requests = Requests(configuration, self._live)
-        flink, own = list_endpoints(open_source, self._requests)
+        self._feed = EventFeed(open_source, self._live)
+        flink, own = list_endpoints(open_source, self._requests, self._feed)
         application = create_application(self._read, flink, own, settings, page.create_routes())
         self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS), tls)
 
@@ -63,6 +68,7 @@ class ReplicaServer(Closeable):
 
     def close(self) -> None:
         """Ends all threads."""
+        self._feed.close()
         self._server.close()
         self._requests.close()
         self._live.close()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from .errors import BadRequest, RestError
 from .moment import Moment
@@ -21,6 +22,8 @@ from .principal import Role
 Parameters = Mapping[str, Any]
 View = Callable[[Moment, Parameters], Any]
 """Returns a value of the shape of the answer. Pure."""
+OpenStream = Callable[[Parameters, str | None], Awaitable[Response]]
+"""(parameters, Last-Event-ID) -> the response with server-sent events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A read of states is answered by `view`; a write, and a read of the log itself, by `command`. A command gets the
-    parameters, the body and the Idempotency-Key; the last two may be None."""
+    """A read of states is answered by `view`; a write, and a read of the log itself, by `command`; server-sent events
+    come from `stream`. A command gets the parameters, the body and the Idempotency-Key; the last two may be None."""
 
     method: str
     path: str
@@ -73,10 +76,11 @@ class Endpoint:
     query: Sequence[Parameter] = ()
     view: View | None = None
     command: Callable[..., Answer] | None = None
+    stream: OpenStream | None = None
     body: Any = None
     """The type of the body of a request; None: there is none."""
     response: Any = None
-    """The type of the answer, if the function has no annotation for it."""
+    """The type of the answer, if the function has no annotation for it; that of the data of each event of a stream."""
     status: int = 200
     errors: Sequence[type[RestError]] = ()
     """The errors of this endpoint, beside those that all have."""
@@ -103,7 +107,7 @@ class Endpoint:
     @property
     def summary(self) -> str:
         """The first line of the function's docstring."""
-        function = self.view or self.command
+        function = self.view or self.command or self.stream
         text = (getattr(function, "__doc__", None) or "").strip().partition("\n\n")[0]
         return re.sub(r"^[A-Z]+ /\S*:? ?", "", " ".join(text.split())) or f"{self.method} {self.path}"
 

@@ -52,6 +52,8 @@ class LiveReplica(Closeable):
     ) -> None:
         self._open_source = open_source
         self._histories = histories
+        self.on_events: Callable[[Sequence[Record]], object] | None = None
+        """Called by the thread with the events that it has folded, after each part."""
         self._lock = threading.Lock()
         self._fold = HistoryProjection()
         self._waiters: list[_Waiter] = []
@@ -147,8 +149,11 @@ class LiveReplica(Closeable):
                         self._current.set()
                     batch = tail.poll(_POLL_S)
                     for first in range(0, len(batch), _PART):
+                        part = batch[first : first + _PART]
                         with self._lock:
-                            self._apply(batch[first : first + _PART])
+                            self._apply(part)
+                        if self.on_events is not None:
+                            self.on_events(part)
             finally:
                 tail.close()
 

@@ -29,6 +29,7 @@ AT = Parameter(
     "Answers as of this offset or time: 4711, 2026-11-22T08:30:00, 08:30, -10m (10 minutes ago).",
 )
 IDEMPOTENCY_KEY = "Idempotency-Key"
+LAST_EVENT_ID = "Last-Event-ID"
 _ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Forbidden, TooManyRequests, Unavailable)
 _WRITES: tuple[type[RestError], ...] = (RequestTimeout, TooLarge)
 _REF = "#/components/schemas/{name}"
@@ -87,7 +88,21 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
         for error in errors
     }
     response = _response_of(endpoint)
-    if response is not None:
+    if endpoint.stream is not None:
+        responses["200"] = {
+            "description": "Server-sent events: `id` is the offset, `event` is `log`, `data` is as in a page.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        }
+        parameters.append(
+            {
+                "name": LAST_EVENT_ID,
+                "in": "header",
+                "required": False,
+                "description": "Continues after the event with this offset, whatever `from` is.",
+                "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            }
+        )
+    elif response is not None:
         responses[str(endpoint.status)] = {
             "description": "The answer.",
             "headers": {

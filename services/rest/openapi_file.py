@@ -12,15 +12,19 @@ from typing import NoReturn
 from ..configuration import Configuration
 from .application import encode_document
 from .assembly import list_endpoints
+from .event_feed import EventFeed
 from .live_replica import LiveReplica
 from .requests import Requests
 
 
 def write(path: Path) -> None:
     """Writes the document. Endpoints are only described here, so no log is opened."""
-    requests = Requests(Configuration(), LiveReplica(_open_nothing))
+    replica = LiveReplica(_open_nothing)
+    endpoints = list_endpoints(
+        _open_nothing, Requests(Configuration(), replica), EventFeed(_open_nothing, replica)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_document(*list_endpoints(_open_nothing, requests)))
+    path.write_bytes(encode_document(*endpoints))
 
 
 def _open_nothing() -> NoReturn:

@@ -23,6 +23,7 @@ _HEADER_TIMEOUT_S = 20.0
 _KEEP_ALIVE_S = 30
 _MAX_HEADER_BYTES = 32 << 10
 _END_TIMEOUT_S = 1
+_UNACKNOWLEDGED_MS = 60_000
 
 
 class _TimedProtocol(H11Protocol):
@@ -39,6 +40,7 @@ class _TimedProtocol(H11Protocol):
             return
         subject = find_subject(transport.get_extra_info("ssl_object"))
         self.app_state = {**self.app_state, IS_SURPLUS: surplus > 0, CERTIFICATE_SUBJECT: subject}
+        limit_unacknowledged_time(transport.get_extra_info("socket"))
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -65,6 +67,13 @@ class _TimedProtocol(H11Protocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+
+def limit_unacknowledged_time(connection: Any) -> None:
+    """Ends a connection whose peer acknowledges nothing, although the server has sent something. Keep-alive comments
+    of a stream are sent, so half-open connections end. TCP_USER_TIMEOUT (RFC 5482) is Linux's."""
+    if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
 
 class HttpServer(Closeable):

@@ -19,12 +19,15 @@ from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.history.time_travel import cluster_moment, replica_at
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.rest.api import events, state
+from tailrace.services.rest.api import state
+from tailrace.services.rest.api.endpoints import log_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands
 from tailrace.services.rest.endpoint import Answer
+from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink import jobs, operations
 from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
+from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_moments import PastMoments
 
@@ -73,7 +76,8 @@ class AcceptingCommands:
 
 COMMANDS = AcceptingCommands()
 FLINK = [*READS, *flink_commands(COMMANDS), *UNSUPPORTED]
-OWN = [*state.READS, events.create_endpoint(open_source), *own_commands(COMMANDS)]
+FEED = EventFeed(open_source, LiveReplica(open_source))
+OWN = [*state.READS, *log_endpoints(open_source, FEED), *own_commands(COMMANDS)]
 
 
 def client(settings: Settings | None = None) -> TestClient:

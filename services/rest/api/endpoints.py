@@ -1,0 +1,26 @@
+"""The table of tailrace's own endpoints that read the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...history.log_source import LogSource
+from ..endpoint import Endpoint
+from ..errors import NotFound
+from ..event_feed import EventFeed
+from . import events
+
+
+def log_endpoints(open_source: Callable[[], LogSource], feed: EventFeed) -> list[Endpoint]:
+    """Returns the endpoints. `open_source` opens the log."""
+    return [
+        events.create_page_endpoint(open_source, feed.index),
+        Endpoint(
+            "GET",
+            "/events/stream",
+            query=(events.FROM, events.TYPE, events.JOB),
+            stream=feed.open,
+            response=events.EventEntry,
+            errors=(NotFound,),
+        ),
+    ]
