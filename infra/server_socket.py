@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from collections.abc import Iterable
 from typing import Final
@@ -21,3 +22,13 @@ def listen(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
                 raise
             refusal = error
     raise refusal
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -81,7 +81,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.resource_manager.HeartbeatFromTaskManager": "395b1b1fdbb5a9c8",
         "tailrace.resource_manager.NotifySlotAvailable": "f12ce1a6ba17dd2f",
         "tailrace.resource_manager.RegisterJobManager": "8f2afabb5ce7f4e2",
-        "tailrace.resource_manager.RegisterTaskExecutor": "0b1a3c15113fea46",
+        "tailrace.resource_manager.RegisterTaskExecutor": "a05a2d1b1dd9c2eb",
         "tailrace.resource_manager.RequestSlot": "151512852267a6b8",
         "tailrace.resource_manager.SendSlotReport": "7bce4a2c0a65882b",
         "tailrace.resource_manager.ShutDownCluster": "cd6867ea93c334b2",

@@ -115,6 +115,8 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     """The TaskExecutor's options, as docs/configuration.md lists them: option key -> value. Since 0.1.0."""
     process_mark: str = ""
     """Id of the operating system's process that is never reused on its machine (infra/process_marker.py). Empty if the platform has none: then only heartbeats show whether the process lives. Since 0.1.0."""
+    diagnostics_address: str = ""
+    """host:port of the server from which REST servers read metrics, logs and stacks of the TaskExecutor. Empty if there is none. Since 0.1.0."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):

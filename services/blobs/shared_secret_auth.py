@@ -53,6 +53,10 @@ class SharedSecret:
         fit = len(challenge) == NONCE and len(nonce) == NONCE
         return hmac.compare_digest(proof, self.proof(side, challenge, nonce)) and fit
 
+    def token(self, use: str) -> bytes:
+        """Returns a token for one use, from which nobody learns the secret or another token: text of 64 digits."""
+        return hmac.digest(self._content, b"token\0" + use.encode(), "sha256").hex().encode()
+
     def __repr__(self) -> str:
         return "SharedSecret(...)"
 

@@ -6,17 +6,14 @@ as all Prometheus clients name them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
-from .samples import Sample
+from .samples import Collect, Sample
 from .table import METRICS, Kind, Metric
-
-Collect = Callable[[], Iterable[Sample]]
-"""Returns the present samples; called for each scrape, on the thread of the server."""
 
 
 class SampleCollector:

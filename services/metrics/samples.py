@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from .table import Metric
 
 
 class Sample(NamedTuple):
-    """The value of one time series; `labels` are the values of the metric's labels, in order."""
+    """The value of one time series; `labels` are the values of the metric's labels, in order. `per_second`: by how much
+    a counter has grown a second in the last seconds; None if that is not measured."""
 
     metric: Metric
     labels: tuple[str, ...]
     value: float
+    per_second: float | None = None
+
+
+Collect = Callable[[], Iterable[Sample]]
+"""Returns the present samples; called for each request, on a thread of the server."""
 
 
 def limit_series(groups: Iterable[Sequence[Sample]], most: int) -> tuple[list[Sample], int]:

@@ -11,11 +11,13 @@ from typing import Final
 
 import msgspec
 
+from ...pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
 from ...pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures
 from ..task_executor.state import TaskExecutorState
 from ..task_executor.task_slot_table import TaskSlotState
 from . import table
 from .samples import Sample
+from .table import Metric
 
 _MILLISECONDS: Final = 1000
 
@@ -71,24 +73,36 @@ def _jvm_samples(
 def task_samples(task: TaskFigures, usage: Mapping[int, ProcessUsage], resource_id: str) -> list[Sample]:
     """Returns the samples of one task."""
     labels = _labels(task, resource_id)
-    metrics, activity = task.metrics, task.activity
-    found = [
-        Sample(table.RECORDS_IN, labels, metrics.records_in),
-        Sample(table.RECORDS_OUT, labels, metrics.records_out),
-        Sample(table.BYTES_IN, labels, metrics.bytes_in),
-        Sample(table.BYTES_OUT, labels, metrics.bytes_out),
-        Sample(table.COMMITS, labels, metrics.commits),
-        Sample(table.BUSY, labels, activity.busy_s),
-        Sample(table.IDLE, labels, activity.idle_s),
-        Sample(table.BACK_PRESSURED, labels, activity.back_pressured_s),
-    ]
-    if activity.watermark is not None:
-        found.append(Sample(table.WATERMARK, labels, activity.watermark / _MILLISECONDS))
+    counts, earlier = _counts(task.metrics, task.activity), task.earlier
+    if earlier is None:
+        rates: Mapping[Metric, float] = {}
+    else:
+        passed = task.activity.measured_s - earlier.activity.measured_s
+        before = _counts(earlier.metrics, earlier.activity)
+        rates = (
+            {each: max(0.0, counts[each] - before[each]) / passed for each in counts} if passed > 0 else {}
+        )
+    found = [Sample(metric, labels, count, rates.get(metric)) for metric, count in counts.items()]
+    if task.activity.watermark is not None:
+        found.append(Sample(table.WATERMARK, labels, task.activity.watermark / _MILLISECONDS))
     used = None if task.process_id is None else usage.get(task.process_id)
     if used is not None:
         found.append(Sample(table.TASK_CPU, labels, used.cpu_s))
         found.append(Sample(table.TASK_MEMORY, labels, used.resident_bytes))
     return found
+
+
+def _counts(metrics: TaskMetrics, activity: TaskActivity) -> dict[Metric, float]:
+    return {
+        table.RECORDS_IN: metrics.records_in,
+        table.RECORDS_OUT: metrics.records_out,
+        table.BYTES_IN: metrics.bytes_in,
+        table.BYTES_OUT: metrics.bytes_out,
+        table.COMMITS: metrics.commits,
+        table.BUSY: activity.busy_s,
+        table.IDLE: activity.idle_s,
+        table.BACK_PRESSURED: activity.back_pressured_s,
+    }
 
 
 def user_samples(task: TaskFigures, resource_id: str) -> list[Sample]:

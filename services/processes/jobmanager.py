@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ...infra.closing import Closeable
@@ -56,6 +56,7 @@ from ..log.topic_options import TopicOptions
 from ..log.topic_validation import check_topics
 from ..log.topics import answers_topics, describe_topics, submissions_topic
 from ..metrics.event_totals import EventTotals
+from ..metrics.samples import Sample
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
@@ -64,6 +65,8 @@ from ..snapshots.recovery import read_newest_leadership
 from ..snapshots.store import SnapshotStore
 from . import heartbeats, metrics
 from .blobs import create_master_blobs
+from .diagnostics import ENDPOINT as DIAGNOSTICS_ENDPOINT
+from .diagnostics import serve_diagnostics
 from .feature_level_check import check_level
 from .index_validation import index_errors
 from .process_lifecycle import (
@@ -166,8 +169,14 @@ def run(
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     relay = create_relay(configuration, own_log)
     rest = create_master_rest(configuration)
+
+    def collect() -> Iterable[Sample]:
+        return metrics.collect_jobmanager(configuration, host, replica, totals, own_log, clock, traces)
+
+    diagnostics = serve_diagnostics(configuration, collect)
     endpoints = {
         **blobs.endpoints,
+        **({} if diagnostics is None else {DIAGNOSTICS_ENDPOINT: diagnostics.address}),
         **({} if relay is None else relay.endpoints),
         **({} if rest is None else {REST_ENDPOINT: rest.address}),
     }
@@ -270,9 +279,7 @@ def run(
         hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
-            served_metrics = metrics.serve_jobmanager(
-                configuration, host, replica, totals, own_log, clock, traces
-            )
+            served_metrics = metrics.serve_prometheus(configuration, collect)
             snapshots = MasterSnapshots(configuration, replica, own_log, host)
             snapshots.start()
             beating.start()
@@ -297,14 +304,9 @@ def run(
                     election.close()
                 if snapshots is not None:
                     snapshots.close()
-                if served_metrics is not None:
-                    served_metrics.close()
-                if traces is not None:
-                    traces.close()
-                if relay is not None:
-                    relay.close()
-                if rest is not None:
-                    rest.close()
+                for server in (served_metrics, diagnostics, traces, relay, rest):
+                    if server is not None:
+                        server.close()
                 beating.close()
                 for publisher in answers:
                     publisher.close()

@@ -1,6 +1,6 @@
-"""Assembles the metrics of each kind of process: `metrics.reporter.prom.*`.
+"""Collects the metrics of each kind of process, and serves them for Prometheus: `metrics.reporter.prom.*`.
 
-Only a process that serves metrics loads the Prometheus client.
+Only a process that serves metrics for Prometheus loads its client.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import psutil
 from confluent_kafka import KafkaException
@@ -20,16 +20,14 @@ from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.metrics import METRICS_HOST, METRICS_MAX_SERIES, METRICS_PORT
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, Clock
+from ..diagnostics.server import Content, DiagnosticsServer, Query
 from ..host.host import Host
 from ..metrics import jobmanager, table, task_executor
 from ..metrics.event_totals import EventTotals
-from ..metrics.samples import Sample, limit_series
+from ..metrics.samples import Collect, Sample, limit_series
 from ..metrics.table import Metric
 from ..metrics.task_executor import ProcessUsage
 from ..traces.reporter import TraceReporter
-
-if TYPE_CHECKING:
-    from ..metrics.exposition import Collect
 
 _log = logger(__name__)
 _LOG_TIMEOUT_S: Final = 1.0
@@ -45,11 +43,11 @@ class ProbedLog(Protocol):
 
 
 def is_enabled(configuration: Configuration) -> bool:
-    """Returns whether a process serves metrics."""
+    """Returns whether a process serves metrics for Prometheus."""
     return configuration.get(METRICS_PORT) is not None
 
 
-def serve_jobmanager(
+def collect_jobmanager(
     configuration: Configuration,
     host: Host,
     replica: Replica,
@@ -57,61 +55,55 @@ def serve_jobmanager(
     log: ProbedLog,
     clock: Clock,
     traces: TraceReporter | None = None,
-) -> Closeable | None:
-    """Serves the metrics of a jobmanager until it is closed; None if they are off. Raises ConfigurationError."""
+) -> Iterable[Sample]:
+    """Returns the metrics of a jobmanager."""
     most = configuration.get(METRICS_MAX_SERIES)
-
-    def collect() -> Iterable[Sample]:
-        kept, omitted = limit_series(jobmanager.sample_groups(replica.states, totals, clock()), most)
-        return [
-            *kept,
-            Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
-            Sample(table.MASTER_OMITTED, (), omitted),
-            *_trace_samples(traces),
-            *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
-        ]
-
-    return _serve(configuration, collect)
+    kept, omitted = limit_series(jobmanager.sample_groups(replica.states, totals, clock()), most)
+    return [
+        *kept,
+        Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
+        Sample(table.MASTER_OMITTED, (), omitted),
+        *_trace_samples(traces),
+        *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
+    ]
 
 
-def serve_task_executor(
+def collect_task_executor(
     configuration: Configuration,
     host: Host,
     own_address: str,
     resource_id: str,
     figures: Callable[[], RuntimeFigures],
     log: ProbedLog,
-) -> Closeable | None:
-    """Serves the metrics of a TaskExecutor and its StreamTasks until it is closed; None if they are off. Raises
-    ConfigurationError."""
+) -> Iterable[Sample]:
+    """Returns the metrics of a TaskExecutor and its StreamTasks."""
     most = configuration.get(METRICS_MAX_SERIES)
-    labels = (resource_id,)
-
-    def collect() -> Iterable[Sample]:
-        found = figures()
-        processes = [found.jvm_process_id, *(task.process_id for task in found.tasks)]
-        usage = dict(_usage(each for each in processes if each is not None))
-        groups = task_executor.sample_groups(host.state(own_address), found, usage, resource_id)
-        kept, omitted = limit_series(groups, most)
-        return [
-            *kept,
-            Sample(table.WORKER_OMITTED, labels, omitted),
-            *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),
-        ]
-
-    return _serve(configuration, collect)
+    labels, found = (resource_id,), figures()
+    processes = [found.jvm_process_id, *(task.process_id for task in found.tasks)]
+    usage = dict(_usage(each for each in processes if each is not None))
+    groups = task_executor.sample_groups(host.state(own_address), found, usage, resource_id)
+    kept, omitted = limit_series(groups, most)
+    return [
+        *kept,
+        Sample(table.WORKER_OMITTED, labels, omitted),
+        *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),
+    ]
 
 
-def _serve(configuration: Configuration, collect: Collect) -> Closeable | None:
+def serve_prometheus(configuration: Configuration, collect: Collect) -> Closeable | None:
+    """Serves metrics for Prometheus until it is closed; None if that is off. Raises ConfigurationError."""
     ports, host = configuration.get(METRICS_PORT), configuration.get(METRICS_HOST)
     if ports is None:
         return None
     from ..metrics.exposition import create_registry, exposition
-    from ..metrics.server import MetricsServer
 
     registry = create_registry(collect)
+
+    def expose(query: Query) -> Content:
+        return Content(*exposition(registry, query.accept))
+
     try:
-        server = MetricsServer(lambda accept: exposition(registry, accept), host=host, ports=ports)
+        server = DiagnosticsServer({"metrics": expose}, host=host, ports=ports)
     except OSError as error:
         where = f"{METRICS_PORT.key}: no metrics can be served on {host}:{ports}: {error}"
         hint = f"set {METRICS_HOST.key} too, or give a range with a port for each process of the machine"

@@ -6,7 +6,6 @@ to others without authentication is refused.
 
 from __future__ import annotations
 
-import ipaddress
 import select
 import socket
 import threading
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
-from ...infra.server_socket import listen
+from ...infra.server_socket import is_loopback, listen
 from ...infra.tls import ServerTls
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.rest import (
@@ -58,7 +57,7 @@ class RestServer(Closeable):
         host = configuration.get(REST_BIND_ADDRESS)
         self._authenticator = _create_authenticator(configuration)
         self._tls = _create_tls(configuration)
-        if self._authenticator is None and not _is_loopback(host):
+        if self._authenticator is None and not is_loopback(host):
             raise ConfigurationError(
                 [f"{REST_BIND_ADDRESS.key} is {host}, which other machines reach: {_WANTED}"]
             )
@@ -165,12 +164,3 @@ def _listen(configuration: Configuration, host: str) -> socket.socket:
         raise PortsTaken(
             [f"{REST_BIND_PORT.key}: no REST server can be started on {host}:{shown}: {error}"]
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from ...infra import threads
@@ -26,11 +27,13 @@ from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
 from ..log.factory import open_event_log
+from ..metrics.samples import Sample
 from ..roles import task_executor_roles
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats, metrics
 from .blobs import create_task_executor_blobs
+from .diagnostics import serve_diagnostics
 from .index_validation import index_errors
 from .process_lifecycle import (
     END_TIMEOUT_S,
@@ -103,22 +106,27 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                 configuration,
                 resource_id=resource_id,
                 process_address=process_address(),
+                diagnostics_address="" if diagnostics is None else diagnostics.address,
                 cause=None if claim is None else claim.offset,
             )
             _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)
         except Exception as error:
             host.fail(error)
 
+    def collect() -> Iterable[Sample]:
+        return metrics.collect_task_executor(
+            configuration, host, own_address, resource_id, runtime.figures, log
+        )
+
     served_metrics: Closeable | None = None
+    diagnostics = serve_diagnostics(configuration, collect)
     topics = create_topic_watch(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
     with raise_thread_failure(host):
         starting.start()
         _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
         try:
-            served_metrics = metrics.serve_task_executor(
-                configuration, host, own_address, resource_id, runtime.figures, log
-            )
+            served_metrics = metrics.serve_prometheus(configuration, collect)
             wait_for_topics(configuration, stop, others_create=True)
             if stop.is_set():
                 return
@@ -133,8 +141,9 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
         finally:
             with exit_within(END_TIMEOUT_S + _SPARK_TIMEOUT_S, sys.exc_info()[1]):
-                if served_metrics is not None:
-                    served_metrics.close()
+                for server in (served_metrics, diagnostics):
+                    if server is not None:
+                        server.close()
                 beating.close()
                 topics.close()
                 # Whatever ended this process: release the threads that wait for it to lead.

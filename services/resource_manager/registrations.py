@@ -59,6 +59,7 @@ def on_register_task_executor(
         hardware=body.hardware,
         cause=offset,
         process_mark=body.process_mark,
+        diagnostics_address=body.diagnostics_address,
     )
     known = resource_id in state.slot_manager.slots.workers
     worker = Worker(

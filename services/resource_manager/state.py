@@ -24,6 +24,8 @@ class WorkerRegistration(msgspec.Struct, frozen=True):
     cause: int
     process_mark: str = ""
     """By it, a ResourceManager on the same machine checks whether the process lives."""
+    diagnostics_address: str = ""
+    """host:port of its diagnostics server; empty if there is none."""
 
 
 class GoneTaskExecutors(msgspec.Struct, frozen=True):

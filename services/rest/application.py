@@ -58,6 +58,8 @@ OPENAPI_PATH = "/api/v1/openapi.json"
 
 ReadMoment = Callable[[str | None], AbstractContextManager[Moment]]
 """Returns the moment of `at`; None: the present."""
+ReadLive = Callable[[], AbstractContextManager[Moment]]
+"""Returns the present with the metrics of TaskExecutors."""
 
 
 CERTIFICATE_SUBJECT: Final = "tailrace_certificate_subject"
@@ -93,10 +95,12 @@ def create_application(
     own: Sequence[Endpoint] = (),
     settings: Settings | None = None,
     others: Sequence[BaseRoute] = (),
+    *,
+    read_live: ReadLive | None = None,
 ) -> Starlette:
     """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
-    that need no token: those of the page."""
-    shell = _Shell(read, settings or Settings())
+    that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics."""
+    shell = _Shell(read, read_live or (lambda: read(None)), settings or Settings())
     routes = [
         *(_route(prefix, endpoint, shell) for prefix in _PREFIXES for endpoint in _ordered(flink)),
         *(_route("/api/v1", endpoint, shell) for endpoint in _ordered(own)),
@@ -173,8 +177,9 @@ class _SecurityHeaders:
 
 
 class _Shell:
-    def __init__(self, read: ReadMoment, settings: Settings) -> None:
+    def __init__(self, read: ReadMoment, read_live: ReadLive, settings: Settings) -> None:
         self._read = read
+        self._read_live = read_live
         self._settings = settings
         limit = settings.max_requests_per_second
         self._limiter = None if limit is None else RateLimiter(limit)
@@ -222,7 +227,7 @@ class _Shell:
 
     def _view(self, endpoint: Endpoint, parameters: Mapping[str, Any], at: str | None) -> Response:
         assert endpoint.view is not None
-        with self._read(at) as moment:
+        with self._read_live() if at is None and endpoint.is_live else self._read(at) as moment:
             offset, value = moment.offset, endpoint.view(moment, parameters)
             return _response(value, endpoint.status, offset)
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ...infra.closing import Closeable
+from ...infra.config.option_types import SECOND
 from ...infra.tls import ServerTls
 from ..configuration import Configuration
+from ..configuration.options.diagnostics import METRICS_UPDATE_INTERVAL
 from ..configuration.options.rest import REST_MAX_CONNECTIONS
+from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
@@ -20,7 +24,9 @@ from .commands import flink_commands, own_commands
 from .endpoint import Endpoint
 from .event_feed import EventFeed
 from .flink.endpoints import READS, UNSUPPORTED
+from .flink.taskmanagers import diagnostics_addresses
 from .live_replica import LiveReplica
+from .metric_fetcher import MetricFetcher
 from .moment import Moment
 from .past_moments import PastMoments
 from .requests import Requests
@@ -56,9 +62,15 @@ class ReplicaServer(Closeable):
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
         self._requests = Requests(configuration, self._live)
+        self._fetcher = MetricFetcher(
+            DiagnosticsClient.from_configuration(configuration),
+            configuration.get(METRICS_UPDATE_INTERVAL) / SECOND,
+        )
         self._feed = EventFeed(open_source, self._live)
         flink, own = list_endpoints(open_source, self._requests, self._feed)
-        application = create_application(self._read, flink, own, settings, page.create_routes())
+        application = create_application(
+            self._read, flink, own, settings, page.create_routes(), read_live=self._read_live
+        )
         self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS), tls)
 
     @contextmanager
@@ -66,9 +78,19 @@ class ReplicaServer(Closeable):
         with self._live.read() if at is None else self._past.read(at) as moment:
             yield moment
 
+    @contextmanager
+    def _read_live(self) -> Iterator[Moment]:
+        with self._live.read() as moment:
+            addresses = diagnostics_addresses(moment)
+        # TaskExecutors are asked while the fold goes on.
+        metrics = self._fetcher.fetch(addresses)
+        with self._live.read() as moment:
+            yield replace(moment, live=metrics)
+
     def close(self) -> None:
         """Ends all threads."""
         self._feed.close()
         self._server.close()
+        self._fetcher.close()
         self._requests.close()
         self._live.close()

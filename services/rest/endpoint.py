@@ -84,6 +84,8 @@ class Endpoint:
     status: int = 200
     errors: Sequence[type[RestError]] = ()
     """The errors of this endpoint, beside those that all have."""
+    is_live: bool = False
+    """Whether the view of the present has the metrics of TaskExecutors."""
     needs_body: bool = False
     """Whether a request must have a body; otherwise an empty one is a body without fields."""
     role: Role | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..history import HistoryProjection
+from .live_metrics import NO_METRICS, LiveMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +13,12 @@ class Moment:
     """The cluster after the event at `fold.replica.offset`.
 
     `now` is the time by which durations are computed, in milliseconds since the epoch: the present, or the time of the
-    last event for a moment of the past.
+    last event for a moment of the past. `live`: the metrics of TaskExecutors, for endpoints that need them.
     """
 
     fold: HistoryProjection
     now: int
+    live: LiveMetrics = NO_METRICS
 
     @property
     def offset(self) -> int:

@@ -109,6 +109,7 @@ class TaskExecutorShell:
         *,
         resource_id: str,
         process_address: str,
+        diagnostics_address: str = "",
         cause: int | None = None,
     ) -> None:
         """Sends the registration after the runtime has started. `cause`: the offset of the TaskExecutor's own claim."""
@@ -129,6 +130,7 @@ class TaskExecutorShell:
             default_slot_profile=slot_profile(configuration, cpu_cores=cores, jvm_heap=hardware.jvm_heap),
             configuration=configuration.as_map(Scope.TASKMANAGER),
             process_mark=create_marker(os.getpid()),
+            diagnostics_address=diagnostics_address,
         )
         self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 

@@ -95,6 +95,57 @@ def test_master_and_gateway_answer_alike(master: Rest, gateway: Rest, job: str) 
     assert job not in {each["jid"] for each in first["jobs"]}
 
 
+def vertices_of(server: Rest, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.get(f"/jobs/{job}")["vertices"]
+    return found
+
+
+def test_figures_of_running_tasks_are_those_of_their_processes(master: Rest, gateway: Rest, job: str) -> None:
+    """The log has none of them: a server asks the TaskExecutor."""
+
+    def have_counted() -> bool:
+        source, sums = (each["metrics"] for each in vertices_of(gateway, job))
+        return bool(0 < sums["read-records"] <= source["write-records"])
+
+    wait_until(have_counted, "records to arrive at the sums")
+    source, sums = vertices_of(master, job)
+    names = ("read-bytes", "write-bytes", "read-records", "write-records")
+    assert all(source["metrics"][f"{name}-complete"] for name in names)
+    assert source["metrics"]["accumulated-idle-time"] + source["metrics"]["accumulated-busy-time"] > 0
+    path = f"/jobs/{job}/vertices/{sums['id']}"
+    rates = "numRecordsInPerSecond,busyTimeMsPerSecond,idleTimeMsPerSecond,backPressuredTimeMsPerSecond"
+    found = {each["id"]: each for each in master.get(f"{path}/subtasks/metrics?get={rates}&agg=sum,max")}
+    assert list(found) == rates.split(",")
+    assert found["numRecordsInPerSecond"]["sum"] > 0
+    parts = [each["sum"] for name, each in found.items() if "Ms" in name]
+    assert sum(parts) == pytest.approx(2_000, rel=0.01)
+    assert set(found["numRecordsInPerSecond"]) == {"id", "sum", "max"}
+    (one,) = master.get(f"{path}/metrics?get=1.numRecordsIn")
+    (same,) = master.get(f"{path}/subtasks/1/metrics?get=numRecordsIn")
+    assert int(same["value"]) >= int(one["value"]) > 0
+    pressure = master.get(f"{path}/backpressure")
+    assert pressure["status"] == "ok"
+    assert [each["subtask"] for each in pressure["subtasks"]] == [0, 1]
+    assert all(each["ratio"] + each["idleRatio"] + each["busyRatio"] <= 1.01 for each in pressure["subtasks"])
+    assert [each["id"] for each in master.get(f"{path}/watermarks")] == [
+        f"{number}.currentInputWatermark" for number in (0, 1)
+    ]
+    (heap,) = master.get("/taskmanagers/metrics?get=Status.JVM.Memory.Heap.Max&agg=min")
+    assert heap["min"] > 0
+    (restarts,) = gateway.get(f"/jobs/{job}/metrics?get=numRestarts")
+    assert restarts == {"id": "numRestarts", "value": "0"}
+
+
+def test_past_moment_has_no_live_figures(master: Rest, job: str) -> None:
+    _, _, headers = master.send("GET", f"/jobs/{job}")
+    at = headers["tailrace-offset"]
+    for vertex in master.get(f"/jobs/{job}?at={at}")["vertices"]:
+        assert not vertex["metrics"]["read-records-complete"]
+        path = f"/jobs/{job}/vertices/{vertex['id']}"
+        assert master.get(f"{path}/metrics?at={at}") == []
+        assert master.get(f"{path}/backpressure?at={at}") == {"status": "deprecated"}
+
+
 def test_savepoint_requested_twice_of_two_servers_is_one(master: Rest, gateway: Rest, job: str) -> None:
     asked = {"triggerId": "5" * 32}
     path = f"/jobs/{job}/savepoints"

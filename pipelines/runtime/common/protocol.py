@@ -135,6 +135,11 @@ class TaskActivity(msgspec.Struct, frozen=True):
     watermark: int | None = None
     """The event time of the inputs, in milliseconds since the epoch; None if there is none."""
 
+    @property
+    def measured_s(self) -> float:
+        """The time since it began to process."""
+        return self.busy_s + self.idle_s + self.back_pressured_s
+
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: the committed counts so far; sent at most once a second, and before the end."""

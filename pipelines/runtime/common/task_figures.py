@@ -20,6 +20,13 @@ class VertexName(msgspec.Struct, frozen=True, order=True):
     vertex_name: str
 
 
+class TaskReport(msgspec.Struct, frozen=True):
+    """What a StreamTask has reported of itself up to one time."""
+
+    metrics: TaskMetrics = NO_METRICS
+    activity: TaskActivity = TaskActivity()
+
+
 class TaskFigures(msgspec.Struct, frozen=True):
     """The last figures of one attempt that has not ended."""
 
@@ -30,6 +37,8 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """The process of its StreamTask; None before it has restored its state."""
     metrics: TaskMetrics = NO_METRICS
     activity: TaskActivity = TaskActivity()
+    earlier: TaskReport | None = None
+    """A report of some seconds before, for rates; None: there are no rates."""
 
 
 class RuntimeFigures(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from ..spark.query_runner import QueryRun
 from .process_pool import TaskProcess
 from .query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
 from .query_phase import CONNECTED, QueryEvent, QueryPhase, transition
+from .report_window import ReportWindow
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -43,6 +44,7 @@ class RunningExecution:
         self.metrics = NO_METRICS
         """The last report of its StreamTask."""
         self.activity = TaskActivity()
+        self.reports = ReportWindow()
         self.opened = False
         self.running = False
         self.canceling = False

@@ -61,7 +61,7 @@ from ..common.protocol import (
     TaskOpened,
     TriggerCheckpoint,
 )
-from ..common.task_figures import RuntimeFigures, TaskFigures
+from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport
 from ..common.vertex_parts import split_vertex
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
@@ -226,6 +226,7 @@ class TaskRuntime:
                     each.process_id,
                     each.metrics,
                     each.activity,
+                    each.reports.earliest,
                 )
                 for each in list(self._executions.values())
                 if each.end is None
@@ -468,6 +469,7 @@ class TaskRuntime:
         match notice:
             case TaskBeat(activity):
                 execution.activity = activity
+                execution.reports.add(TaskReport(execution.metrics, activity))
             case StateRestored(process_id, positions, ends, topics):
                 execution.process_id = process_id
                 execution.topics = topics
@@ -484,6 +486,7 @@ class TaskRuntime:
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
                 execution.metrics, execution.activity = notice, notice.activity
+                execution.reports.add(TaskReport(notice, notice.activity))
                 execution.positions = notice.positions or execution.positions
             case CheckpointAcknowledged(checkpoint_id, state, metrics):
                 if self._report_checkpoint is not None:

@@ -36,8 +36,9 @@ _MAX_NAMES = 4
 _REMEMBERED = 1 << 12
 _MACHINE_FIELDS = """
 accumulators allow_non_restored_state checkpoints_over code_fingerprint data_port default_slot_profile deployment_id
-elected_by endpoints finished generation hardware hashes instance_id metrics options passed_over process_mark requests
-resource_profile schema_fingerprint session state_hash subtask_state timestamp to_trigger topic_id uri vertex_id
+diagnostics_address elected_by endpoints finished generation hardware hashes instance_id metrics options passed_over
+process_mark requests resource_profile schema_fingerprint session state_hash subtask_state timestamp to_trigger topic_id
+uri vertex_id
 """
 _HIDDEN = frozenset(_MACHINE_FIELDS.split())
 """Fields that only machines need."""

@@ -6,10 +6,26 @@ import re
 
 from ..endpoint import Endpoint, Parameter, View
 from ..errors import NotFound, NotSupported
-from . import applications, checkpoints, cluster, jobs, metrics, operations, plan, taskmanagers, vertices
+from . import (
+    applications,
+    checkpoints,
+    cluster,
+    job_metrics,
+    jobs,
+    operations,
+    plan,
+    taskmanagers,
+    vertex_metrics,
+    vertices,
+)
 
 _GET = Parameter("get", str, "The names of metrics, with commas between.")
-_AGGREGATION = Parameter("agg", str, "The aggregations: min, max, sum, avg.")
+_AGGREGATION = Parameter("agg", str, "The aggregations, with commas between: min, max, avg, sum, skew.")
+_JOBS = Parameter("jobs", str, "The ids of jobs, with commas between; all without it.")
+_TASKMANAGERS = Parameter(
+    "taskmanagers", str, "The ids of TaskExecutors, with commas between; all without it."
+)
+_SUBTASKS = Parameter("subtasks", str, "The numbers of subtasks, such as 0,2,4-7; all without it.")
 PATH_PARAMETERS = {
     parameter.name: parameter
     for parameter in (
@@ -34,8 +50,12 @@ def path_parameters(path: str) -> tuple[Parameter, ...]:
     return tuple(PATH_PARAMETERS[name] for name in re.findall(r"\{(\w+)\}", path))
 
 
-def _read(path: str, view: View, *query: Parameter) -> Endpoint:
-    return Endpoint("GET", path, path_parameters(path), query, view=view, errors=(NotFound,))
+def _read(path: str, view: View, *query: Parameter, is_live: bool = False) -> Endpoint:
+    return Endpoint("GET", path, path_parameters(path), query, view=view, errors=(NotFound,), is_live=is_live)
+
+
+def _live(path: str, view: View, *query: Parameter) -> Endpoint:
+    return _read(path, view, *query, is_live=True)
 
 
 def _unsupported(method: str, path: str) -> Endpoint:
@@ -58,11 +78,11 @@ READS: tuple[Endpoint, ...] = (
     _read("/datasets", cluster.data_sets),
     _read("/jobmanager/config", cluster.jobmanager_configuration),
     _read("/jobmanager/environment", cluster.environment),
-    _read("/jobmanager/metrics", metrics.no_metrics, _GET),
+    _live("/jobmanager/metrics", job_metrics.cluster_metrics, _GET),
     _read("/jobs", jobs.jobs),
     _read("/jobs/overview", jobs.overview),
-    _read("/jobs/metrics", metrics.no_metrics, _GET, _AGGREGATION),
-    _read(_JOB, jobs.job),
+    _read("/jobs/metrics", job_metrics.aggregated_metrics, _GET, _AGGREGATION, _JOBS),
+    _live(_JOB, jobs.job),
     _read(f"{_JOB}/plan", plan.plan),
     _read(f"{_JOB}/config", jobs.configuration),
     _read(
@@ -74,7 +94,7 @@ READS: tuple[Endpoint, ...] = (
     _read(f"{_JOB}/accumulators", jobs.accumulators),
     _read(f"{_JOB}/execution-result", jobs.execution_result),
     _read(f"{_JOB}/resource-requirements", jobs.resource_requirements),
-    _read(f"{_JOB}/metrics", metrics.no_job_metrics, _GET),
+    _read(f"{_JOB}/metrics", job_metrics.metrics, _GET),
     _read(f"{_JOB}/checkpoints", checkpoints.checkpoints),
     _read(f"{_JOB}/checkpoints/{{triggerid}}", operations.checkpoint_result),
     _read(f"{_JOB}/savepoints/{{triggerid}}", operations.savepoint_result),
@@ -83,24 +103,24 @@ READS: tuple[Endpoint, ...] = (
     _read(f"{_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}", checkpoints.subtasks),
     _read(f"{_JOB}/jobmanager/config", cluster.job_jobmanager_configuration),
     _read(f"{_JOB}/jobmanager/environment", cluster.job_environment),
-    _read(_VERTEX, vertices.vertex),
+    _live(_VERTEX, vertices.vertex),
     _read(f"{_VERTEX}/accumulators", vertices.accumulators),
-    _read(f"{_VERTEX}/backpressure", vertices.back_pressure),
-    _read(f"{_VERTEX}/metrics", metrics.no_vertex_metrics, _GET),
-    _read(f"{_VERTEX}/jm-operator-metrics", metrics.no_vertex_metrics, _GET),
+    _live(f"{_VERTEX}/backpressure", vertex_metrics.back_pressure),
+    _live(f"{_VERTEX}/metrics", vertex_metrics.metrics, _GET),
+    _read(f"{_VERTEX}/jm-operator-metrics", vertex_metrics.no_operator_metrics, _GET),
     _read(f"{_VERTEX}/subtasktimes", vertices.subtask_times),
-    _read(f"{_VERTEX}/taskmanagers", vertices.taskmanagers),
-    _read(f"{_VERTEX}/watermarks", vertices.watermarks),
+    _live(f"{_VERTEX}/taskmanagers", vertices.taskmanagers),
+    _live(f"{_VERTEX}/watermarks", vertex_metrics.watermarks),
     _read(f"{_VERTEX}/subtasks/accumulators", vertices.subtasks_accumulators),
-    _read(f"{_VERTEX}/subtasks/metrics", metrics.no_vertex_metrics, _GET, _AGGREGATION),
-    _read(_SUBTASK, vertices.subtask),
-    _read(f"{_SUBTASK}/metrics", metrics.no_vertex_metrics, _GET),
-    _read(f"{_SUBTASK}/attempts/{{attempt}}", vertices.subtask),
+    _live(f"{_VERTEX}/subtasks/metrics", vertex_metrics.aggregated_metrics, _GET, _AGGREGATION, _SUBTASKS),
+    _live(_SUBTASK, vertices.subtask),
+    _live(f"{_SUBTASK}/metrics", vertex_metrics.subtask_metrics, _GET),
+    _live(f"{_SUBTASK}/attempts/{{attempt}}", vertices.subtask),
     _read(f"{_SUBTASK}/attempts/{{attempt}}/accumulators", vertices.attempt_accumulators),
     _read("/taskmanagers", taskmanagers.taskmanagers),
-    _read("/taskmanagers/metrics", metrics.no_metrics, _GET, _AGGREGATION),
-    _read(_TASKMANAGER, taskmanagers.taskmanager),
-    _read(f"{_TASKMANAGER}/metrics", taskmanagers.no_metrics, _GET),
+    _live("/taskmanagers/metrics", taskmanagers.aggregated_metrics, _GET, _AGGREGATION, _TASKMANAGERS),
+    _live(_TASKMANAGER, taskmanagers.taskmanager),
+    _live(f"{_TASKMANAGER}/metrics", taskmanagers.metrics, _GET),
 )
 UNSUPPORTED: tuple[Endpoint, ...] = tuple(
     _unsupported(*line.split())

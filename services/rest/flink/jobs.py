@@ -406,7 +406,7 @@ def _vertex(moment: Moment, view: JobView, graph: ExecutionGraphView, vertex: Ve
         end_time=end,
         duration=duration(start, end, moment.now),
         tasks=_zeros() | Counter(each.state.value for each in attempts),
-        metrics=io_metrics(graph, attempts),
+        metrics=io_metrics(moment, view.job_id, graph, attempts),
     )
 
 

@@ -16,7 +16,7 @@ from ..errors import NotFound
 from ..moment import Moment
 from . import ids
 from .lookup import Parameters
-from .metrics import Metric
+from .metrics import AggregatedMetric, Metric, aggregate, names_of, select
 
 _UNBOUNDED_MB = 1 << 40
 
@@ -97,7 +97,7 @@ class GarbageCollector(msgspec.Struct, frozen=True):
 
 
 class TaskManagerMetrics(msgspec.Struct, frozen=True, rename="camel"):
-    """Flink's TaskManagerMetricsInfo. The log has no metrics: all are 0."""
+    """Flink's TaskManagerMetricsInfo. What is not measured is 0."""
 
     heap_used: int = 0
     heap_committed: int = 0
@@ -151,14 +151,31 @@ def taskmanager(moment: Moment, parameters: Parameters) -> TaskManagerDetails:
     return TaskManagerDetails(
         **{name: getattr(found, name) for name in TaskManager.__struct_fields__},
         allocated_slots=held,
-        metrics=TaskManagerMetrics(),
+        metrics=TaskManagerMetrics(
+            heap_max=int(moment.live.of_workers.get(wanted, {}).get("Status.JVM.Memory.Heap.Max", 0))
+        ),
     )
 
 
-def no_metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
-    """GET /taskmanagers/:taskmanagerid/metrics: an empty list, for the log has no metrics"""
+def metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
+    """GET /taskmanagers/:taskmanagerid/metrics"""
     taskmanager(moment, parameters)
-    return ()
+    return select(moment.live.of_workers.get(parameters["taskmanagerid"], {}), parameters)
+
+
+def aggregated_metrics(moment: Moment, parameters: Parameters) -> Sequence[AggregatedMetric]:
+    """GET /taskmanagers/metrics: over all TaskExecutors, or those of `taskmanagers`"""
+    chosen = names_of(parameters, "taskmanagers")
+    return aggregate(
+        [values for name, values in moment.live.of_workers.items() if chosen is None or name in chosen],
+        parameters,
+    )
+
+
+def diagnostics_addresses(moment: Moment) -> dict[str, str]:
+    """Returns the resource ids of TaskExecutors -> the addresses of their diagnostics servers."""
+    workers = _resource_manager(moment).workers.values()
+    return {worker.resource_id: worker.diagnostics_address for worker in workers}
 
 
 def _resource_manager(moment: Moment) -> ResourceManagerState:

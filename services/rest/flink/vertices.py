@@ -12,7 +12,7 @@ from ..moment import Moment
 from . import ids
 from .jobs import vertex_extent
 from .lookup import Parameters, find_attempt, find_attempts, find_graph, find_job, find_vertex
-from .metrics import IoMetrics, Metric, io_metrics
+from .metrics import IoMetrics, io_metrics
 from .times import (
     EXECUTION_STATES,
     Percentiles,
@@ -143,16 +143,10 @@ class AttemptAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
     user_accumulators: Sequence[UserAccumulator]
 
 
-class BackPressure(msgspec.Struct, frozen=True):
-    """/jobs/:jobid/vertices/:vertexid/backpressure: `deprecated`, as Flink answers if it has no samples."""
-
-    status: str
-
-
 def vertex(moment: Moment, parameters: Parameters) -> VertexDetailsInfo:
     """GET /jobs/:jobid/vertices/:vertexid"""
-    _, graph, found = _find(moment, parameters)
-    subtasks = [_subtask(moment, graph, each) for each in find_attempts(graph, found)]
+    job_id, graph, found = _find(moment, parameters)
+    subtasks = [_subtask(moment, job_id, graph, each) for each in find_attempts(graph, found)]
     return VertexDetailsInfo(
         id=ids.to_vertex_id(found.vertex_id),
         name=found.name,
@@ -185,7 +179,7 @@ def subtask_times(moment: Moment, parameters: Parameters) -> SubtaskTimes:
 
 def taskmanagers(moment: Moment, parameters: Parameters) -> VertexTaskManagers:
     """GET /jobs/:jobid/vertices/:vertexid/taskmanagers"""
-    _, graph, found = _find(moment, parameters)
+    job_id, graph, found = _find(moment, parameters)
     grouped: dict[str, list[AttemptView]] = {}
     for each in find_attempts(graph, found):
         grouped.setdefault(each.resource_id or _NOWHERE, []).append(each)
@@ -193,7 +187,7 @@ def taskmanagers(moment: Moment, parameters: Parameters) -> VertexTaskManagers:
         id=ids.to_vertex_id(found.vertex_id),
         name=found.name,
         now=moment.now,
-        taskmanagers=[_taskmanager(moment, graph, name, grouped[name]) for name in sorted(grouped)],
+        taskmanagers=[_taskmanager(moment, job_id, graph, name, grouped[name]) for name in sorted(grouped)],
     )
 
 
@@ -227,8 +221,8 @@ def subtasks_accumulators(moment: Moment, parameters: Parameters) -> SubtasksAcc
 
 def subtask(moment: Moment, parameters: Parameters) -> Subtask:
     """GET /jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex, and the same of one attempt"""
-    _, graph, found = _find(moment, parameters)
-    return _subtask(moment, graph, find_attempt(graph, found, parameters))
+    job_id, graph, found = _find(moment, parameters)
+    return _subtask(moment, job_id, graph, find_attempt(graph, found, parameters))
 
 
 def attempt_accumulators(moment: Moment, parameters: Parameters) -> AttemptAccumulators:
@@ -243,25 +237,13 @@ def attempt_accumulators(moment: Moment, parameters: Parameters) -> AttemptAccum
     )
 
 
-def watermarks(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
-    """GET /jobs/:jobid/vertices/:vertexid/watermarks: an empty list, for the log has no watermarks"""
-    _find(moment, parameters)
-    return ()
-
-
-def back_pressure(moment: Moment, parameters: Parameters) -> BackPressure:
-    """GET /jobs/:jobid/vertices/:vertexid/backpressure: the log has no samples"""
-    _find(moment, parameters)
-    return BackPressure("deprecated")
-
-
 def _find(moment: Moment, parameters: Parameters) -> tuple[str, ExecutionGraphView, VertexView]:
     _, view = find_job(moment, parameters)
     graph = find_graph(moment, view)
     return view.job_id, graph, find_vertex(graph, parameters)
 
 
-def _subtask(moment: Moment, graph: ExecutionGraphView, attempt: AttemptView) -> Subtask:
+def _subtask(moment: Moment, job_id: str, graph: ExecutionGraphView, attempt: AttemptView) -> Subtask:
     start, end = start_of(attempt), end_of(attempt)
     return Subtask(
         subtask=attempt.subtask_index,
@@ -271,7 +253,7 @@ def _subtask(moment: Moment, graph: ExecutionGraphView, attempt: AttemptView) ->
         start_time=start,
         end_time=end,
         duration=duration(start, end, moment.now),
-        metrics=io_metrics(graph, [attempt]),
+        metrics=io_metrics(moment, job_id, graph, [attempt]),
         taskmanager_id=attempt.resource_id or _NOWHERE,
         status_duration=state_durations(attempt, moment.now),
         start_time_compatible=start,
@@ -279,7 +261,7 @@ def _subtask(moment: Moment, graph: ExecutionGraphView, attempt: AttemptView) ->
 
 
 def _taskmanager(
-    moment: Moment, graph: ExecutionGraphView, name: str, attempts: Sequence[AttemptView]
+    moment: Moment, job_id: str, graph: ExecutionGraphView, name: str, attempts: Sequence[AttemptView]
 ) -> VertexTaskManager:
     start, end = vertex_extent(attempts)
     counts = Counter(each.state.value for each in attempts)
@@ -289,10 +271,10 @@ def _taskmanager(
         start_time=start,
         end_time=end,
         duration=duration(start, end, moment.now),
-        metrics=io_metrics(graph, attempts),
+        metrics=io_metrics(moment, job_id, graph, attempts),
         status_counts=dict.fromkeys(EXECUTION_STATES, 0) | counts,
         taskmanager_id=name,
-        aggregated=_aggregate([_subtask(moment, graph, each) for each in attempts]),
+        aggregated=_aggregate([_subtask(moment, job_id, graph, each) for each in attempts]),
     )
 
 

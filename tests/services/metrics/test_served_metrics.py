@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
+from collections.abc import Iterable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tailrace.pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures, VertexName
 from tailrace.services.configuration import Configuration
+from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.metrics import table
-from tailrace.services.metrics.server import MetricsServer
+from tailrace.services.metrics.samples import Sample
 from tailrace.services.processes import metrics
 
 TASKS = [TaskFigures(VertexName("j", "job", "v", "map"), index, 0) for index in range(100)]
@@ -35,12 +37,18 @@ class FixedLog:
 def test_time_series_of_process_are_bounded_by_option(most: int) -> None:
     values = {"metrics.reporter.prom.port": "0", "metrics.reporter.prom.max-series": str(most)}
     host: Any = SimpleNamespace(position=END - 3, state=lambda _: None)
-    served = metrics.serve_task_executor(
-        Configuration(values), host, "task_executor/te-1", "te-1", lambda: RuntimeFigures(TASKS), FixedLog()
-    )
+    configuration = Configuration(values)
+
+    def collect() -> Iterable[Sample]:
+        figures = RuntimeFigures(TASKS)
+        return metrics.collect_task_executor(
+            configuration, host, "task_executor/te-1", "te-1", lambda: figures, FixedLog()
+        )
+
+    served = metrics.serve_prometheus(configuration, collect)
     assert served is not None
     with served:
-        assert isinstance(served, MetricsServer)
+        assert isinstance(served, DiagnosticsServer)
         with urllib.request.urlopen(f"http://{served.address}/metrics", timeout=30) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             samples = [sample for family in families for sample in family.samples]
@@ -55,6 +63,4 @@ def test_time_series_of_process_are_bounded_by_option(most: int) -> None:
 
 
 def test_process_without_port_serves_no_metrics() -> None:
-    host: Any = SimpleNamespace()
-    figures = RuntimeFigures
-    assert metrics.serve_task_executor(Configuration({}), host, "", "te-1", figures, FixedLog()) is None
+    assert metrics.serve_prometheus(Configuration({}), list) is None
