@@ -1,7 +1,10 @@
-"""Where the events of a job, and of a type, are in a log.
+"""Where the events of a job, of a type and of a time are in a log, and which events are notable.
 
-It has the offset of each event twice, by job and by type: 16 bytes an event, and 8 for the job of each offset. So the
-next event of a job is found without a read of the events between.
+It has the offset of each event, also by job and by type, its time and its job: 40 bytes an event. So the next event of
+a job is found without a read of the events between, and the number of events in a span of time by two binary searches.
+
+The time of an offset is the latest time of the events up to it, as for a position in the log (log_position.py): clocks
+of senders differ.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from ...schemas.event import Record
 from .event_job_index import EventJobIndex
+from .log_marks import LogMark, LogMarks
 
 _NONE: Sequence[int] = ()
 
@@ -24,6 +28,10 @@ class EventIndex:
         self._lock = threading.Lock()
         self._jobs = EventJobIndex()
         self._by_job: dict[str, array[int]] = {}
+        self._offsets = array("q")
+        self._times = array("q")
+        """The time of each event of `_offsets`, in microseconds since the epoch."""
+        self._marks = LogMarks()
         self._by_type: dict[str, array[int]] = {}
         """Full name of a type -> offsets."""
         self._full_names: dict[str, frozenset[str]] = {}
@@ -35,6 +43,10 @@ class EventIndex:
         with self._lock:
             for record in records:
                 job = self._jobs.on_event(record)
+                time = record.header.time
+                self._offsets.append(record.offset)
+                self._times.append(max(time, self._times[-1]) if self._times else time)
+                self._marks.add(record, self._times[-1], job)
                 if job is not None:
                     _list_of(self._by_job, job).append(record.offset)
                 name = event_type(record)
@@ -66,6 +78,36 @@ class EventIndex:
                     of_types[0] if len(of_types) == 1 else sorted(x for each in of_types for x in each)
                 )
             return _intersect(lists, start, limit)
+
+    def last(self, end: int) -> tuple[int, int] | None:
+        """Returns offset and time of the last event below the offset `end`; None if there is none."""
+        with self._lock:
+            place = bisect_left(self._offsets, end) - 1
+            return (self._offsets[place], self._times[place]) if place >= 0 else None
+
+    def first(self, start: int = 0) -> tuple[int, int] | None:
+        """Returns offset and time of the first event from the offset `start` on; None if there is none."""
+        with self._lock:
+            place = bisect_left(self._offsets, start)
+            return (self._offsets[place], self._times[place]) if place < len(self._offsets) else None
+
+    def count(self, start: int, end: int) -> int:
+        """Returns the number of events from the offset `start` up to `end` (exclusive)."""
+        with self._lock:
+            return max(0, bisect_left(self._offsets, end) - bisect_left(self._offsets, start))
+
+    def first_offsets(self, times: Iterable[int]) -> list[int]:
+        """Returns for each time, in microseconds since the epoch, the offset of the first event at or after it; the
+        offset after the last event if there is none."""
+        with self._lock:
+            end = self._offsets[-1] + 1 if self._offsets else 0
+            places = [bisect_left(self._times, time) for time in times]
+            return [self._offsets[place] if place < len(self._offsets) else end for place in places]
+
+    def marks(self, start: int, end: int) -> list[LogMark]:
+        """Returns the notable events from the offset `start` up to `end` (exclusive)."""
+        with self._lock:
+            return self._marks.between(start, end)
 
 
 def event_type(record: Record) -> str:

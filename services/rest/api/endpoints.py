@@ -8,13 +8,14 @@ from ...history.log_source import LogSource
 from ..endpoint import Endpoint
 from ..errors import NotFound
 from ..event_feed import EventFeed
-from . import events
+from . import events, log
 
 
 def log_endpoints(open_source: Callable[[], LogSource], feed: EventFeed) -> list[Endpoint]:
     """Returns the endpoints. `open_source` opens the log."""
     return [
         events.create_page_endpoint(open_source, feed.index),
+        log.create_endpoint(open_source, feed.index),
         Endpoint(
             "GET",
             "/events/stream",

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from polling import wait_until
 
+from tailrace.schemas.event import Record
+from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.services.history.event_index import EventIndex, event_type
 from tailrace.services.history.event_job_index import EventJobIndex
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.rest import event_feed
+from tailrace.services.rest.api.log import LogPoint, create_overview
 
 from .live_server import Message, append, golden_records, serve
 
@@ -160,3 +163,54 @@ def test_index_selects_what_a_scan_selects() -> None:
                 later = [offset for offset in expected if offset >= start]
                 for limit in (1, 5, len(records)):
                     assert index.select(start, limit, job, type_) == later[:limit]
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 100])
+def test_buckets_have_all_events_once(buckets: int) -> None:
+    """In order, and each event in the bucket of its time."""
+    for name in LOGS:
+        records, index = golden_records(name), EventIndex()
+        index.add(records)
+        for start, end in ((0, len(records)), (len(records) // 3, len(records) // 2), (3, 4)):
+            part = records[start:end]
+            found = create_overview(index, "c", range(start, end), buckets, 1_000)
+            assert (found.events, found.first, found.last) == (
+                len(part),
+                LogPoint(start, latest(records[: start + 1])),
+                LogPoint(end - 1, latest(records[:end])),
+            )
+            assert sum(bucket.events for bucket in found.buckets) == len(part)
+            assert len(found.buckets) == buckets
+            for record in part:
+                time = latest(records[: record.offset + 1])
+                (bucket,) = (
+                    each for each in found.buckets if each.first <= record.offset < each.first + each.events
+                )
+                assert bucket.start <= time < bucket.start + found.bucket_duration
+
+
+def latest(records: list[Record]) -> int:
+    return max(record.header.time for record in records)
+
+
+def test_marks_are_notable_events_and_bounded() -> None:
+    records, log = golden_records("a_task_executor_is_lost_while_a_job_is_deployed"), MemoryEventLog()
+    append(log, records)
+    with serve(log) as server:
+        status, found = server.get("/api/v1/log?buckets=10")
+        assert (status, found["events"], len(found["buckets"])) == (200, len(records), 10)
+        marks = {(mark["kind"], mark["text"]) for mark in found["marks"]}
+        lost = next(
+            record.body.resource_id for record in records if isinstance(record.body, TaskExecutorLost)
+        )
+        assert ("task-executor-lost", lost) in marks
+        assert {text for kind, text in marks if kind == "job"} >= {"CREATED", "RUNNING"}
+        assert [mark["offset"] for mark in found["marks"]] == sorted(
+            mark["offset"] for mark in found["marks"]
+        )
+        _, few = server.get("/api/v1/log?marks=2")
+        assert (len(few["marks"]), few["marks_left_out"]) == (2, len(found["marks"]) - 2)
+        assert server.get("/api/v1/log?from=5&to=3")[0] == 404
+        assert server.get("/api/v1/log?buckets=100000")[0] == 400
+    with serve(MemoryEventLog()) as server:
+        assert server.get("/api/v1/log?buckets=3")[1]["first"] is None
