@@ -29,6 +29,7 @@ from .kafka_properties import (
     find_errors,
     is_file,
 )
+from .kafka_statistics import INTERVAL_PROPERTY
 
 READER_GROUP: Final = "tailrace-reader"
 """The group of consumers that assign their partitions and commit nothing: a consumer must name a group."""
@@ -87,14 +88,15 @@ class KafkaConnection(msgspec.Struct, frozen=True):
         return f"{self.bootstrap_servers} as {self.principal} ({self._protocol})"
 
     def to_librdkafka(self) -> dict[str, Any]:
-        """Returns the configuration of a client of confluent_kafka, with the present secrets.
+        """Returns the configuration of a client of confluent_kafka, with the present secrets, and without statistics
+        (infra/kafka_statistics.py).
 
         Raises UnusableProperties.
         """
         values = {
             SPELLINGS[name].librdkafka if name in SPELLINGS else name: value
             for name, value in self._read().items()
-            if name not in JAVA_ONLY
+            if name not in JAVA_ONLY and name != INTERVAL_PROPERTY
         }
         if self._mechanism == "OAUTHBEARER":
             values.setdefault("sasl.oauthbearer.method", "oidc")

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from ...infra import threads
 from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
+from ...infra.kafka_statistics import ClientRole
 from ...infra.logging_setup import logger
 from ...infra.open_telemetry import TRACEPARENT, valid_traceparent
 from ...schemas import dispatcher
@@ -161,7 +162,9 @@ class SubmissionsReader:
         if not described:
             self._stop.wait(_LOOK_S)
             return
-        consumer = Consumer(consumer_configuration(self._kafka, auto_offset_reset="error"))
+        consumer = Consumer(
+            consumer_configuration(self._kafka, ClientRole.SUBMISSIONS_READER, auto_offset_reset="error")
+        )
         try:
             found = self._read_extent(consumer, described)
             if not all(self._is_agreed(tenant, topic) for tenant, topic in found.items()):

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ...infra import threads
 from ...infra.kafka_connection import KafkaConnection
+from ...infra.kafka_statistics import ClientRole
 from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Event
 from ...schemas.types import Header
@@ -152,7 +153,9 @@ class _AnswersWriter:
         self._codec = codec
         self._log_id = log_id
         self._failures: list[KafkaError] = []
-        self._producer = Producer(producer_configuration(kafka, enable_gapless_guarantee=True))
+        self._producer = Producer(
+            producer_configuration(kafka, ClientRole.ANSWERS_WRITER, enable_gapless_guarantee=True)
+        )
 
     def send(self, offset: int, answer: Event) -> None:
         """Sends the answer of an event at this offset of the log. Raises LogUnavailable."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ...infra.kafka_connection import KafkaConnection
+from ...infra.kafka_statistics import ClientRole
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable, Undecodable
@@ -62,6 +63,7 @@ class KafkaHeartbeats:
         self._producer = Producer(
             client_configuration(
                 kafka,
+                ClientRole.HEARTBEAT_WRITER,
                 # Heartbeats are soft state: the next one follows soon, and a late one has no value.
                 acks=1,
                 linger_ms=_LINGER_MS,
@@ -72,6 +74,7 @@ class KafkaHeartbeats:
         self._consumer = Consumer(
             consumer_configuration(
                 kafka,
+                ClientRole.HEARTBEAT_READER,
                 auto_offset_reset="latest",
                 # Many processes write and read this topic: wait for several messages instead of one fetch for each.
                 fetch_min_bytes=_FETCH_BYTES,

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from ...infra import retry
 from ...infra.kafka_connection import READER_GROUP, KafkaConnection
+from ...infra.kafka_statistics import STATISTICS, ClientRole
 from ...infra.logging_setup import logger
 from .event_log import LARGEST_EVENT
 
@@ -30,24 +31,30 @@ for."""
 T = TypeVar("T")
 
 
-def client_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+def client_configuration(
+    kafka: KafkaConnection, role: ClientRole | None = None, **more: Any
+) -> dict[str, Any]:
     """Returns the configuration of any client; further keys with `_` for `.`, over which the user's properties have
-    precedence. Raises UnusableProperties."""
+    precedence. `role`: that of a client whose statistics are wanted; it must be polled all the time. Raises
+    UnusableProperties."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return {
         "log_level": _CRITICAL,
         "reconnect.backoff.max.ms": 1_000,
         **own,
         **kafka.to_librdkafka(),
+        **({} if role is None else STATISTICS.settings(kafka.properties, role)),
         "error_cb": _on_error,
     }
 
 
-def consumer_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+def consumer_configuration(
+    kafka: KafkaConnection, role: ClientRole | None = None, **more: Any
+) -> dict[str, Any]:
     """Returns the configuration of a consumer that assigns its partitions and keeps its own position. Raises
     UnusableProperties."""
     # The default of one second would delay the first read after every pause.
-    return client_configuration(kafka, **{"fetch_queue_backoff_ms": 1, **more}) | {
+    return client_configuration(kafka, role, **{"fetch_queue_backoff_ms": 1, **more}) | {
         "group.id": READER_GROUP,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -55,10 +62,12 @@ def consumer_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any
     }
 
 
-def producer_configuration(kafka: KafkaConnection, **more: Any) -> dict[str, Any]:
+def producer_configuration(
+    kafka: KafkaConnection, role: ClientRole | None = None, **more: Any
+) -> dict[str, Any]:
     """Returns the configuration of a producer of single events: idempotent, acks=all, without linger. Raises
     UnusableProperties."""
-    return client_configuration(kafka, **{"linger_ms": 0, "compression_type": "zstd", **more}) | {
+    return client_configuration(kafka, role, **{"linger_ms": 0, "compression_type": "zstd", **more}) | {
         "enable.idempotence": True,
         "acks": "all",
         "message.max.bytes": LARGEST_MESSAGE,

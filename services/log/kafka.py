@@ -24,6 +24,7 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
+from ...infra.kafka_statistics import INTERVAL_PROPERTY, STATISTICS, ClientRole
 from ...infra.logging_setup import logger
 from ...schemas.event import Event
 from ..core.leadership import LeadershipState
@@ -82,6 +83,8 @@ class KafkaEventLog:
         self._watch = kafka.watch()
         if appends:
             self._connect_producer()
+        if INTERVAL_PROPERTY in kafka.properties:
+            STATISTICS.serve(self)
 
     @property
     def topic(self) -> str:
@@ -153,6 +156,7 @@ class KafkaEventLog:
             self._producer = Producer(
                 producer_configuration(
                     self._kafka,
+                    ClientRole.LOG_WRITER,
                     delivery_timeout_ms=milliseconds,
                     request_timeout_ms=min(milliseconds, 10_000),
                 )
@@ -249,6 +253,14 @@ class KafkaEventLog:
         """Returns a tail of the events of `source`, which has records of this log."""
         return DecodingTail(source, self._codec, self._topic, lambda: self._skipped, concerns, on_unreadable)
 
+    def serve_statistics(self) -> None:
+        """Takes the statistics of the producer while nothing is appended; an append takes them itself."""
+        if self._producer is not None and self._appending.acquire(blocking=False):
+            try:
+                poll_producer(self._producer, 0)
+            finally:
+                self._appending.release()
+
     def close(self) -> None:
         if self._producer is not None:
             self._producer.flush(self._timeout)
@@ -296,6 +308,7 @@ class _KafkaTail:
         return Consumer(
             consumer_configuration(
                 self._kafka,
+                ClientRole.LOG_READER,
                 enable_partition_eof=True,
                 auto_offset_reset="error",
                 queued_min_messages=self._prefetched,

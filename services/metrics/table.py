@@ -254,6 +254,36 @@ ACCUMULATOR: Final = _gauge(
     (*_OF_TASK, "name"),
 )
 
+
+def _kafka_client(prefix: str, labels: tuple[str, ...]) -> tuple[Metric, ...]:
+    """Returns the metrics of Kafka clients, in the order of the fields of ClientStatistics."""
+    scope, every = f"{prefix}kafka_", (*labels, "client")
+    return (
+        _counter(f"{scope}requests", "Requests to brokers.", every),
+        _counter(f"{scope}sent_bytes", "Bytes sent to brokers.", every),
+        _counter(f"{scope}received_bytes", "Bytes received from brokers.", every),
+        _counter(f"{scope}requestErrors", "Requests that failed or were not answered in time.", every),
+        _gauge(
+            f"{scope}queuedMessages",
+            "Messages that a producer has not sent, or that a consumer has fetched and not returned yet.",
+            every,
+        ),
+        _gauge(f"{scope}rttAverage_seconds", "The average time to an answer of the slowest broker.", every),
+        _gauge(
+            f"{scope}rttP99_seconds",
+            "The 99th percentile of the time to an answer of the slowest broker.",
+            every,
+        ),
+        _gauge(
+            f"{scope}throttleTime_seconds", "The longest time for which a quota made the client wait.", every
+        ),
+        _gauge(f"{scope}recordsLag", "Messages after the position of a consumer.", every, "records-lag"),
+    )
+
+
+KAFKA_OF_MASTER: Final = _kafka_client(_MASTER, ())
+KAFKA_OF_WORKER: Final = _kafka_client(_WORKER, ("tm_id",))
+
 SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Jobmanagers": (
         TASK_MANAGERS,
@@ -310,6 +340,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         USER_METRIC,
         ACCUMULATOR,
     ),
+    "Kafka clients": (*KAFKA_OF_MASTER, *KAFKA_OF_WORKER),
 }
 """Title of a section of the page -> its metrics."""
 METRICS: Final = tuple(metric for section in SECTIONS.values() for metric in section)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
+import msgspec
 import psutil
 from confluent_kafka import KafkaException
 
 from ...infra.closing import Closeable
+from ...infra.kafka_statistics import STATISTICS
 from ...infra.logging_setup import logger
 from ...pipelines.runtime.common.task_figures import RuntimeFigures
 from ..configuration import Configuration, ConfigurationError
@@ -64,6 +66,7 @@ def collect_jobmanager(
         Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
         Sample(table.MASTER_OMITTED, (), omitted),
         *_trace_samples(traces),
+        *_kafka_samples((), table.KAFKA_OF_MASTER),
         *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
     ]
 
@@ -86,6 +89,7 @@ def collect_task_executor(
     return [
         *kept,
         Sample(table.WORKER_OMITTED, labels, omitted),
+        *_kafka_samples(labels, table.KAFKA_OF_WORKER),
         *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),
     ]
 
@@ -128,6 +132,12 @@ def _trace_samples(traces: TraceReporter | None) -> Iterator[Sample]:
         yield Sample(table.SPANS_EXPORTED, (), traces.exported)
         yield Sample(table.SPANS_REJECTED, (), traces.rejected)
         yield Sample(table.SPANS_DROPPED, (), traces.dropped)
+
+
+def _kafka_samples(labels: tuple[str, ...], metrics: Sequence[Metric]) -> Iterator[Sample]:
+    for role, statistics in STATISTICS.read().items():
+        for metric, value in zip(metrics, msgspec.structs.astuple(statistics), strict=True):
+            yield Sample(metric, (*labels, role.value), value)
 
 
 def _usage(process_ids: Iterable[int]) -> Iterator[tuple[int, ProcessUsage]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ...infra.kafka_statistics import INTERVAL_PROPERTY, ClientRole
 from ..configuration.options.metrics import METRICS_HOST, METRICS_MAX_SERIES, METRICS_PORT
 from ..metrics.table import SECTIONS, Metric
 from .generated_page import write_or_check
@@ -56,10 +57,14 @@ Prometheus reads all processes of a machine with one job:
 - Every process also has the metrics of all clients of Prometheus: `process_cpu_seconds_total`,
   `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and
   `process_start_time_seconds`.
+- Metrics of Kafka clients are librdkafka's statistics. They are off by default: set
+  `kafka.{INTERVAL_PROPERTY}`, for example to 5000, for a new value each 5 seconds, or
+  `kafka.jobmanager.{INTERVAL_PROPERTY}` for jobmanagers only. Several clients of one role are one here: the log has
+  several readers in a jobmanager. StreamTasks and Spark's queries report none.
 - If there are too many time series, users' metrics are left out first, then the jobs and tasks that began last.
   `omittedSeries` counts them.
 """
-_LABELS: Final = """## Labels
+_LABELS: Final = f"""## Labels
 
 | label | value |
 |---|---|
@@ -69,6 +74,7 @@ _LABELS: Final = """## Labels
 | `tm_id` | the TaskExecutor: its resource id |
 | `type` | the type of an event, such as `job_master.StartJob` ([events.md](events.md)) |
 | `name` | the name of a user's metric or accumulator |
+| `client` | the role of a Kafka client: {", ".join(f"`{role}`" for role in ClientRole)} |
 """
 
 

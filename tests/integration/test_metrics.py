@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from polling import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
+from tailrace.infra.kafka_statistics import ClientRole
 from tailrace.services.log.factory import create_admin_client
 from tailrace.services.log.topics import create_topics
 from tailrace.services.metrics.table import (
@@ -26,6 +27,7 @@ from tailrace.services.metrics.table import (
     JOB_UPTIME,
     JVM_CPU,
     JVM_MEMORY,
+    KAFKA_OF_MASTER,
     MASTER_LOG_LAG,
     MASTER_OMITTED,
     PENDING_RECORDS,
@@ -88,8 +90,14 @@ class Scrape:
             if sample.name == metric.name and sample.labels["job_id"] == job_id
         }
 
+    def roles_of_clients(self) -> set[str]:
+        return {sample.labels["client"] for sample in self.samples if "client" in sample.labels}
+
     def names_of_job(self, job_id: str) -> set[str]:
         return {sample.name for sample in self.samples if sample.labels.get("job_id") == job_id}
+
+
+MASTERS_ONLY = {ClientRole.LOG_READER, ClientRole.SUBMISSIONS_READER, ClientRole.ANSWERS_WRITER}
 
 
 def addresses(cluster: Cluster) -> tuple[str, str]:
@@ -148,6 +156,22 @@ def test_metrics_agree_with_job_and_end_with_it(four_slots: Cluster, tmp_path: P
     assert master.value(MASTER_OMITTED) == 0
     assert master.value(MASTER_LOG_LAG) >= 0
     assert master.of_name("process_resident_memory_bytes")[0] > 1 << 20
+
+    # A jobmanager has all clients. A TaskExecutor reads the log by the relay of its master.
+    wait_until(
+        lambda: Scrape(jobmanager).roles_of_clients() == set(ClientRole), "reports of all Kafka clients"
+    )
+    wait_until(
+        lambda: Scrape(task_executor).roles_of_clients() >= set(ClientRole) - MASTERS_ONLY,
+        "reports of its clients",
+    )
+    master = Scrape(jobmanager)
+    requests, sent, received, errors, *_ = KAFKA_OF_MASTER
+    for role in ClientRole:
+        assert master.value(requests, client=role) > 0
+        assert master.value(sent, client=role) > 0
+        assert master.value(received, client=role) > 0
+        assert master.value(errors, client=role) >= 0
 
     cluster.ok("cancel", job_id)
     wait_until(
