@@ -359,4 +359,11 @@ class IllegalEventReporter:
         events = [f"{record.offset} {record.body.AVRO_NAME} from {record.header.sender}" for record in story]
         more = {"passed_over": self._passed_over} if self._passed_over else {}
         self._passed_over = 0
-        _log.warning("ignored an illegal event", error=str(error), story=events, **more)
+        _log.warning(
+            "ignored an illegal event",
+            offset=error.record.offset,
+            cause=error.record.header.cause,
+            error=str(error),
+            story=events,
+            **more,
+        )

@@ -29,7 +29,7 @@ from ...infra.admin_client_cache import AdminClientCache
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.kafka_statistics import ClientRole
 from ...infra.logging_setup import logger
-from ...infra.open_telemetry import TRACEPARENT, valid_traceparent
+from ...infra.open_telemetry import TRACEPARENT, current_traceparent, use_traceparent
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
@@ -370,6 +370,7 @@ class SubmissionsReader:
             offset=message.offset() or 0,
             tenant=tenant,
         )
+        use_traceparent(find_traceparent(message))
         try:
             value = message.value()
             if value is not None and len(value) > LARGEST_SUBMISSION:
@@ -380,6 +381,8 @@ class SubmissionsReader:
             event = self._decode(value, origin.topic)
             if event is None:
                 return
+            if event.header.traceparent is not None:
+                use_traceparent(event.header.traceparent)
             check_allowed(event, tenant)
             body = self._inline.apply_to_submission(event.body)
         except (Undecodable, GraphTooLarge) as reason:
@@ -395,7 +398,7 @@ class SubmissionsReader:
             cause=None,
             origin=origin,
             tenant="",
-            traceparent=valid_traceparent(event.header.traceparent or find_traceparent(message)),
+            traceparent=current_traceparent(),
         )
         self._log.append([Event(header, body)])
 

@@ -1,6 +1,7 @@
 """Formats the log lines of user functions that use `logging`: time, level, logger, job, vertex, subtask and attempt.
 
-A StreamTask is one subtask. A Python worker of Spark serves several in turn, and calls `serve` with the subtask whose
+If log.format is json, a line is a JSON object with job_id, task_name, subtask_index and attempt_number. A StreamTask is
+one subtask. A Python worker of Spark serves several in turn, and calls `serve` with the subtask whose
 records it processes. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all processes of the
 job on a machine append to it, and a process that finds it full renames it. Secrets are redacted. Nothing here raises: a
 line that cannot be written is lost, and so is printed output. A full disk does not fail a task.
@@ -21,6 +22,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from ....infra.logging_setup import JsonFormatter, LogFormat
 from ....infra.redaction import redacted
 from ...graph import job_options
 from .deployment import VertexDeployment
@@ -61,7 +63,8 @@ class TaskLogging(msgspec.Struct, frozen=True):
         serve(None, 0)
         root = logging.getLogger()
         handler = self._handler()
-        handler.setFormatter(_Redacting(_FORMAT))
+        is_text = LogFormat.from_environment() is LogFormat.TEXT
+        handler.setFormatter(_Redacting(_FORMAT) if is_text else JsonFormatter())
         handler.addFilter(_add_task)
         for task_handler in [handler for handler in root.handlers if getattr(handler, "of_tasks", False)]:
             root.removeHandler(task_handler)
@@ -160,4 +163,9 @@ def _add_task(record: logging.LogRecord) -> bool:
         index, attempt = _subtask
         subtask = "" if index is None else f" ({index + 1}/{_current.parallelism}), attempt {attempt + 1}"
         record.task = f"{_current.job_id}, {_current.vertex}{subtask}"
+        record.fields = {
+            "job_id": _current.job_id,
+            "task_name": _current.vertex,
+            **({} if index is None else {"subtask_index": index, "attempt_number": attempt}),
+        }
     return True

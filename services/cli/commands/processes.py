@@ -34,7 +34,7 @@ def jobmanager(
     configuration = cluster.locate(definitions)
     from ...configuration.options.simulation import SIMULATED
 
-    stop = _prepare()
+    stop = _prepare(configuration)
     if configuration.get(SIMULATED):
         from ...processes import simulated_jobmanager
 
@@ -78,7 +78,7 @@ def taskexecutor(
     )
     from ...processes import taskexecutor as entrypoint
 
-    stop = _prepare()
+    stop = _prepare(configuration)
     scratch = configuration.home.absolute() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     # A new directory for every process, so that files of a killed predecessor are not reused.
@@ -98,19 +98,20 @@ def gateway(
     from ...processes.rest import RestServer
     from ..render.output import print_result
 
-    stop = _prepare()
+    stop = _prepare(configuration)
     with RestServer(configuration) as server:
         print_result(f"the REST API is at {server.url}")
         stop.wait()
 
 
-def _prepare() -> Event:
+def _prepare(configuration: Configuration) -> Event:
     """Logs to stderr, and ends the process with any of its threads. Returns the event that SIGTERM and SIGINT set."""
     from ....infra import threads
     from ....infra.logging_setup import log_to_stderr
+    from ...configuration.options.cluster import LOG_FORMAT
     from ...processes.process_lifecycle import stop_on_signals
 
-    log_to_stderr()
+    log_to_stderr(configuration.get(LOG_FORMAT))
     threads.handle(threads.end_process)
     return stop_on_signals()
 
@@ -131,4 +132,4 @@ def _simulated(configuration: Configuration, resource_id: str | None) -> None:
             f"{members_path(configuration.home)} lists no TaskExecutors to simulate: give --resource-id, or fork a "
             "cluster that has TaskExecutors",
         )
-    entrypoint.run(configuration, members, _prepare())
+    entrypoint.run(configuration, members, _prepare(configuration))

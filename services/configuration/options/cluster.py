@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ....infra.config.option_types import DAY, DURATION, SECOND, pattern
+from ....infra.config.option_types import DAY, DURATION, SECOND, choice, pattern
 from ....infra.config.options import ConfigOption
+from ....infra.logging_setup import LogFormat
 from ....infra.redaction import has_user_information
 from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, SERVER_LIST, TOPIC_PREFIX
 
@@ -82,6 +83,16 @@ OUTPUT_RETENTION = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
+LOG_FORMAT = ConfigOption(
+    key="log.format",
+    type=choice(LogFormat),
+    default=LogFormat.TEXT,
+    doc="The format of the log lines of a process and its tasks. json: one object per line, with `timestamp`, `level`, "
+    "`logger`, `event` and values such as `job_id`; with `trace_id` if a request has a trace context "
+    "([traces.md](traces.md#logs)).",
+    scopes=BOTH,
+    ours=True,
+)
 
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     CLUSTER_ID,
@@ -91,4 +102,5 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     HOME,
     SKIPPED_OFFSETS,
     OUTPUT_RETENTION,
+    LOG_FORMAT,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import subprocess
@@ -140,3 +141,19 @@ print("after")
         result = subprocess.run([sys.executable, "-c", program], stdout=log, check=False)
     assert result.returncode == 0
     assert path.read_text() == "before\nafter\n"
+
+
+def test_json_lines_name_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILRACE_LOG_FORMAT", "json")
+    logging_of(tmp_path).begin()
+    serve(1, 2)
+    logging.getLogger("program").warning("of %s", "it")
+    serve(None, 0)
+    logging.getLogger("program").warning("of all")
+    first, second = map(json.loads, (tmp_path / "job-1f.log").read_text().splitlines())
+    assert {key: first[key] for key in ("level", "logger", "event", "job_id", "subtask_index", "attempt_number")} == {
+        "level": "warning", "logger": "program", "event": "of it", "job_id": "job-1f", "subtask_index": 1,
+        "attempt_number": 2,
+    }  # fmt: skip
+    assert first["task_name"] == second["task_name"]
+    assert "subtask_index" not in second
