@@ -101,10 +101,11 @@ def create_overview(
     duration = -(-(last[1] + 1 - first[1]) // buckets) if buckets else 0
     starts = [first[1] + number * duration for number in range(buckets)]
     begins = [min(max(each, first[0]), end) for each in index.first_offsets(starts)]
-    begins = [first[0], *begins[1:]] if begins else []
+    begins[:1] = [first[0]] if buckets else []
+    ends = [*begins[1:], end] if buckets else []
     found = [
         TimeBucket(start, begin, index.count(begin, following))
-        for start, begin, following in zip(starts, begins, [*begins[1:], end], strict=True)
+        for start, begin, following in zip(starts, begins, ends, strict=True)
     ]
     marks = index.marks(first[0], end)
     chosen = choose_marks(marks, most_marks)
