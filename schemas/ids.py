@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_ID_LENGTH = 64
+_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
 
 
 def is_id(text: str) -> bool:

@@ -18,9 +18,10 @@ from ...infra.open_telemetry import current_traceparent
 from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
+from ...schemas.ids import MAX_ID_LENGTH
 from ...schemas.types import EntryPoint, Header, JobGraph
 from ..configuration import Configuration
-from ..configuration.options.tenants import TENANT
+from ..configuration.options.tenants import TENANT, job_id_prefix
 from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
 from ..log.clients import poll_producer, producer_configuration
@@ -95,7 +96,8 @@ class Client(Closeable):
         Raises JobRejectedError for a job that is too large.
         """
         if job_id is None:
-            job_id = new_job_id(what.name if isinstance(what, JobGraph) else describe_program(what))
+            name = what.name if isinstance(what, JobGraph) else describe_program(what)
+            job_id = new_job_id(name, self.configuration.get(TENANT))
         # Parts that could not be uploaded stay in the event, as with clients that do not use blobs.
         what, left = upload(what, job_id, self.configuration, self._log)
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
@@ -237,13 +239,16 @@ class Client(Closeable):
         return "there is no such topic: was it deleted? `tailrace cluster start` creates it"
 
 
-def new_job_id(name: str) -> str:
-    """Returns a unique job id: the readable part of the job's name and 128 random bits, as many as Flink's JobID has.
+def new_job_id(name: str, tenant: str = "") -> str:
+    """Returns a unique job id: the prefix of the tenant, the readable part of the job's name, and 128 random bits, as
+    many as Flink's JobID has.
 
     Ids are never used twice in the life of a cluster, and nobody looks whether one is free.
     """
-    readable = _NO_ID.sub("-", name.lower()).strip("-")[:_MAX_NAME_LENGTH].strip("-")
-    return f"{readable or 'job'}-{secrets.token_hex(16)}"
+    prefix, random = job_id_prefix(tenant), secrets.token_hex(16)
+    room = min(_MAX_NAME_LENGTH, MAX_ID_LENGTH - len(f"{prefix}-{random}"))
+    readable = _NO_ID.sub("-", name.lower()).strip("-")[:room].strip("-")
+    return f"{prefix}{readable or 'job'}-{random}"
 
 
 def describe_program(entry_point: EntryPoint | None) -> str:

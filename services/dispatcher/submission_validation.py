@@ -24,7 +24,13 @@ from ..configuration.options.jobs import (
     MAX_WAITING_PROGRAMS,
     MAX_WAITING_PROGRAMS_PER_CLIENT,
 )
-from ..configuration.options.tenants import MAX_JOBS_OF_TENANT, MAX_SLOTS_OF_TENANT, TENANTS, option_of
+from ..configuration.options.tenants import (
+    MAX_JOBS_OF_TENANT,
+    MAX_SLOTS_OF_TENANT,
+    TENANTS,
+    job_id_prefix,
+    option_of,
+)
 from ..configuration.role_options import TenantOptions
 from .state import DispatcherState, Job, Phase, Submission, submitter_of
 from .turn import AcceptedSubmissions
@@ -43,7 +49,7 @@ def find_submission_error(
 ) -> str | None:
     """Returns why the submission at this offset is rejected, or None. `accepted`: those before it in the same turn."""
     return (
-        _find_id_error(state, submission.job_id)
+        _find_id_error(state, submission.job_id, submission.tenant)
         or _find_cluster_error(state, offset, submission)
         or _find_quota_error(state, submission, accepted)
         or _find_content_error(submission)
@@ -98,9 +104,15 @@ def savepoint_directory(location: str | None) -> str | None:
     return LOCATION.read(location).removesuffix(f"/{METADATA}")
 
 
-def _find_id_error(state: DispatcherState, job_id: str) -> str | None:
+def _find_id_error(state: DispatcherState, job_id: str, tenant: str) -> str | None:
     if not is_id(job_id):
         return f"job id {job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
+    for name in state.options.tenants:
+        if name != tenant and job_id.startswith(job_id_prefix(name)):
+            prefix = job_id_prefix(name)
+            return (
+                f"job id {job_id} begins with {prefix!r}, as those of tenant {name} only do: choose another"
+            )
     if job_id in state.jobs:
         return f"job {job_id} {_describe_outcome(state.jobs[job_id])}: choose another job id"
     return None

@@ -21,6 +21,7 @@ from ...pipelines.graph.physical_plan import (
     WARM_UP_TOPIC,
     jobs_prefix,
 )
+from ..configuration.options.tenants import job_id_prefix
 from ..log.topics import (
     answers_topic,
     answers_topics,
@@ -243,6 +244,9 @@ def _submitter(scope: AclScope) -> Iterator[Acl]:
     )
     whose = "requests of the tenant" if tenant else "its requests"
     yield _topic(answers_topic(cluster, tenant), f"reads the answers to {whose}", Operation.READ)
+    if tenant:
+        jobs = f"{jobs_prefix(cluster)}{job_id_prefix(tenant)}"
+        yield _prefixed(ResourceType.TOPIC, jobs, "reads what jobs of the tenant print", Operation.READ)
     yield _READER
 
 

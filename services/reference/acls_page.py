@@ -46,7 +46,8 @@ what is missing. A principal may have several roles: who works with the command 
 - Delete on the topics of the cluster is printed only with a retention (`log.retention.time`, `log.retention.bytes`).
   Create on them is left out with `--topics-exist`.
 - `<tenant>` is a tenant of `dispatcher.tenants` ([tenants](tenants.md)). `--principal submitter@payments=User:payments`
-  prints the rights of a team that may write the requests of its tenant, and read their answers, only.
+  prints the rights of a team: it may write the requests of its tenant, and read their answers and the topics of its
+  jobs, only.
 - Read, Write, Delete and Alter contain Describe. Producers of brokers before Kafka 2.8 also need IdempotentWrite on the
   cluster.
 - A StreamTask runs the code of users with the identity of its process. It can't write events, heartbeats or requests.

@@ -23,6 +23,7 @@ from ...schemas.types import EntryPoint, JobStatus
 from ..client.client import Client, describe_program, new_job_id
 from ..client.subscription import JobRejectedError
 from ..configuration import Configuration
+from ..configuration.options.tenants import TENANT
 from ..core.role import CLIENT, address
 from ..dispatcher.state import DispatcherState, Job
 from ..history import cluster_view
@@ -138,7 +139,7 @@ class Requests(Closeable):
         entry_point = EntryPoint(
             target=body.target, arguments=tuple(body.arguments), configuration=dict(body.configuration)
         )
-        job_id = new_job_id(describe_program(entry_point))
+        job_id = new_job_id(describe_program(entry_point), self._configuration.get(TENANT))
         if key is not None:
             job_id = f"{job_id[:-32]}{_digest(_scoped(key))}"
         requester = _requester(None)

@@ -32,6 +32,7 @@ from secured_kafka import Decision, SecuredKafka
 
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka_connection import KafkaConnection
+from tailrace.pipelines.graph.physical_plan import output_topic
 from tailrace.schemas import avro, client, dispatcher
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
@@ -71,10 +72,11 @@ NOT_USED_HERE = {
     ("masters", "READ", "dead-letters"),
     *(("masters", "READ", f"answers{team}") for team in ("", ".payments", ".search")),
     ("tasks", "READ", "warm-up"),
+    *((team, "READ", f"job.{team}_") for team in ("payments", "search")),
 }
 """(user, operation, name without the cluster). No command here asks for accumulators of a running job; partitions are
 added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters and
-answers; a query that warms Spark may end before it reads."""
+answers; a query that warms Spark may end before it reads; teams read what their jobs print in a later test."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
 TEAMS = ("payments", "search")
 """Tenants, and the users that may write their topics."""
@@ -457,6 +459,13 @@ def test_submitter_follows_its_job_by_its_answers(cluster: SecuredCluster) -> No
     assert (done.returncode, done.stdout) == (ExitCode.OK, ""), done.stderr
     assert "(Finite) is accepted" in done.stderr
     assert "is FINISHED" in done.stderr
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_team_sees_output_of_its_own_jobs_only(cluster: SecuredCluster, team: str) -> None:
+    assert cluster.ok_as(team, "run", "finite.py", "2").splitlines() == ["1> 1", "1> 2"]
+    other = output_topic(cluster.cluster_id, f"{'-'.join(each for each in TEAMS if each != team)}_job")
+    assert read_error(cluster.connections[team], other) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_submitter_gets_end_and_reason_of_its_failed_job(cluster: SecuredCluster) -> None:

@@ -127,7 +127,7 @@ def parse_principal(text: str) -> Grant:
         raise CommandFailure(
             ExitCode.USAGE,
             f"--principal {text}: only a submitter belongs to a tenant: write submitter@TENANT=TYPE:NAME, the tenant "
-            "with 1 to 32 lower case letters, digits and '-'",
+            "with 1 to 24 lower case letters, digits and '-'",
         )
     if not _PRINCIPAL.fullmatch(principal):
         raise CommandFailure(

@@ -16,9 +16,11 @@ from ....infra.config.option_types import INT, OptionType, optional, pattern, un
 from ....infra.config.options import ConfigOption
 from .kinds import EVERYONE, MASTER
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+MAX_NAME_LENGTH = 24
+"""So that a job id has room for the name and 128 random bits."""
+_NAME = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_NAME_LENGTH - 1}}}")
 _KEY = re.compile(r"dispatcher\.tenant\.([a-z0-9][a-z0-9-]*)\.([a-z-]+)")
-_WANTED = "1 to 32 lower case letters, digits and '-'"
+_WANTED = f"1 to {MAX_NAME_LENGTH} lower case letters, digits and '-'"
 MAX_TENANTS = 100
 """Each tenant has a topic, and requests that wait in the memory of the leader."""
 
@@ -26,6 +28,12 @@ MAX_TENANTS = 100
 def is_tenant(text: str) -> bool:
     """Whether the text may be the name of a tenant."""
     return _NAME.fullmatch(text) is not None
+
+
+def job_id_prefix(tenant: str) -> str:
+    """Returns how the job ids begin that only this tenant uses; empty for no tenant. So the names of the topics of its
+    jobs have a prefix, and an ACL for them lets the tenant read what its jobs print."""
+    return f"{tenant}_" if tenant else ""
 
 
 def _read_names(text: str) -> tuple[str, ...]:

@@ -121,7 +121,11 @@ def test_submitter_of_tenant_gets_rights_on_its_topics_only(
     granted = [
         (acl["name"], acl["operations"]) for acl in submitter["acls"] if acl["resource_type"] == "topic"
     ]
-    assert granted == [("c.submissions.pay", ["Write"]), ("c.answers.pay", ["Read"])]
+    assert granted == [
+        ("c.submissions.pay", ["Write"]),
+        ("c.answers.pay", ["Read"]),
+        ("c.job.pay_", ["Read"]),
+    ]
     read = {acl["name"] for acl in master["acls"] if "Read" in acl["operations"]}
     assert {"c.submissions", "c.submissions.pay", "c.submissions.search"} <= read
 

@@ -399,8 +399,8 @@ def test_tenants_have_options_from_file_and_environment_that_reach_log(tmp_path:
 @pytest.mark.parametrize(
     ("definitions", "fault"),
     [
-        (["dispatcher.tenants=Pay"], "1 to 32 lower case letters, digits and '-'"),
-        (["dispatcher.tenants=a;a"], "1 to 32 lower case letters, digits and '-'"),
+        (["dispatcher.tenants=Pay"], "1 to 24 lower case letters, digits and '-'"),
+        (["dispatcher.tenants=a;a"], "1 to 24 lower case letters, digits and '-'"),
         (["dispatcher.tenant.pay.max-jobs=3"], "dispatcher.tenants does not name pay"),
         (["dispatcher.tenants=pay", "dispatcher.tenant.pay.max-job=3"], "there is no option"),
         (["dispatcher.tenants=pay", "dispatcher.tenant.pay.max-slots=0"], "at least 1"),

@@ -255,6 +255,17 @@ def test_job_without_prefix_of_tenant_is_rejected_also_if_program_gives_name() -
     assert not driver.state.jobs
 
 
+def test_job_id_with_name_of_tenant_is_for_that_tenant_only() -> None:
+    driver = Requests()
+    for tenant, is_accepted in (("", False), ("search", False), ("pay", True)):
+        driver.submit_of(tenant, "pay_a")
+        driver.settle()
+        assert ("pay_a" in driver.state.jobs) == is_accepted
+    assert driver.reason("pay_a") == (
+        "job id pay_a begins with 'pay_', as those of tenant pay only do: choose another"
+    )
+
+
 def test_job_of_other_tenant_is_unknown_to_tenant() -> None:
     driver = Requests()
     driver.submit_of("pay", "a")

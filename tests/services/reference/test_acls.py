@@ -14,6 +14,7 @@ from tailrace.pipelines.graph.physical_plan import (
     output_topic,
     transactional_id,
 )
+from tailrace.services.client.client import new_job_id
 from tailrace.services.configuration.options.kinds import TOPIC_PREFIX
 from tailrace.services.log import topics
 from tailrace.services.log.topics import (
@@ -51,6 +52,7 @@ cluster_ids = (
     .filter(is_cluster_id)
 )
 roles = st.sampled_from(PrincipalRole)
+tenants = st.just("") | st.from_regex(r"[a-z0-9][a-z0-9-]{0,23}", fullmatch=True)
 WRITERS = {
     log_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.TASKMANAGER},
     submissions_topic: {PrincipalRole.JOBMANAGER, PrincipalRole.SUBMITTER},
@@ -99,6 +101,20 @@ def test_auditor_reads_every_topic_of_cluster_but_requests_and_copied_answers(
             answers_topic(cluster),
         )
         assert allows(needed, Operation.READ, kind, name) == is_read
+
+
+@given(cluster=cluster_ids, part=ids, name=st.text(max_size=40), tenant=tenants, other=tenants)
+@example(cluster="c", part="p", name="roll", tenant="pay", other="pay-roll")
+@example(cluster="c", part="p", name="pay_x", tenant="pay", other="")
+def test_tenant_reads_topics_of_its_own_jobs_only(
+    cluster: str, part: str, name: str, tenant: str, other: str
+) -> None:
+    needed = acls_of(PrincipalRole.SUBMITTER, AclScope(cluster, tenant=tenant))
+    for owner in (tenant, other):
+        job = new_job_id(name, owner)
+        for topic in (output_topic(cluster, job), channel_topic(cluster, job, part)):
+            is_read = bool(tenant) and owner == tenant
+            assert allows(needed, Operation.READ, ResourceType.TOPIC, topic) == is_read
 
 
 @pytest.mark.parametrize("topic", CLUSTER_TOPICS, ids=lambda topic: topic.__name__)
