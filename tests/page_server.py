@@ -8,11 +8,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tailrace.services.configuration import Configuration
+from tailrace.services.diagnostics.client import DiagnosticsClient
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.assembly import list_endpoints
 from tailrace.services.rest.authenticator import Authenticator
+from tailrace.services.rest.diagnostics import Diagnostics
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
@@ -37,7 +39,8 @@ def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
             with live.read() if at is None else past.read(at) as moment:
                 yield moment
 
-        endpoints = list_endpoints(open_source, Requests(Configuration(), live), feed)
+        diagnostics = Diagnostics.from_moments(DiagnosticsClient(), live.read)
+        endpoints = list_endpoints(open_source, Requests(Configuration(), live), feed, diagnostics)
         configuration = Configuration({"rest.token-file": str(token_file)})
         settings = Settings(None if token_file is None else Authenticator(configuration))
         listening = socket.create_server(("127.0.0.1", 0))

@@ -24,6 +24,8 @@ _CLIENT_TIMEOUT_S: Final = 5.0
 _BACKLOG: Final = 64
 _POLL_S: Final = 0.2
 _THREADS: Final = 4
+ENDPOINT: Final = "diagnostics"
+"""The name of the server among the endpoints of a master (LeaderElected)."""
 TOKEN_USE: Final = "diagnostics"
 """For SharedSecret.token."""
 JSON: Final = "application/json"

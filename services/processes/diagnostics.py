@@ -6,8 +6,6 @@ otherwise it would show other users of the machine what Kafka's ACLs hide.
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...infra.logging_setup import logger
 from ...infra.server_socket import is_loopback
 from ..blobs.shared_secret_auth import SharedSecret
@@ -15,13 +13,13 @@ from ..blobs.tls import server_tls
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.blob import BLOB_SECRET_FILE
 from ..configuration.options.diagnostics import DIAGNOSTICS_HOST, DIAGNOSTICS_PORT
+from ..diagnostics.logs import LogFiles
 from ..diagnostics.metrics import SAMPLES, serve_samples
 from ..diagnostics.server import TOKEN_USE, DiagnosticsServer
+from ..diagnostics.threads import THREADS, serve_threads
 from ..metrics.samples import Collect
 
 _log = logger(__name__)
-ENDPOINT: Final = "diagnostics"
-"""The name of the server among the endpoints of a master."""
 
 
 def serve_diagnostics(configuration: Configuration, collect: Collect) -> DiagnosticsServer | None:
@@ -44,7 +42,11 @@ def serve_diagnostics(configuration: Configuration, collect: Collect) -> Diagnos
             return None
     try:
         return DiagnosticsServer(
-            {SAMPLES: serve_samples(collect)},
+            {
+                SAMPLES: serve_samples(collect),
+                THREADS: serve_threads(),
+                **LogFiles(configuration.home / "log").paths(),
+            },
             host=host,
             ports=ports,
             token=None if secret is None else secret.token(TOKEN_USE),

@@ -30,6 +30,7 @@ from ..core.leadership import LeadershipState
 from ..core.observed_replica import ObservedReplica, ReplicaObserver
 from ..core.replica import OnFalseHeader, Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell, address
+from ..diagnostics.server import ENDPOINT as DIAGNOSTICS_ENDPOINT
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.answers_publisher import AnswersPublisher
 from ..dispatcher.inline_limit import InlineLimit
@@ -65,7 +66,6 @@ from ..snapshots.recovery import read_newest_leadership
 from ..snapshots.store import SnapshotStore
 from . import heartbeats, metrics
 from .blobs import create_master_blobs
-from .diagnostics import ENDPOINT as DIAGNOSTICS_ENDPOINT
 from .diagnostics import serve_diagnostics
 from .feature_level_check import check_level
 from .index_validation import index_errors

@@ -32,7 +32,7 @@ from ...infra.logging_setup import logger
 from ...infra.open_telemetry import TRACEPARENT, use_traceparent
 from ...infra.redaction import redacted
 from .authenticator import Authenticator
-from .endpoint import Answer, Endpoint
+from .endpoint import Answer, Endpoint, Text
 from .errors import (
     BadRequest,
     ErrorBody,
@@ -325,6 +325,8 @@ def _is_ip_address(name: str) -> bool:
 
 def _response(value: Any, status: int, offset: int | None) -> Response:
     headers = {} if offset is None else {"Tailrace-Offset": str(offset)}
+    if isinstance(value, Text):
+        return Response(value.text, status, headers | dict(value.headers), media_type="text/plain")
     # As every output for people: reasons, stack traces and options may have a URL with a password.
     return Response(redacted(msgspec.json.encode(value).decode()), status, headers, _JSON)
 

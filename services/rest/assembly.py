@@ -21,6 +21,7 @@ from .api import state
 from .api.endpoints import log_endpoints
 from .application import Settings, create_application
 from .commands import flink_commands, own_commands
+from .diagnostics import Diagnostics, diagnostics_endpoints
 from .endpoint import Endpoint
 from .event_feed import EventFeed
 from .flink.endpoints import READS, UNSUPPORTED
@@ -37,10 +38,10 @@ OpenSource = Callable[[], LogSource]
 
 
 def list_endpoints(
-    open_source: OpenSource, requests: Requests, feed: EventFeed
+    open_source: OpenSource, requests: Requests, feed: EventFeed, diagnostics: Diagnostics
 ) -> tuple[list[Endpoint], list[Endpoint]]:
     """Returns Flink's endpoints, and tailrace's own."""
-    flink = [*READS, *flink_commands(requests), *UNSUPPORTED]
+    flink = [*READS, *flink_commands(requests), *diagnostics_endpoints(diagnostics), *UNSUPPORTED]
     own = [*state.READS, *log_endpoints(open_source, feed), *own_commands(requests)]
     return flink, own
 
@@ -62,12 +63,11 @@ class ReplicaServer(Closeable):
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
         self._requests = Requests(configuration, self._live)
-        self._fetcher = MetricFetcher(
-            DiagnosticsClient.from_configuration(configuration),
-            configuration.get(METRICS_UPDATE_INTERVAL) / SECOND,
-        )
+        client = DiagnosticsClient.from_configuration(configuration)
+        self._fetcher = MetricFetcher(client, configuration.get(METRICS_UPDATE_INTERVAL) / SECOND)
+        diagnostics = Diagnostics.from_moments(client, self._live.read)
         self._feed = EventFeed(open_source, self._live)
-        flink, own = list_endpoints(open_source, self._requests, self._feed)
+        flink, own = list_endpoints(open_source, self._requests, self._feed, diagnostics)
         application = create_application(
             self._read, flink, own, settings, page.create_routes(), read_live=self._read_live
         )

@@ -57,6 +57,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """The body of an answer that is plain text without secrets, with its headers."""
+
+    text: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer whose status is not that of its endpoint. `offset`: the log has its outcome at this offset."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...infra.version import __version__
-from .endpoint import Endpoint, Parameter
+from .endpoint import Endpoint, Parameter, Text
 from .errors import (
     BadRequest,
     ErrorBody,
@@ -40,7 +40,7 @@ def create_document(endpoints: Iterable[tuple[str, Endpoint]]) -> dict[str, Any]
     found = list(endpoints)
     types = [ErrorBody]
     for _, endpoint in found:
-        types += [each for each in (_response_of(endpoint), endpoint.body) if each is not None]
+        types += [each for each in (_response_of(endpoint), endpoint.body) if each not in (None, Text)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -102,6 +102,11 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
                 "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
             }
         )
+    elif response is Text:
+        responses["200"] = {
+            "description": "Lines of text.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
     elif response is not None:
         responses[str(endpoint.status)] = {
             "description": "The answer.",

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..configuration import Configuration
+from ..diagnostics.client import DiagnosticsClient
 from .application import encode_document
 from .assembly import list_endpoints
+from .diagnostics import Diagnostics
 from .event_feed import EventFeed
 from .live_replica import LiveReplica
 from .requests import Requests
@@ -21,7 +23,10 @@ def write(path: Path) -> None:
     """Writes the document. Endpoints are only described here, so no log is opened."""
     replica = LiveReplica(_open_nothing)
     endpoints = list_endpoints(
-        _open_nothing, Requests(Configuration(), replica), EventFeed(_open_nothing, replica)
+        _open_nothing,
+        Requests(Configuration(), replica),
+        EventFeed(_open_nothing, replica),
+        Diagnostics.from_moments(DiagnosticsClient(), replica.read),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_document(*endpoints))

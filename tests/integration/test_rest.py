@@ -34,14 +34,14 @@ class Rest:
     """A client of one server."""
 
     def __init__(self, address: str) -> None:
-        self._base = f"http://{address}"
+        self.base = f"http://{address}"
 
     def send(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> tuple[int, Any, dict[str, str]]:
         """Returns status, body and headers."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._base + path, data, headers, method=method)
+        request = urllib.request.Request(self.base + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer), dict(answer.headers)
@@ -134,6 +134,30 @@ def test_figures_of_running_tasks_are_those_of_their_processes(master: Rest, gat
     assert heap["min"] > 0
     (restarts,) = gateway.get(f"/jobs/{job}/metrics?get=numRestarts")
     assert restarts == {"id": "numRestarts", "value": "0"}
+
+
+def text_of(server: Rest, path: str) -> tuple[str, int]:
+    """Returns lines of a log, and the offset of the next ones."""
+    with urllib.request.urlopen(server.base + path, timeout=60) as answer:
+        return answer.read().decode(), int(answer.headers["Tailrace-Log-Next"])
+
+
+def test_logs_and_threads_of_all_processes_are_served(master: Rest, gateway: Rest, job: str) -> None:
+    (worker,) = master.get("/taskmanagers")["taskmanagers"]
+    for process, line, thread in (
+        ("/jobmanager", "jobmanager starts", "MainThread"),
+        (f"/taskmanagers/{worker['id']}", "taskexecutor registers", "runtime"),
+    ):
+        for server in (master, gateway):
+            names = [each["name"] for each in server.get(f"{process}/logs")["logs"]]
+            assert len(names) >= 2
+            log, following = text_of(server, f"{process}/log")
+            assert line in log
+            assert text_of(server, f"{process}/log?offset={following}")[1] >= following
+            assert any(line in text_of(server, f"{process}/logs/{name}")[0] for name in names)
+            dump = server.get(f"{process}/thread-dump")["threadInfos"]
+            assert any(thread in each["threadName"] for each in dump)
+        assert master.send("GET", f"{process}/logs/..%2F..%2Fetc%2Fpasswd")[0] == 404
 
 
 def test_past_moment_has_no_live_figures(master: Rest, job: str) -> None:

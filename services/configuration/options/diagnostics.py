@@ -13,9 +13,9 @@ DIAGNOSTICS_HOST = ConfigOption(
     key="diagnostics.host",
     type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
     default="127.0.0.1",
-    doc="The address on which a jobmanager or TaskExecutor serves its metrics to REST servers, and to which they "
-    "connect. An address that other machines reach needs blob.secret-file. blob.server.ssl.enabled is "
-    "for these servers, too. If Kafka is secured, there are none without a secret.",
+    doc="The address on which a jobmanager or TaskExecutor serves its metrics, log files and stacks to REST servers, "
+    "and to which they connect. An address that other machines reach needs blob.secret-file. blob.server.ssl.enabled "
+    "is for these servers, too. If Kafka is secured, there are none without a secret.",
     scopes=BOTH,
     ours=True,
 )

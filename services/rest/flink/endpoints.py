@@ -37,6 +37,7 @@ PATH_PARAMETERS = {
             "subtaskindex", int, "The number of a subtask; 0 is the first.", minimum=0, maximum=2**31 - 1
         ),
         Parameter("attempt", int, "The number of an attempt; 0 is the first.", minimum=0, maximum=2**31 - 1),
+        Parameter("logname", str, "The name of a log file."),
         Parameter("taskmanagerid", str, "The resource id of a TaskExecutor."),
         Parameter(
             "triggerid", str, "The id that the request for a savepoint or checkpoint was answered with."
@@ -127,20 +128,12 @@ UNSUPPORTED: tuple[Endpoint, ...] = tuple(
     for line in (
         "GET /jars",
         "POST /jars/upload",
-        "GET /jobmanager/log",
-        "GET /jobmanager/logs",
-        "GET /jobmanager/stdout",
-        "GET /jobmanager/thread-dump",
         "POST /jobs",
         "GET /jobs/{jobid}/jobmanager/log-url",
         "PUT /jobs/{jobid}/resource-requirements",
         "PATCH /jobs/{jobid}/rescaling",
         "GET /jobs/{jobid}/vertices/{vertexid}/flamegraph",
         "POST /savepoint-disposal",
-        "GET /taskmanagers/{taskmanagerid}/log",
-        "GET /taskmanagers/{taskmanagerid}/logs",
-        "GET /taskmanagers/{taskmanagerid}/stdout",
-        "GET /taskmanagers/{taskmanagerid}/thread-dump",
     )
 )
 """Endpoints of Flink that tailrace does not have: they are answered with 501."""

@@ -14,6 +14,10 @@ from starlette.testclient import TestClient
 
 from tailrace.infra.open_telemetry import current_traceparent
 from tailrace.schemas.event import Record
+from tailrace.services.diagnostics.client import DiagnosticsClient
+from tailrace.services.diagnostics.logs import LogFiles
+from tailrace.services.diagnostics.server import DiagnosticsServer
+from tailrace.services.diagnostics.threads import THREADS, serve_threads
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
@@ -23,10 +27,13 @@ from tailrace.services.rest.api import state
 from tailrace.services.rest.api.endpoints import log_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands
+from tailrace.services.rest.diagnostics import Diagnostics, diagnostics_endpoints, find_address
 from tailrace.services.rest.endpoint import Answer
+from tailrace.services.rest.errors import NotFound, Unavailable
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink import jobs, operations
 from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
+from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_moments import PastMoments
@@ -75,7 +82,10 @@ class AcceptingCommands:
 
 
 COMMANDS = AcceptingCommands()
-FLINK = [*READS, *flink_commands(COMMANDS), *UNSUPPORTED]
+LOGS = LogFiles(LOG.parents[3] / "services", {})
+SERVER = DiagnosticsServer({THREADS: serve_threads(), **LOGS.paths()}, host="127.0.0.1")
+DIAGNOSTICS = Diagnostics(DiagnosticsClient(), lambda _: SERVER.address)
+FLINK = [*READS, *flink_commands(COMMANDS), *diagnostics_endpoints(DIAGNOSTICS), *UNSUPPORTED]
 FEED = EventFeed(open_source, LiveReplica(open_source))
 OWN = [*state.READS, *log_endpoints(open_source, FEED), *own_commands(COMMANDS)]
 
@@ -93,6 +103,28 @@ def client(settings: Settings | None = None) -> TestClient:
 
     application = create_application(read, FLINK, OWN, settings)
     return TestClient(application, raise_server_exceptions=False)
+
+
+def test_address_of_process_is_that_in_the_log() -> None:
+    @contextmanager
+    def read() -> Iterator[Moment]:
+        yield now()
+
+    with pytest.raises(NotFound, match="nobody"):
+        find_address(read, "nobody")
+    (worker, *_) = diagnostics_addresses(now()) or [None]
+    for known in (None, worker):
+        with pytest.raises(Unavailable, match="secret-file"):
+            find_address(read, known)
+
+
+def test_log_and_threads_of_process_are_passed_on() -> None:
+    with client() as rest:
+        names = [each["name"] for each in rest.get("/jobmanager/logs").json()["logs"]]
+        assert names == []
+        dump = rest.get("/v1/taskmanagers/any/thread-dump").json()["threadInfos"]
+        assert any("test_log_and_threads" in each["stringifiedThreadInfo"] for each in dump)
+        assert {"MainThread", "diagnostics server"} <= {each["threadName"] for each in dump}
 
 
 def test_answer_names_its_offset() -> None:
@@ -131,7 +163,9 @@ def test_past_moment_is_what_the_prefix_of_the_log_gives() -> None:
         ("GET", "/overview?at=999999", 404),
         ("GET", "/overview?at=-1", 200),
         ("GET", "/taskmanagers/nobody", 404),
-        ("GET", "/taskmanagers/nobody/logs", 501),
+        ("GET", "/taskmanagers/nobody/logs/..%2Fetc", 404),
+        ("GET", "/taskmanagers/nobody/log?offset=x", 400),
+        ("GET", "/jobmanager/log", 404),
         ("POST", "/jobs", 501),
         ("GET", "/jars", 501),
     ],

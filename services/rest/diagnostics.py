@@ -1,0 +1,154 @@
+"""What a REST server reads from the diagnostics servers of other processes for one request: logs and stacks.
+
+The log has the addresses. /jobmanager is the process that leads the Dispatcher, as in Flink, whichever server is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from ..core.role import DISPATCHER
+from ..diagnostics.client import DiagnosticsClient, DiagnosticsNotFound, DiagnosticsUnavailable, Reply
+from ..diagnostics.logs import LOG, LOGS, NEXT_HEADER, OFFSET_HEADER, STDOUT, LogFile
+from ..diagnostics.server import ENDPOINT
+from ..diagnostics.threads import THREADS, ThreadInfo
+from .endpoint import Answer, Endpoint, Parameter, Parameters, Text
+from .errors import NotFound, Unavailable
+from .flink.endpoints import path_parameters
+from .flink.taskmanagers import diagnostics_addresses
+from .moment import Moment
+
+T = TypeVar("T")
+Read = Callable[[], AbstractContextManager[Moment]]
+"""Returns the present."""
+Find = Callable[[str | None], str]
+"""Returns the address of the server of a TaskExecutor, by its resource id; None: of the leading jobmanager."""
+_OFFSET: Final = Parameter(
+    "offset",
+    int,
+    "Only the lines from this byte on; a negative number counts from the end. The header Tailrace-Log-Next of an "
+    "answer is the offset of the next one. Without it: the last 4 MiB.",
+    minimum=-(2**62),
+    maximum=2**62,
+)
+_TASKMANAGER: Final = "/taskmanagers/{taskmanagerid}"
+_JOBMANAGER: Final = "/jobmanager"
+
+
+class LogList(msgspec.Struct, frozen=True):
+    """Flink's LogListInfo."""
+
+    logs: Sequence[LogFile]
+
+
+class ThreadDump(msgspec.Struct, frozen=True, rename="camel"):
+    """Flink's ThreadDumpInfo."""
+
+    thread_infos: Sequence[ThreadInfo]
+
+
+class Diagnostics:
+    """The processes of a cluster, as a REST server asks them."""
+
+    def __init__(self, client: DiagnosticsClient, find: Find) -> None:
+        self._client = client
+        self._find = find
+
+    @classmethod
+    def from_moments(cls, client: DiagnosticsClient, read: Read) -> Diagnostics:
+        """Returns the processes that the log names. `read` returns the present."""
+        return cls(client, lambda resource_id: find_address(read, resource_id))
+
+    def logs(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """The list of the log files of the process"""
+        return Answer(LogList(self._decoded(parameters, LOGS, list[LogFile])), 200)
+
+    def log(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """The log of the process"""
+        return self._text(parameters, LOG)
+
+    def stdout(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """What the process has written to stdout"""
+        return self._text(parameters, STDOUT)
+
+    def log_file(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """One of the log files of the process"""
+        return self._text(parameters, f"{LOGS}/{quote(parameters['logname'], safe='')}")
+
+    def thread_dump(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """What the threads of the process do now"""
+        return Answer(ThreadDump(self._decoded(parameters, THREADS, list[ThreadInfo])), 200)
+
+    def _text(self, parameters: Parameters, path: str) -> Answer:
+        offset = parameters.get("offset")
+        query = "" if offset is None else f"?{urlencode({'offset': offset})}"
+        reply = self._get(parameters, f"{path}{query}")
+        names = (OFFSET_HEADER, NEXT_HEADER)
+        headers = {name: reply.headers[name.lower()] for name in names if name.lower() in reply.headers}
+        return Answer(Text(reply.body.decode("utf-8", "replace"), headers), 200)
+
+    def _decoded(self, parameters: Parameters, path: str, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(self._get(parameters, path).body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unavailable(
+                f"The process gives an answer that is not understood: {error!s:.200}."
+            ) from None
+
+    def _get(self, parameters: Parameters, path: str) -> Reply:
+        address = self._find(parameters.get("taskmanagerid"))
+        try:
+            return self._client.get(address, f"/{path}")
+        except DiagnosticsNotFound as error:
+            raise NotFound(f"Not found: {error}.") from None
+        except DiagnosticsUnavailable as error:
+            raise Unavailable(f"{str(error)[:1].upper()}{str(error)[1:]}.", {"Retry-After": "5"}) from None
+
+
+def find_address(read: Read, resource_id: str | None) -> str:
+    """Returns the address of the diagnostics server of a TaskExecutor, or of the leading jobmanager for None. Raises
+    NotFound, Unavailable."""
+    with read() as moment:
+        if resource_id is None:
+            leader = moment.fold.replica.leadership.leader(DISPATCHER)
+            address = "" if leader is None else leader.endpoints.get(ENDPOINT, "")
+            who = "The leading jobmanager"
+        else:
+            known = diagnostics_addresses(moment)
+            if resource_id not in known:
+                raise NotFound(f"No TaskExecutor registered under {resource_id[:80]}.")
+            address, who = known[resource_id], "The TaskExecutor"
+    if not address:
+        raise Unavailable(f"{who} has no diagnostics server: set blob.secret-file.", {"Retry-After": "60"})
+    return address
+
+
+def diagnostics_endpoints(diagnostics: Diagnostics) -> list[Endpoint]:
+    """Returns Flink's endpoints of logs and thread dumps."""
+    found = []
+    for prefix in (_JOBMANAGER, _TASKMANAGER):
+        commands: Sequence[tuple[str, Callable[..., Answer], Any, Sequence[Parameter]]] = (
+            ("/logs", diagnostics.logs, LogList, ()),
+            ("/logs/{logname}", diagnostics.log_file, Text, (_OFFSET,)),
+            ("/log", diagnostics.log, Text, (_OFFSET,)),
+            ("/stdout", diagnostics.stdout, Text, (_OFFSET,)),
+            ("/thread-dump", diagnostics.thread_dump, ThreadDump, ()),
+        )
+        for path, command, response, query in commands:
+            found.append(
+                Endpoint(
+                    "GET",
+                    prefix + path,
+                    path_parameters(prefix + path),
+                    query,
+                    command=command,
+                    response=response,
+                    errors=(NotFound,),
+                )
+            )
+    return found
