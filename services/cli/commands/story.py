@@ -10,11 +10,11 @@ import typer
 from ..args.common_options import Format, Output
 from ..args.log_source import DEFAULT_LOG, From, LogOptions, To, position_range
 from ..exit_codes import CommandFailure, ExitCode
-from ..readers.entity_history import annotate_log, annotate_with_index, build_entity_history, create_annotator
+from ..readers.entity_history import annotate_log, build_entity_history, trace_causes, trace_effects
 from ..render.output import print_result, print_table
 
 if TYPE_CHECKING:
-    from ...history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+    from ...history.entity_history.event_annotator import EventAnnotator
     from ...history.entity_history.timeline import EntityHistoryBuilder
     from ...history.log_source import LogSource
 
@@ -147,15 +147,10 @@ def _print_history(
 
 
 def _print_causes(source: LogSource, offset: int, output: Format, *, everything: bool) -> int:
-    from ...history.entity_history import cause_chains
     from ..render import entity_history
 
     _check_offset(source, offset)
-    annotator = annotate_with_index(source, offset, offset + 1)
-    try:
-        found = cause_chains.trace_causes(annotator, source.log, offset)
-    except LookupError as error:
-        raise CommandFailure(ExitCode.NOT_FOUND, str(error)) from None
+    found = trace_causes(source, offset)
     if output is Format.JSON:
         _json(found)
     else:
@@ -164,26 +159,13 @@ def _print_causes(source: LogSource, offset: int, output: Format, *, everything:
 
 
 def _effects(source: LogSource, offset: int, end: int, output: Format, *, everything: bool) -> int:
-    from ...history.entity_history.cause_chains import EffectTree
     from ..render import entity_history
 
     _check_offset(source, offset)
-    found: EffectTree | None = None
-
-    def on_event(annotator: EventAnnotator, event: AnnotatedEvent) -> None:
-        nonlocal found
-        if event.offset == offset:
-            found = EffectTree(offset, annotator, everything=everything)
-        if found is not None:
-            found.add(event)
-
-    annotate_with_index(source, offset - 1, end, on_event)
-    tree = None if found is None else found.tree()
-    if tree is None or found is None:
-        raise CommandFailure(
-            ExitCode.NOT_FOUND,
-            f"there is no event at offset {offset}: its record can't be read, or it is after --to",
-        )
+    if offset >= end:
+        raise CommandFailure(ExitCode.NOT_FOUND, f"offset {offset} is after --to, which is offset {end - 1}")
+    found = trace_effects(source, offset, end, everything=everything)
+    tree = found.tree()
     if output is Format.JSON:
         fields = {name: getattr(tree, name) for name in tree.__struct_fields__}
         _json({"count": found.count, "last": found.last, **fields})
@@ -196,8 +178,7 @@ def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> i
     """Lists the entities."""
     from ...history.entity_history.entities import EntityKind
 
-    annotator = create_annotator()
-    annotate_log(source, annotator, end, lambda _: None)
+    annotator = annotate_log(source, end)
     lives = annotator.entities.lives
     if output is Format.JSON:
         _json(

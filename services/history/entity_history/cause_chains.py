@@ -134,9 +134,10 @@ class EffectTree:
             above.left_out += 1
         self._nodes[event.offset] = node or above, node is not None
 
-    def tree(self) -> Effect | None:
-        """Returns the event with its effects; None if the log does not have it."""
-        return None if self._root is None else self._root.effect(self._annotator)
+    def tree(self) -> Effect:
+        """Returns the event with its effects. It must have been added."""
+        assert self._root is not None
+        return self._root.effect(self._annotator)
 
     def _node(self, above: _Node, event: AnnotatedEvent) -> _Node | None:
         key: Hashable = event.offset if self._everything else group_key(event)

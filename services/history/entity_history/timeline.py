@@ -84,6 +84,9 @@ def relevance(kind: EntityKind, event: AnnotatedEvent) -> Relevance:
     return _DETAIL if kind is EntityKind.TASK and of in _TASK_DETAILS else _STEP
 
 
+_MAX_ENTITIES = 8
+
+
 class HistoryLine(msgspec.Struct, frozen=True):
     """One event, or several similar ones."""
 
@@ -105,6 +108,9 @@ class HistoryLine(msgspec.Struct, frozen=True):
     """The root cause of a failure, if that is neither the event nor its cause."""
     ignored: str | None = None
     type: str = ""
+    entities: tuple[str, ...] = ()
+    """The entities that the first event concerns, each as KIND:ID; the first few, and empty where they are not
+    known."""
 
 
 class EventReference(msgspec.Struct, frozen=True):
@@ -332,4 +338,5 @@ def line_of(group: EventGroup, annotator: EventAnnotator) -> HistoryLine:
         root=first.earlier_root,
         ignored=annotator.ignored_because(first),
         type=first.entry.type,
+        entities=tuple(str(entity) for entity in first.entities[:_MAX_ENTITIES]),
     )

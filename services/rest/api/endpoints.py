@@ -8,7 +8,7 @@ from ...history.log_source import LogSource
 from ..endpoint import Endpoint
 from ..errors import NotFound
 from ..event_feed import EventFeed
-from . import events, log
+from . import events, history, log
 
 
 def log_endpoints(open_source: Callable[[], LogSource], feed: EventFeed) -> list[Endpoint]:
@@ -24,4 +24,5 @@ def log_endpoints(open_source: Callable[[], LogSource], feed: EventFeed) -> list
             response=events.EventEntry,
             errors=(NotFound,),
         ),
+        *history.create_endpoints(open_source),
     ]

@@ -32,6 +32,7 @@ _MAX_BYTES = 8 << 20
 """A page is complete when it has so many bytes."""
 
 FROM = Parameter("from", str, "The first offset or time: 4711, 2026-11-22T08:30:00, -10m (10 minutes ago).")
+TO = Parameter("to", str, "The last offset or time; by default the end of the log.")
 TYPE = Parameter("type", str, "Only events of this type: SubmitTask, or task_executor.SubmitTask.")
 JOB = Parameter("job", str, "Only events of this job, by its id or Flink's.")
 
@@ -135,6 +136,11 @@ def find_start(source: LogSource, text: str | None) -> int:
     if position.offset is not None and position.offset == source.log.end():
         return position.offset
     return source.start(position)
+
+
+def find_end(source: LogSource, text: str | None) -> int:
+    """Returns the offset after a position; None: the end of the log. Raises InvalidPosition, PositionOutOfRange."""
+    return source.log.end() if text is None else source.at(LogPosition.parse(text)) + 1
 
 
 def find_selection(source: LogSource, index: LogIndex, parameters: Parameters) -> EventSelection:

@@ -8,18 +8,16 @@ import msgspec
 
 from ...history.event_index import EventIndex
 from ...history.log_marks import LogMark, choose_marks
-from ...history.log_position import LogPosition, PositionOutOfRange
+from ...history.log_position import PositionOutOfRange
 from ...history.log_source import LogSource
 from ..endpoint import Answer, Endpoint, Parameter, Parameters
 from ..errors import NotFound
 from ..log_index import LogIndex
-from .events import FROM, find_start, log_errors
+from .events import FROM, TO, find_end, find_start, log_errors
 
 _MAX_BUCKETS = 1_000
 _MAX_MARKS = 1_000
 _DEFAULT_MARKS = 200
-
-TO = Parameter("to", str, "The last offset or time; by default the end of the log.")
 
 
 class LogPoint(msgspec.Struct, frozen=True):
@@ -61,10 +59,9 @@ def create_endpoint(open_source: Callable[[], LogSource], index: LogIndex) -> En
         with log_errors(), open_source() as source:
             events = index.read(source.log.end())
             start = find_start(source, parameters.get("from"))
-            to = parameters.get("to")
-            end = source.log.end() if to is None else source.at(LogPosition.parse(to)) + 1
+            end = find_end(source, parameters.get("to"))
             if end < start:
-                raise PositionOutOfRange(f"from={parameters.get('from')} is after to={to}.")
+                raise PositionOutOfRange(f"from={parameters.get('from')} is after to={parameters['to']}.")
             overview = create_overview(
                 events,
                 source.cluster,

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.services.cli.readers.entity_history import annotate_log, annotate_with_index, create_annotator
 from tailrace.services.history.entity_history import cause_chains
 from tailrace.services.history.entity_history.cause_chains import EffectTree
 from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+from tailrace.services.history.entity_history.reader import (
+    annotate_log,
+    annotate_with_index,
+    create_annotator,
+)
 from tailrace.services.history.log_source import open_log_source
 from tailrace.services.history.state_index.index import StateIndex
 
-from ..commands.test_story import exported
+from ...cli.commands.test_story import exported
 
 
 def test_causes_and_effects_start_at_nearest_mark(tmp_path: Path) -> None:
