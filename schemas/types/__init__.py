@@ -33,6 +33,7 @@ __all__ = [
     "PythonFile",
     "RegisteredSchema",
     "ResourceProfile",
+    "RestOrigin",
     "RestoredCheckpoint",
     "SlotID",
     "SlotOffer",
@@ -241,6 +242,16 @@ class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Further resources: resource name, such as gpu -> amount. Since 0.1.0."""
 
 
+class RestOrigin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Who asked a REST server for a request, as that server says: whoever may write the submissions topic may claim it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.RestOrigin"
+    principal: str
+    """Name of the principal that the server has authenticated; anonymous at a server without authentication. Since 0.1.0."""
+    server: str
+    """Address of the REST server, host:port. Since 0.1.0."""
+
+
 class RestoredCheckpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The checkpoint or savepoint that tasks restore (JobManagerTaskRestore in Flink). Since 0.1.0."""
 
@@ -396,6 +407,8 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """W3C trace context of the request that the event belongs to; null if there is none. Since 0.1.0."""
     tenant: str = ""
     """For an event to clients: the tenant whose clients it is for, as their submissions topic says; empty for clients without a tenant, and for other events. Since 0.1.0."""
+    rest_origin: RestOrigin | None = None
+    """For a request that a REST server wrote: the server, and who asked it; null for other events. Since 0.1.0."""
 
 
 class InFlightState(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -19,7 +19,7 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.ids import MAX_ID_LENGTH
-from ...schemas.types import EntryPoint, Header, JobGraph
+from ...schemas.types import EntryPoint, Header, JobGraph, RestOrigin
 from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT, job_id_prefix
 from ..core.role import CLIENT, DISPATCHER, address
@@ -66,15 +66,19 @@ class Client(Closeable):
         """The topics that this client may write."""
         # With a login the right is checked first: without it librdkafka writes a message to stderr.
         self._producer = self._create_producer() if sends and not self._kafka.properties else None
+        self._rest_origin: RestOrigin | None = None
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""
 
-    def with_address(self, client_address: str, tenant: str = "") -> Client:
+    def with_address(
+        self, client_address: str, tenant: str = "", rest_origin: RestOrigin | None = None
+    ) -> Client:
         """Returns a client with another address and the same connections, which only this one closes. `tenant`: for
-        whom it sends requests; empty: for the same as this one."""
+        whom it sends requests; empty: for the same as this one. `rest_origin`: who asked a REST server for them."""
         other = copy.copy(self)
         other.address = client_address
+        other._rest_origin = rest_origin
         if tenant:
             other._topic = submissions_topic(self.configuration.cluster_id, tenant)
         return other

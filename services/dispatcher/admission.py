@@ -61,6 +61,7 @@ REQUESTS = (
 OPERATOR_REQUESTS = (dispatcher.RaiseFeatureLevel, dispatcher.ShutDownCluster)
 """Those about the whole cluster, which no tenant may send."""
 _SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
+_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,300}")
 _LATEST = 1 << 53
 """Microseconds since the epoch, in the year 2255: every reader of the log can convert it to a date."""
 _PATIENCE_S = 30.0
@@ -489,5 +490,8 @@ def check_allowed(event: Event, tenant: str = "") -> None:
             f"the job id {event.body.job_id[:80]!r} begins with '-', so commands would read it as an option: begin it "
             "with a letter or digit"
         )
+    by_rest = event.header.rest_origin
+    if by_rest is not None and not all(map(_NAME.fullmatch, (by_rest.principal, by_rest.server))):
+        raise Undecodable("the principal or the REST server is not a text of 1 to 300 printable characters")
     if not 0 <= event.header.time <= _LATEST:
         raise Undecodable(f"the time {event.header.time} is not 0 to 2^53: give microseconds since the epoch")

@@ -98,6 +98,8 @@ def columns(entry: FormattedEvent) -> tuple[str, str, str, str, str, str]:
         fields = f'task="{entry.task}" {fields}'.rstrip()
     if header.origin is not None:
         fields = f"{fields} (from {header.origin.topic}@{header.origin.offset})".lstrip()
+    if header.rest_origin is not None:
+        fields = f"{fields} (by {header.rest_origin.principal} at REST server {header.rest_origin.server})".lstrip()
     if entry.ignored is not None:
         fields = f"{fields} IGNORED: {entry.ignored}".lstrip()
     return (

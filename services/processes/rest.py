@@ -107,7 +107,7 @@ class RestServer(Closeable):
             checks_host=self._authenticator is None,
             host=self._configuration.get(REST_ADDRESS),
         )
-        with ReplicaServer(self._configuration, self._socket, settings, self._tls):
+        with ReplicaServer(self._configuration, self._socket, settings, self._tls, address=self.address):
             self._closed.wait()
 
 

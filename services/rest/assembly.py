@@ -55,14 +55,18 @@ class ReplicaServer(Closeable):
         listening: socket.socket,
         settings: Settings,
         tls: ServerTls | None = None,
+        *,
+        address: str = "",
     ) -> None:
+        """`address`: host:port, as clients are told."""
+
         def open_source() -> LogSource:
             return open_log_source(configuration)
 
         histories = JobHistoryStore.from_configuration(configuration)
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)
-        self._requests = Requests(configuration, self._live)
+        self._requests = Requests(configuration, self._live, address)
         client = DiagnosticsClient.from_configuration(configuration)
         self._fetcher = MetricFetcher(client, configuration.get(METRICS_UPDATE_INTERVAL) / SECOND)
         diagnostics = Diagnostics.from_moments(client, self._live.read)

@@ -19,7 +19,7 @@ from ...schemas import dispatcher as dispatcher_events
 from ...schemas import job_master
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import EntryPoint, JobStatus
+from ...schemas.types import EntryPoint, JobStatus, RestOrigin
 from ..client.client import Client, describe_program, new_job_id
 from ..client.subscription import JobRejectedError
 from ..configuration import Configuration
@@ -49,7 +49,9 @@ class Requests(Closeable):
     The commands have the arguments of an endpoint: the parameters, the body, and the Idempotency-Key or None.
     """
 
-    def __init__(self, configuration: Configuration, replica: LiveReplica) -> None:
+    def __init__(self, configuration: Configuration, replica: LiveReplica, server: str = "") -> None:
+        """`server`: the address of the REST server, for the log."""
+        self._server = server
         self._configuration = configuration
         self._replica = replica
         self._lock = threading.Lock()
@@ -228,9 +230,11 @@ class Requests(Closeable):
     ) -> tuple[str, int]:
         """Sends the request of the principal, unless it is in flight already, and returns its outcome with its offset.
         Raises Forbidden if the cluster does not have the principal's tenant."""
-        tenant = current_principal().grant.tenant
+        principal = current_principal()
+        tenant = principal.grant.tenant
         if tenant:
             self._check_tenant(tenant)
+        origin = RestOrigin(principal=principal.name, server=self._server)
 
         def send_once() -> None:
             with self._lock:
@@ -239,7 +243,7 @@ class Requests(Closeable):
                 self._in_flight.add(requester)
                 if self._client is None:
                     self._client = Client(self._configuration, name="rest", timeout_s=_KAFKA_TIMEOUT_S)
-                client = self._client.with_address(requester, tenant)
+                client = self._client.with_address(requester, tenant, origin)
             send(client)
 
         try:

@@ -14,7 +14,7 @@ from tailrace.schemas import dispatcher, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
 from tailrace.schemas.ids import is_id
-from tailrace.schemas.types import Header, Origin
+from tailrace.schemas.types import Header, Origin, RestOrigin
 from tailrace.services.dispatcher import admission
 from tailrace.services.dispatcher.admission import SubmissionsReader, check_allowed
 from tailrace.services.dispatcher.submission_sender import SubmissionSender, sender_of
@@ -26,8 +26,17 @@ from .simulated_cluster.cluster import Cluster
 CANCEL = dispatcher.CancelJob(job_id="j")
 
 
-def request(body: Body = CANCEL, *, sender: str = "client/me", time: int = 1) -> Event:
-    return Event(Header(event_id="e", time=time, sender=sender, sender_epoch=0, recipient="dispatcher"), body)
+def request(
+    body: Body = CANCEL, *, sender: str = "client/me", time: int = 1, principal: str | None = None
+) -> Event:
+    """`principal`: who asked a REST server for it."""
+    origin = None if principal is None else RestOrigin(principal=principal, server="127.0.0.1:8081")
+    return Event(
+        Header(
+            event_id="e", time=time, sender=sender, sender_epoch=0, recipient="dispatcher", rest_origin=origin
+        ),
+        body,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,6 +47,7 @@ def request(body: Body = CANCEL, *, sender: str = "client/me", time: int = 1) ->
         request(time=2**53),
         request(sender="client/A-b_c.9"),
         request(sender=f"client/{'n' * 64}"),
+        request(principal="CN=gateway,O=Example"),
     ],
 )
 def test_valid_request_is_admitted(event: Event) -> None:
@@ -60,6 +70,9 @@ def test_valid_request_is_admitted(event: Event) -> None:
         (request(sender="client/\x1b[2J"), "is not a client"),
         (request(sender="client/a/b"), "is not a client"),
         (request(sender="dispatcher"), "is not a client"),
+        (request(principal=""), "is not a text of 1 to 300 printable characters"),
+        (request(principal="a\x1b[2J"), "is not a text of 1 to 300 printable characters"),
+        (request(principal="a" * 301), "is not a text of 1 to 300 printable characters"),
         (request(resource_manager.ShutDownCluster(reason="no")), "may not be sent by clients"),
     ],
 )

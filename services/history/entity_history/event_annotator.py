@@ -184,6 +184,8 @@ class EventAnnotator:
         named."""
         header = event.entry.record.header
         sender = self.speaker(header.sender, home)
+        if header.rest_origin is not None:
+            sender = f"{header.rest_origin.principal} by REST server {header.rest_origin.server}"
         if header.origin is not None and header.origin.tenant:
             sender = f"{sender} of tenant {header.origin.tenant}"
         if header.recipient == header.sender or header.recipient == EVERYONE:

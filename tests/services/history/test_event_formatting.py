@@ -6,11 +6,13 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
-from tailrace.schemas.types import Header
+from tailrace.schemas.types import Header, RestOrigin
 from tailrace.services.history import EventFilter, FormattedEvent, HistoryProjection
+from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
 from tailrace.services.history.event_formatting import align_columns, columns, line
 
 from ..simulated_cluster.cluster import Cluster
@@ -167,3 +169,13 @@ def test_long_configuration_is_cut_as_long_text(cluster: Cluster) -> None:
     assert fields.startswith("configuration=some.option-0:")
     assert fields.endswith("...")
     assert len(fields) < 200
+
+
+def test_request_by_rest_names_principal_and_server(cluster: Cluster) -> None:
+    (submitted, *_) = of_type(event(cluster), "dispatcher.SubmitJob")
+    record = submitted.record
+    origin = RestOrigin(principal="ci", server="127.0.0.1:8081")
+    asked = Record(record.offset, replace(record.header, rest_origin=origin), record.body)
+    entry = replace(submitted, record=asked)
+    assert line(entry).endswith("(by ci at REST server 127.0.0.1:8081)")
+    assert EventAnnotator().who(AnnotatedEvent(entry, ())) == "ci by REST server 127.0.0.1:8081 -> Dispatcher"
