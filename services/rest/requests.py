@@ -141,7 +141,8 @@ class Requests(Closeable):
         entry_point = EntryPoint(
             target=body.target, arguments=tuple(body.arguments), configuration=dict(body.configuration)
         )
-        job_id = new_job_id(describe_program(entry_point), self._configuration.get(TENANT))
+        tenant = current_principal().grant.tenant or self._configuration.get(TENANT)
+        job_id = new_job_id(describe_program(entry_point), tenant)
         if key is not None:
             job_id = f"{job_id[:-32]}{_digest(_scoped(key))}"
         requester = _requester(None)
