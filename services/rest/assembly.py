@@ -17,7 +17,7 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
-from .api import state
+from .api import attempts, cluster, jobs, state
 from .api.endpoints import log_endpoints
 from .application import Settings, create_application
 from .commands import flink_commands, own_commands
@@ -42,7 +42,8 @@ def list_endpoints(
 ) -> tuple[list[Endpoint], list[Endpoint]]:
     """Returns Flink's endpoints, and tailrace's own."""
     flink = [*READS, *flink_commands(requests), *diagnostics_endpoints(diagnostics), *UNSUPPORTED]
-    own = [*state.READS, *log_endpoints(open_source, feed), *own_commands(requests)]
+    reads = [*state.READS, *cluster.READS, *jobs.READS, *attempts.READS]
+    own = [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
     return flink, own
 
 

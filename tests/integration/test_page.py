@@ -87,7 +87,10 @@ def visited_pages(address: str) -> dict[str, str]:
     """Returns name -> address behind `#`, of every page, as of the end of the log."""
     with urllib.request.urlopen(f"{address}/v1/jobs/overview") as answer:
         at, (job,) = answer.headers["Tailrace-Offset"], json.load(answer)["jobs"]
-    pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job['jid']}"}
+    job_id = job["jid"]
+    views = ("timeline", "exceptions", "checkpoints", "accumulators", "configuration")
+    pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}"}
+    pages |= {view: f"jobs/{job_id}/{view}" for view in views}
     return {name: f"#/{path}?at={at}" for name, path in pages.items()}
 
 
@@ -109,8 +112,9 @@ def test_page_shows_the_moment_of_its_address(browser: Browser, server: str) -> 
     with visit(browser, server) as page:
         for at in ("3", "12"):
             page.goto(f"{server}/#/cluster?at={at}")
-            expected = read(server, f"/v1/overview?at={at}")["taskmanagers"]
-            expect(page.locator("dt:text-is('TaskExecutors') + dd")).to_have_text(str(expected))
+            expected = read(server, f"/v1/overview?at={at}")
+            for name, field in (("TaskExecutors", "taskmanagers"), ("Free slots", "slots-available")):
+                expect(page.locator(f"dt:text-is('{name}') + dd")).to_have_text(str(expected[field]))
             expect(page.get_by_role("region", name="Moment")).to_contain_text(at)
 
 

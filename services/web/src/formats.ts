@@ -65,3 +65,8 @@ export function formatPercent(share: number): string {
 export function shortId(id: string): string {
   return id.length > 12 ? id.slice(0, 8) : id;
 }
+
+/** 1 slot, 2 slots */
+export function formatPlural(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}

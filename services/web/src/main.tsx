@@ -4,6 +4,9 @@ import "./styles/colours.css";
 import "./styles/base.css";
 import "./styles/layout.css";
 import "./styles/parts.css";
+import "./styles/states.css";
+import "./styles/cluster.css";
+import "./styles/job.css";
 
 const root = document.getElementById("page");
 if (root !== null) {

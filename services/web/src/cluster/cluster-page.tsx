@@ -1,40 +1,180 @@
+// The cluster: who leads, what each TaskExecutor's slots hold, and which requests for slots wait.
+
 import { useQuery } from "../api/use-query";
-import { formatCount } from "../formats";
+import { formatBytes, formatCount, formatDuration, formatPlural } from "../formats";
+import { Figures } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
+import { TableCard } from "../parts/table";
+import { linkTo } from "../routing";
+import type { ClusterSlots, SlotDemand } from "./cluster-slots";
+import { countFree, hueOf } from "./cluster-slots";
+import { SlotGrid } from "./slot-grid";
 
 export function ClusterPage() {
-  const overview = useQuery("/v1/overview");
-  const executors = useQuery("/v1/taskmanagers");
+  const cluster = useQuery("/api/v1/cluster");
   return (
     <>
       <h1>Cluster</h1>
-      <Loaded query={overview}>
-        {(body) => (
-          <dl class="figures">
-            <div>
-              <dt>TaskExecutors</dt>
-              <dd>{formatCount(body.taskmanagers)}</dd>
-            </div>
-            <div>
-              <dt>Slots</dt>
-              <dd>{formatCount(body["slots-total"])}</dd>
-            </div>
-          </dl>
-        )}
-      </Loaded>
-      <Loaded query={executors}>
-        {(body) =>
-          body.taskmanagers.length === 0 ? (
-            <Empty>No TaskExecutor is registered.</Empty>
-          ) : (
-            <ul>
-              {body.taskmanagers.map((each) => (
-                <li key={each.id}>{each.id}</li>
-              ))}
-            </ul>
-          )
-        }
-      </Loaded>
+      <Loaded query={cluster}>{(body) => <ClusterView cluster={body} />}</Loaded>
+    </>
+  );
+}
+
+function ClusterView({ cluster }: { cluster: ClusterSlots }) {
+  const slots = cluster.task_executors.reduce((sum, each) => sum + each.slots.length, 0);
+  const free = cluster.task_executors.reduce((sum, each) => sum + countFree(each), 0);
+  const waiting = cluster.demands.reduce((sum, each) => sum + each.count, 0);
+  return (
+    <>
+      <Figures
+        of={[
+          ["TaskExecutors", formatCount(cluster.task_executors.length)],
+          ["Slots", formatCount(slots)],
+          ["Free slots", formatCount(free)],
+          ["Waiting requests", formatCount(waiting)],
+          ["Jobs with slots", formatCount(cluster.jobs.length)],
+        ]}
+      />
+      {cluster.demands.length > 0 && <Demands cluster={cluster} />}
+      <Leaders cluster={cluster} />
+      <h2>Slots</h2>
+      {cluster.jobs.length > 0 && <Legend cluster={cluster} />}
+      {cluster.task_executors.length === 0 ? (
+        <Empty>
+          No TaskExecutor is registered. <code>tailrace taskexecutor start</code> adds one.
+        </Empty>
+      ) : (
+        <ul class="executors">
+          {cluster.task_executors.map((each) => (
+            <li key={each.id} class="card executor">
+              <header>
+                <b title={each.process}>{each.id}</b>
+                <span class="muted small number">
+                  {countFree(each)} of {each.slots.length} free
+                </span>
+              </header>
+              <SlotGrid executor={each} jobs={cluster.jobs} />
+              <p class="muted small number">
+                {formatPlural(each.cpu_cores, "core")}, {formatBytes(each.memory)}
+                {each.is_withdrawn && <span class="status warn">may be lost</span>}
+              </p>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function Demands({ cluster }: { cluster: ClusterSlots }) {
+  return (
+    <>
+      <h2>Requests that wait for slots</h2>
+      <TableCard label="Requests that wait for slots">
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col" class="right">
+              Slots
+            </th>
+            <th scope="col">Why</th>
+            <th scope="col">Resources</th>
+            <th scope="col" class="right">
+              For
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {cluster.demands.map((demand) => (
+            <tr key={`${demand.job} ${demand.profile} ${demand.reason}`}>
+              <td>
+                <JobLink cluster={cluster} demand={demand} />
+              </td>
+              <td class="right">{formatCount(demand.count)}</td>
+              <td>{demand.reason}</td>
+              <td class="muted">{demand.profile}</td>
+              <td class="right">{formatDuration(Math.max(0, cluster.now - demand.since))}</td>
+            </tr>
+          ))}
+        </tbody>
+      </TableCard>
+    </>
+  );
+}
+
+function JobLink({ cluster, demand }: { cluster: ClusterSlots; demand: SlotDemand }) {
+  const job = cluster.jobs[demand.job];
+  return job === undefined ? null : <a href={linkTo(["jobs", job.id])}>{job.name}</a>;
+}
+
+function Legend({ cluster }: { cluster: ClusterSlots }) {
+  const held = new Map<number, number>();
+  for (const each of cluster.task_executors) {
+    for (const job of each.slots) held.set(job, (held.get(job) ?? 0) + 1);
+  }
+  return (
+    <ul class="legend">
+      {cluster.jobs.map((job, place) => (
+        <li key={job.id}>
+          <i class={hueOf(place)} aria-hidden="true" />
+          <a href={linkTo(["jobs", job.id])}>{job.name}</a>
+          <span class="muted number">{formatCount(held.get(place) ?? 0)}</span>
+        </li>
+      ))}
+      <li>
+        <i class="free" aria-hidden="true" />
+        free
+      </li>
+    </ul>
+  );
+}
+
+/** One process mostly leads all roles: the roles are grouped by the process. */
+function Leaders({ cluster }: { cluster: ClusterSlots }) {
+  const processes = new Map<string, { roles: string[]; jobs: number; epoch: number; since: number }>();
+  for (const { role, process, epoch, since } of cluster.leaders) {
+    const found = processes.get(process) ?? { roles: [], jobs: 0, epoch, since };
+    if (role.startsWith("job_master/")) found.jobs += 1;
+    else found.roles.push(role.replaceAll("_", " "));
+    processes.set(process, {
+      ...found,
+      epoch: Math.max(found.epoch, epoch),
+      since: Math.min(found.since, since),
+    });
+  }
+  return (
+    <>
+      <h2>Masters</h2>
+      {processes.size === 0 ? (
+        <Empty>No process leads the cluster.</Empty>
+      ) : (
+        <TableCard label="Masters">
+          <thead>
+            <tr>
+              <th scope="col">Process</th>
+              <th scope="col">Leads</th>
+              <th scope="col" class="right">
+                Epoch
+              </th>
+              <th scope="col" class="right">
+                Since offset
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {[...processes].map(([process, { roles, jobs, epoch, since }]) => (
+              <tr key={process}>
+                <td>
+                  <b>{process}</b>
+                </td>
+                <td>{[...roles, ...(jobs > 0 ? [formatPlural(jobs, "job")] : [])].join(", ")}</td>
+                <td class="right">{epoch}</td>
+                <td class="right">{formatCount(since)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableCard>
+      )}
     </>
   );
 }

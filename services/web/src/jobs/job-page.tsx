@@ -1,16 +1,107 @@
-import { useQuery } from "../api/use-query";
-import { Loaded } from "../parts/states";
-import { Status } from "../parts/status";
+// One job: its head, and one of its views.
 
-export function JobPage({ id }: { id: string; parts: readonly string[] }) {
-  const job = useQuery("/v1/jobs/{jobid}", { jobid: id });
+import type { AnswerOf } from "../api/client";
+import { useQuery } from "../api/use-query";
+import { formatBytes, formatCount, formatDuration, formatExactTime, formatTime, NONE } from "../formats";
+import { Figures } from "../parts/figures";
+import { Empty, Loaded } from "../parts/states";
+import { Status } from "../parts/status";
+import { type Tab, Tabs } from "../parts/tabs";
+import { AccumulatorsView } from "./accumulators-view";
+import { CheckpointsView } from "./checkpoints-view";
+import { ConfigurationView } from "./configuration-view";
+import { ExceptionsView } from "./exceptions-view";
+import { GraphView } from "./graph-view";
+import { TimelineView } from "./timeline-view";
+
+type Progress = AnswerOf<"/api/v1/jobs/{jobid}">;
+
+const TABS: readonly Tab[] = [
+  { path: "", title: "Graph" },
+  { path: "timeline", title: "Timeline" },
+  { path: "exceptions", title: "Exceptions" },
+  { path: "checkpoints", title: "Checkpoints" },
+  { path: "accumulators", title: "Accumulators" },
+  { path: "configuration", title: "Configuration" },
+];
+
+export function JobPage({ id, parts }: { id: string; parts: readonly string[] }) {
+  const progress = useQuery("/api/v1/jobs/{jobid}", { jobid: id });
+  const [view = ""] = parts;
   return (
-    <Loaded query={job}>
+    <Loaded query={progress}>
       {(body) => (
-        <h1>
-          {body.name} <Status of={body.state} />
-        </h1>
+        <>
+          <JobHead progress={body} />
+          <Tabs base={["jobs", id]} tabs={TABS} current={view} />
+          <JobView id={id} view={view} isRunning={body.job.ended < 0} />
+        </>
       )}
     </Loaded>
+  );
+}
+
+function JobView({ id, view, isRunning }: { id: string; view: string; isRunning: boolean }) {
+  switch (view) {
+    case "":
+      return <GraphView id={id} isRunning={isRunning} />;
+    case "timeline":
+      return <TimelineView id={id} />;
+    case "exceptions":
+      return <ExceptionsView id={id} />;
+    case "checkpoints":
+      return <CheckpointsView id={id} />;
+    case "accumulators":
+      return <AccumulatorsView id={id} />;
+    case "configuration":
+      return <ConfigurationView id={id} />;
+    default:
+      return <Empty>A job has no view {view}.</Empty>;
+  }
+}
+
+function JobHead({ progress: { job, waits_for } }: { progress: Progress }) {
+  const isRestartReason = job.ended < 0;
+  return (
+    <>
+      <div class="title">
+        <h1>{job.name}</h1>
+        <Status of={job.status} />
+      </div>
+      <p class="muted small id">
+        <code>{job.job_id}</code>
+        {job.tenant !== "" && ` of tenant ${job.tenant}`}
+      </p>
+      {job.reason !== null && (
+        <p class={`note ${job.status === "FAILED" || isRestartReason ? "bad" : ""}`}>
+          {isRestartReason && <b>Tasks restart. </b>}
+          {job.reason}
+        </p>
+      )}
+      {waits_for.length > 0 && (
+        <div class="note warn">
+          <b>It waits for</b>
+          <ul>
+            {waits_for.map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </div>
+      )}
+      <Figures
+        of={[
+          ["Submitted", <span title={formatExactTime(job.submitted)}>{formatTime(job.submitted)}</span>],
+          ["Duration", formatDuration(job.duration)],
+          [
+            "Slots",
+            `${formatCount(job.required_slots - job.missing_slots)} of ${formatCount(job.required_slots)}`,
+          ],
+          ["Restarts", job.restarts === null ? NONE : formatCount(job.restarts)],
+          ["Checkpoints", formatCount(job.completed_checkpoints)],
+          ["Last checkpoint", job.last_checkpoint < 0 ? NONE : formatTime(job.last_checkpoint)],
+          ["State", job.last_checkpoint < 0 ? NONE : formatBytes(job.last_checkpoint_size)],
+        ]}
+      />
+    </>
   );
 }

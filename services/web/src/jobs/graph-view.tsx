@@ -1,0 +1,280 @@
+// The graph of a job: its vertices, what they do now, and the state of each subtask as a square.
+
+import { useMemo } from "preact/hooks";
+import type { AnswerOf } from "../api/client";
+import { useQuery } from "../api/use-query";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatPlural,
+  formatRate,
+  formatTime,
+  NONE,
+} from "../formats";
+import { at } from "../moment";
+import { Cells } from "../parts/cells";
+import { Bar } from "../parts/figures";
+import { Empty, Loaded } from "../parts/states";
+import { Status, toneOf } from "../parts/status";
+import { TableCard } from "../parts/table";
+import { useWidth } from "../parts/use-width";
+import { type Layout, layOut } from "./graph-layout";
+import { useVertexFigures, type VertexFigures } from "./vertex-figures";
+
+type Job = AnswerOf<"/v1/jobs/{jobid}">;
+type Vertex = Job["vertices"][number];
+type Attempts = AnswerOf<"/api/v1/jobs/{jobid}/attempts">;
+type VertexAttempts = Attempts["vertices"][number];
+
+const NODE_WIDTH = 250;
+/** With figures, and without. */
+const NODE_HEIGHT = { live: 168, still: 116 };
+const VERTICAL_BELOW = 700;
+/** The most subtasks that a vertex shows as squares; of more it shows how many are in each state. */
+const MOST_CELLS = 240;
+const COLUMNS = 24;
+
+export function GraphView({ id, isRunning }: { id: string; isRunning: boolean }) {
+  const job = useQuery("/v1/jobs/{jobid}", { jobid: id });
+  const attempts = useQuery("/api/v1/jobs/{jobid}/attempts", { jobid: id });
+  return (
+    <Loaded query={job}>
+      {(body) =>
+        body.vertices.length === 0 ? (
+          <Empty>The job has no graph yet: its program is not built.</Empty>
+        ) : (
+          <Graph job={body} attempts={attempts.body} isRunning={isRunning} />
+        )
+      }
+    </Loaded>
+  );
+}
+
+function Graph({ job, attempts, isRunning }: { job: Job; attempts: Attempts | null; isRunning: boolean }) {
+  const [box, width] = useWidth<HTMLElement>();
+  const isVertical = width > 0 && width < VERTICAL_BELOW;
+  const nodeHeight = isRunning && at.value === null ? NODE_HEIGHT.live : NODE_HEIGHT.still;
+  const layout = useLayout(job, isVertical, nodeHeight);
+  const ids = job.vertices.map((vertex) => vertex.id);
+  const figures = useVertexFigures(job.jid, ids, isRunning);
+  const byId = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
+  const attemptsOf = new Map(attempts?.vertices.map((vertex) => [vertex.id, vertex]));
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard */}
+      <section ref={box} class="card graph" aria-label="Graph of the job" tabIndex={0}>
+        <div class="plan" style={{ width: `${layout.width}px`, height: `${layout.height}px` }}>
+          <Edges layout={layout} />
+          {layout.nodes.map(({ id, left, top }) => {
+            const vertex = byId.get(id);
+            return (
+              vertex !== undefined && (
+                <article
+                  key={id}
+                  class={`vertex ${toneOf(vertex.status)}`}
+                  style={{
+                    left: `${left}px`,
+                    top: `${top}px`,
+                    width: `${NODE_WIDTH}px`,
+                    height: `${nodeHeight}px`,
+                  }}
+                >
+                  <VertexCard vertex={vertex} attempts={attemptsOf.get(id)} figures={figures.get(id)} />
+                </article>
+              )
+            );
+          })}
+        </div>
+      </section>
+      <VertexTable job={job} figures={figures} />
+    </>
+  );
+}
+
+function useLayout(job: Job, isVertical: boolean, nodeHeight: number): Layout {
+  const nodes = [...job.plan.nodes].reverse().map((node) => ({
+    id: node.id,
+    inputs: (node.inputs ?? []).map((input) => ({ id: input.id, label: input.ship_strategy.toLowerCase() })),
+  }));
+  const shape = JSON.stringify(nodes);
+  return useMemo(
+    () => layOut(nodes, { nodeWidth: NODE_WIDTH, nodeHeight, isVertical }),
+    [shape, isVertical, nodeHeight],
+  );
+}
+
+function Edges({ layout }: { layout: Layout }) {
+  return (
+    <svg class="edges" width={layout.width} height={layout.height} aria-hidden="true">
+      <defs>
+        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <path d="M0 0L8 4L0 8z" />
+        </marker>
+      </defs>
+      {layout.edges.map((edge) => (
+        <g key={edge.key}>
+          <path class="edge" d={edge.path} marker-end="url(#arrow)" />
+          <text x={edge.labelLeft} y={edge.labelTop - 6}>
+            {edge.label}
+          </text>
+        </g>
+      ))}
+    </svg>
+  );
+}
+
+interface VertexCardProps {
+  readonly vertex: Vertex;
+  readonly attempts: VertexAttempts | undefined;
+  readonly figures: VertexFigures | undefined;
+}
+
+function VertexCard({ vertex, attempts, figures = {} }: VertexCardProps) {
+  return (
+    <>
+      <h3 title={vertex.name}>{vertex.name}</h3>
+      <p class="small">
+        <Status of={vertex.status} /> <span class="muted">{formatPlural(vertex.parallelism, "subtask")}</span>
+      </p>
+      <Subtasks vertex={vertex} attempts={attempts} />
+      {figures.recordsInPerSecond !== undefined && (
+        <dl>
+          <Row
+            name="Records"
+            value={`${rate(figures.recordsInPerSecond)} in, ${rate(figures.recordsOutPerSecond)} out`}
+          />
+          {figures.watermark !== undefined && <Row name="Watermark" value={formatTime(figures.watermark)} />}
+        </dl>
+      )}
+      {figures.busy !== undefined && (
+        <div class="loads small muted">
+          <span>Busy</span>
+          <Bar share={figures.busy} tone="busy" label="Busy" />
+          <span>Held up</span>
+          <Bar share={figures.backPressured ?? 0} tone="bad" label="Back-pressured" />
+        </div>
+      )}
+    </>
+  );
+}
+
+function Row({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+function rate(perSecond: number | undefined): string {
+  return perSecond === undefined ? NONE : formatRate(perSecond);
+}
+
+function Subtasks({ vertex, attempts }: { vertex: Vertex; attempts: VertexAttempts | undefined }) {
+  const known = Object.entries(vertex.tasks).filter(([, count]) => count > 0);
+  const text = known.map(([state, count]) => `${formatCount(count)} ${state.toLowerCase()}`).join(", ");
+  if (attempts === undefined || attempts.parallelism > MOST_CELLS) return <p class="small">{text}</p>;
+  const current = attempts.attempts.filter((attempt) => attempt.is_current);
+  const states = current.map((attempt) => Object.keys(attempt.times).at(-1) ?? "CREATED");
+  return (
+    <Cells
+      classes={states.map(toneOf)}
+      columns={COLUMNS}
+      label={`Subtasks: ${text}`}
+      describe={(index) => {
+        const attempt = current[index];
+        return `Subtask ${index}: ${states[index]?.toLowerCase()}, attempt ${(attempt?.attempt ?? 0) + 1}, ${attempt?.task_executor ?? "not deployed"}`;
+      }}
+    />
+  );
+}
+
+function VertexTable({ job, figures }: { job: Job; figures: ReadonlyMap<string, VertexFigures> }) {
+  return (
+    <TableCard label="Vertices">
+      <thead>
+        <tr>
+          <th scope="col">Vertex</th>
+          <th scope="col">Status</th>
+          <th scope="col" class="right">
+            Subtasks
+          </th>
+          <th scope="col" class="right">
+            Duration
+          </th>
+          <th scope="col" class="right">
+            Records in
+          </th>
+          <th scope="col" class="right">
+            Records out
+          </th>
+          <th scope="col" class="right">
+            Bytes in
+          </th>
+          <th scope="col" class="right">
+            Bytes out
+          </th>
+          <th scope="col">Watermark</th>
+        </tr>
+      </thead>
+      <tbody>
+        {job.vertices.map((vertex) => {
+          const now = figures.get(vertex.id) ?? {};
+          const { metrics } = vertex;
+          return (
+            <tr key={vertex.id}>
+              <td>{vertex.name}</td>
+              <td>
+                <Status of={vertex.status} />
+              </td>
+              <td class="right">{formatCount(vertex.parallelism)}</td>
+              <td class="right nowrap">{formatDuration(vertex.duration)}</td>
+              <td class="right nowrap">
+                <Total
+                  total={metrics["read-records"]}
+                  perSecond={now.recordsInPerSecond}
+                  format={formatCount}
+                />
+              </td>
+              <td class="right nowrap">
+                <Total
+                  total={metrics["write-records"]}
+                  perSecond={now.recordsOutPerSecond}
+                  format={formatCount}
+                />
+              </td>
+              <td class="right nowrap">
+                <Total total={metrics["read-bytes"]} perSecond={now.bytesInPerSecond} format={formatBytes} />
+              </td>
+              <td class="right nowrap">
+                <Total
+                  total={metrics["write-bytes"]}
+                  perSecond={now.bytesOutPerSecond}
+                  format={formatBytes}
+                />
+              </td>
+              <td class="nowrap">{now.watermark === undefined ? NONE : formatTime(now.watermark)}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </TableCard>
+  );
+}
+
+interface TotalProps {
+  readonly total: number;
+  readonly perSecond: number | undefined;
+  readonly format: (value: number) => string;
+}
+
+function Total({ total, perSecond, format }: TotalProps) {
+  return (
+    <>
+      {total === 0 && perSecond === undefined ? NONE : format(total)}
+      {perSecond !== undefined && <div class="muted small">{format(perSecond)}/s</div>}
+    </>
+  );
+}
