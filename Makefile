@@ -36,6 +36,10 @@ demo: setup  ## WindowWordCount end to end: Kafka, a cluster, the job, and the s
 demo-secure: setup  ## The same on a Kafka with TLS and logins, with a principal and its ACLs for each role
 	@PYTHONPATH=tests $(BIN)/python tests/demo_secure.py
 
+.PHONY: demo-web
+demo-web: setup  ## A cluster that stays up, with a job to look at in the web page; prints the address
+	@$(BIN)/python tests/demo_web.py
+
 .PHONY: setup
 setup: .make/venv warm  ## The virtual environment, the pinned packages, the jars (quick when it is all there)
 

@@ -121,7 +121,7 @@ class _Demo:
             conversation.accepted_at(job_id, _ACCEPT_TIMEOUT_S)
             self._step(f"job {job_id} is accepted")
             if (rest := conversation.endpoints.get(REST_ENDPOINT)) is not None:
-                self._step(f"the REST API is at http://{rest}")
+                self._step(f"the web page and the REST API are at http://{rest}/")
             start = time.monotonic()
 
             def is_over() -> bool:

@@ -133,7 +133,7 @@ interface VertexCardProps {
 function VertexCard({ vertex, attempts, figures = {} }: VertexCardProps) {
   return (
     <>
-      <h3 title={vertex.name}>{vertex.name}</h3>
+      <h2 title={vertex.name}>{vertex.name}</h2>
       <p class="small">
         <Status of={vertex.status} /> <span class="muted">{formatPlural(vertex.parallelism, "subtask")}</span>
       </p>
