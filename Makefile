@@ -65,6 +65,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 	! test -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
+	! command -v promtool >/dev/null || promtool check rules infra/monitoring/alerts.yaml
 
 .PHONY: lint-web
 lint-web: .make/venv $(WEB)/node_modules/.package-lock.json  ## The same for the web page: TypeScript, Biome, and that its built files are up to date

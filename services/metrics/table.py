@@ -268,7 +268,11 @@ def _kafka_client(prefix: str, labels: tuple[str, ...]) -> tuple[Metric, ...]:
             "Messages that a producer has not sent, or that a consumer has fetched and not returned yet.",
             every,
         ),
-        _gauge(f"{scope}rttAverage_seconds", "The average time to an answer of the slowest broker.", every),
+        _gauge(
+            f"{scope}rttAverage_seconds",
+            "The average time to an answer of the slowest broker; a fetch waits for messages.",
+            every,
+        ),
         _gauge(
             f"{scope}rttP99_seconds",
             "The 99th percentile of the time to an answer of the slowest broker.",

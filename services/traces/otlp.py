@@ -1,12 +1,13 @@
 """Spans in OTLP, https://opentelemetry.io/docs/specs/otlp/: as JSON, or as protobuf over HTTP.
 
-OTLP's JSON has ids in hexadecimal, where the JSON of protobuf has base64; nothing else differs. So there is one
-encoding, and protobuf is made from it. Texts are sent without secrets.
+A request is encoded once, as a tree of dictionaries with protobuf's names. Protobuf's messages are made from that, and
+OTLP's JSON: its names are in camel case, its ids in hexadecimal, its long integers texts. Texts are sent without
+secrets.
 """
 
 from __future__ import annotations
 
-import base64
+import functools
 import gzip
 import http.client
 import os
@@ -29,6 +30,8 @@ HEADERS_VARIABLE: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 """OpenTelemetry's variable with headers for the collector, as key=value,... ; values are percent-encoded."""
 _NANOSECONDS: Final = 1_000
 _ERROR: Final = 2
+_LONG: Final = frozenset({"start_time_unix_nano", "end_time_unix_nano", "time_unix_nano", "int_value"})
+"""The fields with integers of 64 bits, which are texts in JSON."""
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 """The statuses after which OTLP allows another attempt."""
 _MOST_ATTEMPTS: Final = 5
@@ -37,7 +40,6 @@ _LONGEST_PAUSE_S: Final = 10.0
 _LONGEST_ANSWER: Final = 1 << 16
 _LONGEST_REASON: Final = 200
 
-EncodeId = Callable[[str], str]
 Pause = Callable[[float], object]
 
 
@@ -59,40 +61,19 @@ class OtlpPackageMissing(Exception):
         )
 
 
-def encode_request(
-    spans: Iterable[Span], cluster: str, encode_id: EncodeId = lambda hexadecimal: hexadecimal
-) -> dict[str, Any]:
-    """Returns an ExportTraceServiceRequest in OTLP's JSON. Each role is a resource: its kind is the service, the
-    cluster the namespace."""
-    found: dict[str, dict[str, list[Span]]] = {}
-    for span in spans:
-        found.setdefault(span.sender, {}).setdefault(span.scope, []).append(span)
-    return {
-        "resourceSpans": [
-            {
-                "resource": {"attributes": _encode_attributes(_describe_resource(sender, cluster))},
-                "scopeSpans": [
-                    {
-                        "scope": {"name": scope, "version": SCOPE_VERSION},
-                        "spans": [_encode_span(span, encode_id) for span in of_scope],
-                    }
-                    for scope, of_scope in scopes.items()
-                ],
-            }
-            for sender, scopes in found.items()
-        ]
-    }
+def encode_json(spans: Iterable[Span], cluster: str) -> dict[str, Any]:
+    """Returns an ExportTraceServiceRequest in OTLP's JSON."""
+    encoded: dict[str, Any] = _to_json(_encode_request(spans, cluster))
+    return encoded
 
 
 def encode_protobuf(spans: Iterable[Span], cluster: str) -> bytes:
     """Returns an ExportTraceServiceRequest in protobuf. Raises OtlpPackageMissing."""
     try:
-        from google.protobuf import json_format
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
     except ImportError:
         raise OtlpPackageMissing from None
-    request = trace_service_pb2.ExportTraceServiceRequest()
-    json_format.ParseDict(encode_request(spans, cluster, _to_base64), request)
+    request = trace_service_pb2.ExportTraceServiceRequest(**_encode_request(spans, cluster))
     encoded: bytes = request.SerializeToString()
     return encoded
 
@@ -178,30 +159,54 @@ def _describe_resource(sender: str, cluster: str) -> Mapping[str, AttributeValue
     return {"service.name": kind, "service.namespace": cluster, **named}
 
 
-def _encode_span(span: Span, encode_id: EncodeId) -> dict[str, Any]:
+def _encode_request(spans: Iterable[Span], cluster: str) -> dict[str, Any]:
+    """Returns the fields of an ExportTraceServiceRequest. Each role is a resource: its kind is the service, the cluster
+    the namespace."""
+    found: dict[str, dict[str, list[Span]]] = {}
+    for span in spans:
+        found.setdefault(span.sender, {}).setdefault(span.scope, []).append(span)
+    return {
+        "resource_spans": [
+            {
+                "resource": {"attributes": _encode_attributes(_describe_resource(sender, cluster))},
+                "scope_spans": [
+                    {
+                        "scope": {"name": scope, "version": SCOPE_VERSION},
+                        "spans": [_encode_span(span) for span in of_scope],
+                    }
+                    for scope, of_scope in scopes.items()
+                ],
+            }
+            for sender, scopes in found.items()
+        ]
+    }
+
+
+def _encode_span(span: Span) -> dict[str, Any]:
     encoded: dict[str, Any] = {
-        "traceId": encode_id(span.trace_id),
-        "spanId": encode_id(span.span_id),
+        "trace_id": bytes.fromhex(span.trace_id),
+        "span_id": bytes.fromhex(span.span_id),
         "name": span.name,
         "kind": int(span.kind),
-        "startTimeUnixNano": str(span.start * _NANOSECONDS),
-        "endTimeUnixNano": str(span.end * _NANOSECONDS),
+        "start_time_unix_nano": span.start * _NANOSECONDS,
+        "end_time_unix_nano": span.end * _NANOSECONDS,
         "attributes": _encode_attributes(span.attributes),
     }
     if span.parent_span_id is not None:
-        encoded["parentSpanId"] = encode_id(span.parent_span_id)
+        encoded["parent_span_id"] = bytes.fromhex(span.parent_span_id)
     if span.events:
         encoded["events"] = [
             {
                 "name": event.name,
-                "timeUnixNano": str(event.time * _NANOSECONDS),
+                "time_unix_nano": event.time * _NANOSECONDS,
                 "attributes": _encode_attributes(event.attributes),
             }
             for event in span.events
         ]
     if span.links:
         encoded["links"] = [
-            {"traceId": encode_id(link.trace_id), "spanId": encode_id(link.span_id)} for link in span.links
+            {"trace_id": bytes.fromhex(link.trace_id), "span_id": bytes.fromhex(link.span_id)}
+            for link in span.links
         ]
     if span.error is not None:
         encoded["status"] = {"code": _ERROR, "message": redacted(span.error)}
@@ -215,17 +220,33 @@ def _encode_attributes(attributes: Mapping[str, AttributeValue]) -> list[dict[st
 def _encode_value(value: AttributeValue) -> dict[str, Any]:
     match value:
         case bool():
-            return {"boolValue": value}
+            return {"bool_value": value}
         case int():
-            return {"intValue": str(value)}
+            return {"int_value": value}
         case float():
-            return {"doubleValue": value}
+            return {"double_value": value}
         case _:
-            return {"stringValue": redacted(value)}
+            return {"string_value": redacted(value)}
 
 
-def _to_base64(hexadecimal: str) -> str:
-    return base64.b64encode(bytes.fromhex(hexadecimal)).decode()
+def _to_json(value: Any, name: str = "") -> Any:
+    match value:
+        case dict():
+            return {_to_camel_case(key): _to_json(item, key) for key, item in value.items()}
+        case list():
+            return [_to_json(item) for item in value]
+        case bytes():
+            return value.hex()
+        case int() if name in _LONG:
+            return str(value)
+        case _:
+            return value
+
+
+@functools.cache
+def _to_camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
 
 
 def _read_headers(text: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from .span import AttributeValue
 
 _PREFIX: Final = "tailrace."
 _LONGEST_TEXT: Final = 1_000
+_SCALARS: Final = (str, int, float, Enum)
 _NO_CHANGE: Mapping[str, bool] = {}
 
 
@@ -122,7 +123,7 @@ def _find_values(body: Body) -> list[tuple[str, AttributeValue | Enum]]:
     for name in _field_names(type(body)):
         value = getattr(body, name)
         # An empty text says nothing.
-        if isinstance(value, str | int | float | Enum) and value != "":
+        if isinstance(value, _SCALARS) and value != "":
             found.append((name, value))
     match body:
         case job_master.CheckpointTriggered(options=options):

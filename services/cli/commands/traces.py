@@ -66,10 +66,10 @@ def export(
 
 
 def _print(source: LogSource, batches: Iterator[list[Span]]) -> None:
-    from ...traces.otlp import encode_request
+    from ...traces.otlp import encode_json
 
     for batch in batches:
-        print_json(encode_request(batch, source.cluster))
+        print_json(encode_json(batch, source.cluster))
 
 
 def _send(source: LogSource, batches: Iterator[list[Span]], otlp: str) -> None:

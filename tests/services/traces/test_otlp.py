@@ -16,8 +16,8 @@ from tailrace.services.traces.otlp import (
     HEADERS_VARIABLE,
     OtlpHttpExporter,
     OtlpUnavailable,
+    encode_json,
     encode_protobuf,
-    encode_request,
     to_traces_url,
 )
 from tailrace.services.traces.span import AttributeValue, Span
@@ -80,7 +80,7 @@ def test_collector_receives_the_spans(collector: Collector, name: str) -> None:
 def test_json_says_the_same_as_protobuf() -> None:
     """They differ in ids only: hexadecimal in OTLP's JSON, base64 in that of protobuf."""
     request = ExportTraceServiceRequest.FromString(encode_protobuf(spans(NAME), "sim"))
-    in_json = json.loads(json.dumps(encode_request(spans(NAME), "sim")))
+    in_json = json.loads(json.dumps(encode_json(spans(NAME), "sim")))
     of_protobuf = json_format.MessageToDict(request, use_integers_for_enums=True)
     assert without_ids(in_json) == without_ids(of_protobuf)
 
@@ -104,7 +104,7 @@ def test_secrets_in_texts_are_not_sent() -> None:
             "attributes": {"uri": "s3://user:abcdef@host/x"},
         }
     )
-    assert "abcdef" not in json.dumps(encode_request([secret], "sim"))
+    assert "abcdef" not in json.dumps(encode_json([secret], "sim"))
     assert b"abcdef" not in encode_protobuf([secret], "sim")
 
 
