@@ -68,15 +68,16 @@ NOT_USED_HERE = {
     ("audit", "READ", "dead-letters"),
     ("audit", "READ", "heartbeats"),
     ("masters", "ALTER", "job."),
-    ("masters", "WRITE", "submissions"),
+    *(("masters", "WRITE", f"submissions{team}") for team in ("", ".payments", ".search")),
     ("masters", "READ", "dead-letters"),
     *(("masters", "READ", f"answers{team}") for team in ("", ".payments", ".search")),
     ("tasks", "READ", "warm-up"),
     *((team, "READ", f"job.{team}_") for team in ("payments", "search")),
 }
 """(user, operation, name without the cluster). No command here asks for accumulators of a running job; partitions are
-added to topics that somebody has made with fewer; the cluster is stopped later; there are no earlier dead letters and
-answers; a query that warms Spark may end before it reads; teams read what their jobs print in a later test."""
+added to topics that somebody has made with fewer; the cluster is stopped later, and nobody uses REST; there are no
+earlier dead letters and answers; a query that warms Spark may end before it reads; teams read what their jobs print in
+a later test."""
 _OPERATIONS = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
 TEAMS = ("payments", "search")
 """Tenants, and the users that may write their topics."""

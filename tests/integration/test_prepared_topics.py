@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers_topic import messages_in
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -33,12 +34,15 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build_file
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.schemas import client, dispatcher, job_master
+from tailrace.services.client import Client
+from tailrace.services.configuration import load_configuration
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.job_master.shell import JobMasterShell
 from tailrace.services.log.cluster_topics import create_cluster_topics
+from tailrace.services.log.topic_options import TopicOptions
 from tailrace.services.log.topic_validation import find_faults
-from tailrace.services.log.topics import TopicRefused, create_topics, describe_topics
+from tailrace.services.log.topics import TopicRefused, answers_topic, create_topics, describe_topics
 
 from .test_submissions import Cluster
 
@@ -48,7 +52,7 @@ AUTHORIZER = {
 }
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 GRAPH = job_graph(source(parallelism=2), vertex("map", parallelism=1), edge("source", "map"))
-PREPARED = "team.prepared"
+PREPARED, TENANT = "team.prepared", "pay"
 PROGRAM = """
 from tailrace import StreamExecutionEnvironment
 
@@ -109,7 +113,7 @@ def is_refused(admin: AdminClient) -> bool:
 
 
 def documented_topics(cluster: str) -> list[NewTopic]:
-    """Returns the topics that the commands of docs/kafka.md create, with one replica."""
+    """Returns the topics that the commands of docs/kafka.md create, with one replica, and those of a tenant."""
     page = PAGE.read_text("utf-8").replace("\\\n", " ")
     found = []
     for line in re.findall(r"^    (kafka-topics --create --topic CLUSTER\..*)$", page, re.MULTILINE):
@@ -118,7 +122,10 @@ def documented_topics(cluster: str) -> list[NewTopic]:
         given = dict(pairs)
         settings = dict(value.split("=") for name, value in pairs if name == "--config")
         settings["min.insync.replicas"] = "1"
-        found.append(NewTopic(given["--topic"], int(given["--partitions"]), 1, config=settings))
+        name = given["--topic"]
+        has_tenants = name.endswith((".submissions", ".answers"))
+        names = [name, f"{name}.{TENANT}"] if has_tenants else [name]
+        found += [NewTopic(each, int(given["--partitions"]), 1, config=settings) for each in names]
     return found
 
 
@@ -141,15 +148,28 @@ def planned_topics(program: Path) -> list[NewTopic]:
 
 def test_jobmanager_serves_with_topics_of_somebody_else(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    assert create_cluster_topics(admin, kafka.connection, PREPARED) == frozenset()
-    assert find_faults(admin, PREPARED) == []
-    cluster = Cluster(kafka, PREPARED, tmp_path)
+    options = TopicOptions(tenants=(TENANT,))
+    assert create_cluster_topics(admin, kafka.connection, PREPARED, options=options) == frozenset()
+    assert find_faults(admin, PREPARED, (TENANT,)) == []
+    cluster = Cluster(kafka, PREPARED, tmp_path, (TENANT,), TAILRACE_DISPATCHER_TENANTS=TENANT)
     try:
         cluster.start()
         # Requests from before the first leader are not run: the log may be newer than they are.
         cluster._wait(lambda: list(cluster.events_of(dispatcher.SubmissionsTopicChanged)), "its first event")
         cluster.ask(dispatcher.CancelJob(job_id="nothing"))
         cluster.answer(client.CancelJobRejected, "nothing")
+        tenant = load_configuration(
+            definitions=[
+                f"cluster.id={PREPARED}",
+                f"bootstrap.servers={kafka.bootstrap_servers}",
+                f"tenant={TENANT}",
+            ],
+            environment={},
+        )
+        with Client(tenant) as sender:
+            sender.cancel("of-tenant")
+        cluster.answer(client.CancelJobRejected, "of-tenant")
+        wait_until(lambda: messages_in(kafka.connection, answers_topic(PREPARED, TENANT)), "the answer")
         log = (tmp_path / "jobmanager.log").read_text()
         assert "cannot check the settings" not in log
         assert "uthoriz" not in log

@@ -32,7 +32,9 @@ from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.dead_letters import read_dead_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.factory import open_event_log
+from tailrace.services.log.topic_options import TopicOptions
 from tailrace.services.log.topics import (
+    answers_topic,
     dead_letters_topic,
     delete_topics,
     describe_topics,
@@ -59,8 +61,11 @@ simulated_taskexecutor.run(load_configuration(), members, process_lifecycle.stop
 Run = Callable[..., tuple[int, str, str]]
 
 
+TENANT = "pay"
+
+
 class RetainingCluster(Cluster):
-    """A cluster with a retention."""
+    """A cluster with a retention and a tenant."""
 
     def __init__(
         self, servers: str, cluster: str, home: Path, *, is_empty: bool = False, **options: str
@@ -72,15 +77,17 @@ class RetainingCluster(Cluster):
             "bootstrap.servers": servers,
             "home": str(home),
             "snapshot.max-bytes": "6 kb",
+            "dispatcher.tenants": TENANT,
             **{key.replace("_", "."): value for key, value in options.items()},
         }
         self.configuration = Configuration(self.settings)
         self.home = home
         self.admin = AdminClient({"bootstrap.servers": servers})
+        options = TopicOptions(tenants=(TENANT,))
         if is_empty:
-            ensure_cluster_topics(self.admin, cluster)
+            ensure_cluster_topics(self.admin, cluster, options=options)
         else:
-            create_cluster_topics(self.admin, KafkaConnection(servers), cluster)
+            create_cluster_topics(self.admin, KafkaConnection(servers), cluster, options=options)
         self.log = open_event_log(self.configuration)
         self.store = SnapshotStore.from_configuration(self.configuration)
         self.processes = []
@@ -224,13 +231,16 @@ def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[R
     cluster.close()
 
 
-def test_old_submissions_and_dead_letters_are_deleted(cluster: RetainingCluster) -> None:
+def test_old_submissions_and_dead_letters_are_deleted(
+    cluster: RetainingCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobmanager = cluster.start_jobmanager()
     cluster.wait(lambda: len(cluster.events_of(LeaderElected)) >= 3, "nobody leads")
     cluster.ask(60)
+    cluster.ask(60, TENANT)
     cluster.log.append_all([b"garbage"])
     cluster.ask(60)
-    cluster.wait(lambda: len(cluster.events_of(client.CancelJobRejected)) == 120, "not all were answered")
+    cluster.wait(lambda: len(cluster.events_of(client.CancelJobRejected)) == 180, "not all were answered")
     letters = (cluster.configuration.kafka, cluster.configuration.cluster_id)
     cluster.wait(lambda: len(list(read_dead_letters(*letters))) == 1, "no dead letter")
     jobmanager.kill()
@@ -241,12 +251,19 @@ def test_old_submissions_and_dead_letters_are_deleted(cluster: RetainingCluster)
     offsets = cluster.store.offsets()
     cluster.run_retention_later()
     assert 0 < first_offset(cluster.log) <= min(offsets)
-    submissions = submissions_topic(cluster.configuration.cluster_id)
-    assert 0 < cluster.first_offset_of(submissions) <= 120
+    for tenant, asked in (("", 120), (TENANT, 60)):
+        submissions = submissions_topic(cluster.configuration.cluster_id, tenant)
+        assert 0 < cluster.first_offset_of(submissions) <= asked
+    for name, value in cluster.configuration.environment().items():
+        monkeypatch.setenv(name, value)
+    for command in (("replay", "--check"), ("cluster", "verify")):
+        code, out, err = run(*command)
+        assert code == ExitCode.OK, (out, err)
     assert cluster.first_offset_of(dead_letters_topic(cluster.configuration.cluster_id)) == 1
     behind = cluster.log.end()
     cluster.start_jobmanager()
-    cluster.ask(3)
+    cluster.ask(2)
+    cluster.ask(1, TENANT)
     cluster.wait(
         lambda: len(cluster.events_of(client.CancelJobRejected, behind)) == 3, "the successor answers nobody"
     )
@@ -318,7 +335,7 @@ def test_verification_names_what_is_missing_and_what_is_lost(recorded: Retaining
     # The simulated jobs have no files.
     assert {fault["kind"] for fault in result["faults"]} <= {"checkpoint", "blob"}, result
     before = faults(result)
-    assert result["checked"] | {"topic": 5, "log": 1, "snapshot": 2} == result["checked"]
+    assert result["checked"] | {"topic": 7, "log": 1, "snapshot": 2} == result["checked"]
     assert result["checked"]["archive"] >= 2
     assert code == (ExitCode.UNSOUND if before else ExitCode.OK)
 
@@ -330,12 +347,16 @@ def test_verification_names_what_is_missing_and_what_is_lost(recorded: Retaining
     newest = Path(recorded.store.uri_of(recorded.store.offsets()[0]))
     newest.write_bytes(newest.read_bytes()[:-1])
     letters = dead_letters_topic(recorded.configuration.cluster_id)
-    delete_topics(recorded.admin, [letters])
-    wait_until(lambda: describe_topics(recorded.admin, [letters])[letters] is None, "the topic is gone")
+    of_tenant = {
+        name(recorded.configuration.cluster_id, TENANT) for name in (submissions_topic, answers_topic)
+    }
+    gone = [letters, *of_tenant]
+    delete_topics(recorded.admin, gone)
+    wait_until(lambda: set(describe_topics(recorded.admin, gone).values()) == {None}, "the topics are gone")
     code, result = verify()
     assert code == ExitCode.UNSOUND
     found = {name: fault for name, fault in faults(result).items() if name not in before}
-    assert set(found) == {str(segments[0]), str(segments[1]), str(newest), letters}
+    assert set(found) == {str(segments[0]), str(segments[1]), str(newest), *gone}
     assert "is missing" in found[str(segments[0])][0]
     assert "is damaged" in found[str(segments[1])][0]
     assert "SHA-256 does not match" in found[str(newest)][0]
@@ -343,6 +364,7 @@ def test_verification_names_what_is_missing_and_what_is_lost(recorded: Retaining
         "it does not exist",
         "the rejected records; `tailrace cluster start` creates the topic",
     )
+    assert {found[topic][0] for topic in of_tenant} == {"it does not exist"}
     code, result = verify("--quick")
     assert str(segments[1]) not in faults(result)
     assert str(segments[0]) in faults(result)

@@ -104,9 +104,9 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def ask(self, count: int) -> None:
+    def ask(self, count: int, tenant: str = "") -> None:
         """Appends requests that are rejected: each is an event, and its answer another."""
-        topic = submissions_topic(self.configuration.cluster_id)
+        topic = submissions_topic(self.configuration.cluster_id, tenant)
         producer = Producer({"bootstrap.servers": self.configuration.bootstrap_servers})
         for number in range(count):
             header = Header(event_id="e", time=1, sender="client/t", sender_epoch=0, recipient="dispatcher")
