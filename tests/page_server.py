@@ -35,7 +35,7 @@ def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
     with closing(LiveReplica(open_source)) as live, closing(EventFeed(open_source, live)) as feed:
 
         @contextmanager
-        def read(at: str | None) -> Iterator[Moment]:
+        def read(at: str | None, _: object) -> Iterator[Moment]:
             with live.read() if at is None else past.read(at) as moment:
                 yield moment
 

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "jobmanager": "commands.processes:jobmanager",
     "taskexecutor": "commands.processes:taskexecutor",
     "gateway": "commands.processes:gateway",
+    "history-server": "commands.processes:history_server",
     "run": "commands.run:run",
     "plan": "commands.plan:plan",
     "list": "commands.jobs:list_jobs",

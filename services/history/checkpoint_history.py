@@ -7,7 +7,7 @@ storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -213,6 +213,18 @@ class CheckpointHistory:
         made._pending = {job_id: ids.copy() for job_id, ids in self._pending.items()}
         made._counts, made._restored = self._counts.copy(), self._restored.copy()
         return made
+
+    def forget(self, job_ids: Iterable[str]) -> None:
+        """Drops the checkpoints of jobs."""
+        for job_id in job_ids:
+            for checkpoint_id in self._ids.pop(job_id, ()):
+                key = _key(job_id, checkpoint_id)
+                del self._views[key]
+                self._subtasks.pop(key, None)
+            self._pending.pop(job_id, None)
+            self._restored.pop(job_id, None)
+            for status in CheckpointStatus:
+                self._counts.pop((job_id, status), None)
 
     def stored(self) -> dict[str, StoredCheckpoints]:
         """Returns what is known of each job that had checkpoints, or was restored."""

@@ -25,6 +25,7 @@ from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import StartedJob
 from .checkpoint_history import CheckpointsView
 from .execution_history import StoredExecutions
+from .forgotten_jobs import ForgottenJob
 from .snapshot_requests import SnapshotRequestView
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
@@ -45,6 +46,8 @@ class JobHistory(msgspec.Struct, frozen=True):
     """By job id, until the cluster forgets the job."""
     snapshot_requests: dict[str, SnapshotRequestView] = {}
     """Client address -> its last request for a checkpoint or savepoint."""
+    forgotten: dict[str, ForgottenJob] = {}
+    """By job id."""
 
 
 def is_restart(before: FailureHistory, after: FailureHistory) -> bool:
@@ -84,6 +87,11 @@ class RestartCauses:
     def all(self) -> dict[str, str]:
         """Returns job id -> the message of its last failure."""
         return dict(self._reasons)
+
+    def forget(self, job_ids: Iterable[str]) -> None:
+        """Drops the failures of jobs."""
+        for job_id in job_ids:
+            self._reasons.pop(job_id, None)
 
     def on_event(
         self, record: Record, task: str | None, changed: Iterable[str], states: Mapping[str, Any]

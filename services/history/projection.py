@@ -15,7 +15,7 @@ import msgspec
 
 from ...schemas.body import Body
 from ...schemas.client import JobFinished
-from ...schemas.dispatcher import SubmitJob
+from ...schemas.dispatcher import JobsForgotten, SubmitJob
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
@@ -32,6 +32,7 @@ from .checkpoint_history import NOTED_EVENTS, CheckpointHistory, StoredCheckpoin
 from .event_formatting import FormattedEvent, format_subtasks
 from .event_job_index import EventJobIndex
 from .execution_history import ExecutionHistory
+from .forgotten_jobs import ForgottenJob, ForgottenJobs, describe_jobs
 from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
 from .lazy_states import LazyStates
@@ -64,6 +65,8 @@ class HistoryProjection:
         """The graphs of jobs, and the times of their attempts."""
         self.snapshot_requests = SnapshotRequestHistory()
         """The requests for checkpoints and savepoints."""
+        self.forgotten = ForgottenJobs()
+        """The jobs that no state has any more."""
         self.replica = self._new_replica()
         self.changed: Sequence[str] = ()
         """The addresses whose state the last event has changed."""
@@ -79,6 +82,7 @@ class HistoryProjection:
         # Only an election changes who is accepted. For all other events the check comes later, and only in doubt.
         known = replica.leadership
         fenced = kind is LeaderElected and not known.accepts(record)
+        leaving = self._describe_leaving(record) if kind is JobsForgotten and self._notes_past else {}
         self.changed = changed = replica.apply(record)
         job = self._jobs.on_event(record)
         ignored = None
@@ -97,6 +101,8 @@ class HistoryProjection:
             self._note_times(record)
         elif ignored is None and kind in SNAPSHOT_ANSWERS and self._notes_past:
             self.snapshot_requests.on_event(record)
+        elif ignored is None and leaving:
+            self._forget(leaving)
         task = self._find_task(record) if _names_attempt(kind) else None
         if changed and self._notes_past:
             if kind in NOTED_EVENTS and header.recipient in changed:
@@ -114,6 +120,7 @@ class HistoryProjection:
             checkpoints=self.checkpoints.all(),
             executions=self.executions.all(),
             snapshot_requests=self.snapshot_requests.all(),
+            forgotten=self.forgotten.all(),
         )
 
     def copy(self) -> HistoryProjection:
@@ -127,6 +134,7 @@ class HistoryProjection:
         fold.failures = RestartCauses.from_failures(self.failures.all())
         fold.checkpoints, fold.executions = self.checkpoints.copy(), self.executions.copy()
         fold.snapshot_requests = SnapshotRequestHistory(self.snapshot_requests.all())
+        fold.forgotten = ForgottenJobs(self.forgotten.all())
         fold.whole = self.whole
         return fold
 
@@ -141,6 +149,7 @@ class HistoryProjection:
             ("checkpoint", self.checkpoints.views()),
             ("executions", self.executions.stored()),
             ("snapshot_requests", self.snapshot_requests.all().items()),
+            ("forgotten", self.forgotten.all().items()),
         ):
             for key, part in parts:
                 yield (field, key), part
@@ -165,6 +174,7 @@ class HistoryProjection:
         )
         self.executions = ExecutionHistory.from_bytes(parts.get("executions", {}), self._live_jobs())
         self.snapshot_requests = SnapshotRequestHistory(decoded("snapshot_requests", SnapshotRequestView))
+        self.forgotten = ForgottenJobs(decoded("forgotten", ForgottenJob))
 
     def resume_from(self, replica: Replica) -> None:
         """Continues from the states of a replica of the same roles. Nothing must be folded here yet."""
@@ -218,6 +228,7 @@ class HistoryProjection:
         self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
         self.executions = ExecutionHistory.from_stored(past.executions, self._live_jobs())
         self.snapshot_requests = SnapshotRequestHistory(past.snapshot_requests)
+        self.forgotten = ForgottenJobs(past.forgotten)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.apply(record) for record in batch)
@@ -233,6 +244,18 @@ class HistoryProjection:
                 self.ended.setdefault(job_id, record.header.time)
             case _:
                 pass
+
+    def _describe_leaving(self, record: Record) -> dict[str, ForgottenJob]:
+        """Returns the jobs that the event removes from the states, if it is not ignored."""
+        job_ids = record.body.job_ids  # type: ignore[attr-defined]
+        replica = self.replica
+        return describe_jobs(job_ids, replica.states, replica.offset, self.submitted, self.ended)
+
+    def _forget(self, jobs: Mapping[str, ForgottenJob]) -> None:
+        """The moment before has all that was known of them."""
+        self.forgotten.add(jobs)
+        self.failures.forget(jobs)
+        self.checkpoints.forget(jobs)
 
     def task_of(self, execution_attempt_id: str) -> str:
         """Returns the name of an Execution's task, or the id of the Execution if the name is unknown."""

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 
 from ...infra import threads
 from ...infra.closing import Closeable
+from ...infra.config.option_types import SECOND
 from ...infra.logging_setup import logger
 from ...infra.server_socket import is_loopback, listen
 from ...infra.tls import ServerTls
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.rest import (
+    HISTORY_REFRESH_INTERVAL,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
     REST_ENABLED,
     REST_JWT_JWKS_URL,
+    REST_MAX_CONNECTIONS,
     REST_MAX_CONTENT_LENGTH,
     REST_MAX_REQUESTS,
     REST_PORT,
@@ -34,6 +37,8 @@ from ..configuration.options.rest import (
 )
 
 if TYPE_CHECKING:
+    from ..history.past_logs import LogFinder
+    from ..rest.application import Settings
     from ..rest.authenticator import Authenticator
 
 _log = logger(__name__)
@@ -52,8 +57,10 @@ class RestServer(Closeable):
     Raises ConfigurationError if it must not or can't listen at the configured address.
     """
 
-    def __init__(self, configuration: Configuration, *, is_optional: bool = False) -> None:
-        """`is_optional`: a fault of the server does not end the process."""
+    def __init__(
+        self, configuration: Configuration, *, is_optional: bool = False, finder: LogFinder | None = None
+    ) -> None:
+        """`is_optional`: a fault of the server does not end the process. `finder`: of the logs of a history server."""
         host = configuration.get(REST_BIND_ADDRESS)
         self._authenticator = _create_authenticator(configuration)
         self._tls = _create_tls(configuration)
@@ -72,6 +79,7 @@ class RestServer(Closeable):
         self.url = f"{'http' if self._tls is None else 'https'}://{self.address}"
         self._configuration = configuration
         self._is_optional = is_optional
+        self._finder = finder
         self._closed = threading.Event()
         self._thread = threads.Thread(target=self._run, name="rest")
         self._thread.start()
@@ -92,12 +100,12 @@ class RestServer(Closeable):
             _log.exception("the REST server has failed; the process goes on without it")
 
     def _serve(self) -> None:
-        """Loads the server, and begins to read the log, when the first client connects."""
-        while not select.select([self._socket], [], [], _PAUSE_S)[0]:
+        """Loads the server, and begins to read the log, when the first client connects. A history server reads at
+        once."""
+        while self._finder is None and not select.select([self._socket], [], [], _PAUSE_S)[0]:
             if self._closed.is_set():
                 return
         from ..rest.application import Settings
-        from ..rest.assembly import ReplicaServer
 
         settings = Settings(
             self._authenticator,
@@ -107,8 +115,26 @@ class RestServer(Closeable):
             checks_host=self._authenticator is None,
             host=self._configuration.get(REST_ADDRESS),
         )
-        with ReplicaServer(self._configuration, self._socket, settings, self._tls, address=self.address):
+        with self._create_server(settings):
             self._closed.wait()
+
+    def _create_server(self, settings: Settings) -> Closeable:
+        if self._finder is None:
+            from ..rest.assembly import ReplicaServer
+
+            return ReplicaServer(
+                self._configuration, self._socket, settings, self._tls, address=self.address
+            )
+        from ..rest.history_server import HistoryServer
+
+        return HistoryServer(
+            self._finder,
+            self._configuration.get(HISTORY_REFRESH_INTERVAL) / SECOND,
+            self._socket,
+            settings,
+            self._configuration.get(REST_MAX_CONNECTIONS),
+            self._tls,
+        )
 
 
 def create_master_rest(configuration: Configuration) -> RestServer | None:

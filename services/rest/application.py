@@ -56,10 +56,10 @@ _KEY = re.compile(r"[!-~]{1,128}")
 _PREFIXES = ("/v1", "")
 OPENAPI_PATH = "/api/v1/openapi.json"
 
-ReadMoment = Callable[[str | None], AbstractContextManager[Moment]]
-"""Returns the moment of `at`; None: the present."""
-ReadLive = Callable[[], AbstractContextManager[Moment]]
-"""Returns the present with the metrics of TaskExecutors."""
+ReadMoment = Callable[[str | None, Mapping[str, Any]], AbstractContextManager[Moment]]
+"""Returns the moment of `at` (None: the present) for a request with these parameters."""
+ReadLive = Callable[[Mapping[str, Any]], AbstractContextManager[Moment]]
+"""Returns the present with the metrics of TaskExecutors, for a request with these parameters."""
 
 
 CERTIFICATE_SUBJECT: Final = "tailrace_certificate_subject"
@@ -100,7 +100,7 @@ def create_application(
 ) -> Starlette:
     """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
     that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics."""
-    shell = _Shell(read, read_live or (lambda: read(None)), settings or Settings())
+    shell = _Shell(read, read_live or (lambda parameters: read(None, parameters)), settings or Settings())
     routes = [
         *(_route(prefix, endpoint, shell) for prefix in _PREFIXES for endpoint in _ordered(flink)),
         *(_route("/api/v1", endpoint, shell) for endpoint in _ordered(own)),
@@ -227,7 +227,8 @@ class _Shell:
 
     def _view(self, endpoint: Endpoint, parameters: Mapping[str, Any], at: str | None) -> Response:
         assert endpoint.view is not None
-        with self._read_live() if at is None and endpoint.is_live else self._read(at) as moment:
+        is_live = at is None and endpoint.is_live
+        with self._read_live(parameters) if is_live else self._read(at, parameters) as moment:
             offset, value = moment.offset, endpoint.view(moment, parameters)
             return _response(value, endpoint.status, offset)
 

@@ -17,15 +17,16 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
-from .api import attempts, cluster, jobs, state
+from .api import all_jobs, attempts, cluster, jobs, state
 from .api.endpoints import log_endpoints
 from .application import Settings, create_application
-from .commands import flink_commands, own_commands
+from .commands import Commands, flink_commands, own_commands
 from .diagnostics import Diagnostics, diagnostics_endpoints
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Parameters
 from .event_feed import EventFeed
 from .flink.endpoints import READS, UNSUPPORTED
 from .flink.taskmanagers import diagnostics_addresses
+from .forgotten_job import find_last_offset
 from .live_replica import LiveReplica
 from .metric_fetcher import MetricFetcher
 from .moment import Moment
@@ -38,13 +39,18 @@ OpenSource = Callable[[], LogSource]
 
 
 def list_endpoints(
-    open_source: OpenSource, requests: Requests, feed: EventFeed, diagnostics: Diagnostics
+    open_source: OpenSource, requests: Commands, feed: EventFeed, diagnostics: Diagnostics
 ) -> tuple[list[Endpoint], list[Endpoint]]:
     """Returns Flink's endpoints, and tailrace's own."""
     flink = [*READS, *flink_commands(requests), *diagnostics_endpoints(diagnostics), *UNSUPPORTED]
-    reads = [*state.READS, *cluster.READS, *jobs.READS, *attempts.READS]
-    own = [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
+    own = own_endpoints(open_source, requests, feed)
     return flink, own
+
+
+def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) -> list[Endpoint]:
+    """Returns tailrace's own endpoints."""
+    reads = [*state.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
+    return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
 
 
 class ReplicaServer(Closeable):
@@ -79,14 +85,23 @@ class ReplicaServer(Closeable):
         self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS), tls)
 
     @contextmanager
-    def _read(self, at: str | None) -> Iterator[Moment]:
+    def _read(self, at: str | None, parameters: Parameters) -> Iterator[Moment]:
         with self._live.read() if at is None else self._past.read(at) as moment:
+            last = find_last_offset(moment, parameters)
+            if last is None:
+                yield moment
+                return
+        with self._past.read(str(last)) as moment:
             yield moment
 
     @contextmanager
-    def _read_live(self) -> Iterator[Moment]:
+    def _read_live(self, parameters: Parameters) -> Iterator[Moment]:
         with self._live.read() as moment:
-            addresses = diagnostics_addresses(moment)
+            last, addresses = find_last_offset(moment, parameters), diagnostics_addresses(moment)
+        if last is not None:
+            with self._past.read(str(last)) as moment:
+                yield moment
+            return
         # TaskExecutors are asked while the fold goes on.
         metrics = self._fetcher.fetch(addresses)
         with self._live.read() as moment:

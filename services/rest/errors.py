@@ -49,6 +49,12 @@ class NotFound(RestError):
     status = 404
 
 
+class MethodNotAllowed(RestError):
+    """The server only reads."""
+
+    status = 405
+
+
 class RequestTimeout(RestError):
     """The client sends its body too slowly."""
 

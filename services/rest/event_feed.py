@@ -14,7 +14,8 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -35,8 +36,8 @@ from .api.events import (
     read_page,
 )
 from .errors import BadRequest, RestError, Unavailable
-from .live_replica import LiveReplica
 from .log_index import LogIndex
+from .moment import Moment
 
 _log = logger(__name__)
 _MAX_STREAMS = 100
@@ -51,13 +52,28 @@ KEEP_ALIVE_S = 15.0
 SEND_TIMEOUT_S = 30.0
 
 
+class EventReplica(Protocol):
+    """What a feed needs of a server's replica: its moment, and a call for each part of new events."""
+
+    on_events: Callable[[Sequence[Record]], object] | None
+
+    @property
+    def offset(self) -> int:
+        """The offset of the last event."""
+        ...
+
+    def read(self) -> AbstractContextManager[Moment]:
+        """Yields the present moment."""
+        ...
+
+
 class EventFeed(Closeable):
     """Gives the events of the log to streams. `open`, and the streams, belong to one event loop."""
 
     def __init__(
         self,
         open_source: Callable[[], LogSource],
-        replica: LiveReplica,
+        replica: EventReplica,
         *,
         keep_alive_s: float = KEEP_ALIVE_S,
         send_timeout_s: float = SEND_TIMEOUT_S,

@@ -103,7 +103,11 @@ class LogIndex(Closeable):
             tail = source.log.tail(max(self._position, first_offset(source.log)))
             try:
                 while not self._stop.is_set():
+                    deadline = time.monotonic() + _POLL_S
                     batch = tail.poll(_POLL_S)
+                    if not batch and tail.position <= self._position:
+                        # The tail of a file returns at once.
+                        self._stop.wait(max(0.0, deadline - time.monotonic()))
                     for first in range(0, len(batch), _PART):
                         self._events.add(batch[first : first + _PART])
                     if tail.position > self._position:

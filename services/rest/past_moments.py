@@ -1,8 +1,8 @@
-"""Moments of the past, for `?at=`. The last few are kept.
+"""Moments of a log, for `?at=` and for servers of logs that no longer grow. The last few are kept.
 
 The fold begins after one of them that is near, else at the nearest mark of the history index, else after the newest
-snapshot that has its history, else at the first event.
-A time is resolved with the marks of the history index. One moment is computed at a time.
+snapshot that has its history, else at the first event. A time is resolved with the marks of the index. One moment of a
+log is computed at a time; kept ones are read meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..history.archive.errors import ArchiveError, CorruptArchive
 from ..history.indexed_history import history_at
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
@@ -23,67 +24,140 @@ from .moment import Moment
 
 _KEPT = 8
 _MOST_WAITING = 8
+_TIMEOUT_S = 20.0
+
+
+class KeptMoments:
+    """The moments that were read last, of one or many logs. Thread-safe."""
+
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._moments: OrderedDict[tuple[int, int], Moment] = OrderedDict()
+
+    def get(self, owner: object, offset: int) -> Moment | None:
+        """Returns a moment of a log, and keeps it for longer."""
+        with self._lock:
+            found = self._moments.get((id(owner), offset))
+            if found is not None:
+                self._moments.move_to_end((id(owner), offset))
+            return found
+
+    def newest(self, owner: object, first: int, last: int) -> Moment | None:
+        """Returns the newest moment of a log from offset `first` to `last`."""
+        with self._lock:
+            offsets = [offset for of, offset in self._moments if of == id(owner) and first <= offset <= last]
+            return self._moments[id(owner), max(offsets)] if offsets else None
+
+    def put(self, owner: object, offset: int, moment: Moment) -> None:
+        """Keeps a moment; the one that was not read for the longest time is dropped."""
+        with self._lock:
+            self._moments[id(owner), offset] = moment
+            while len(self._moments) > self._most:
+                self._moments.popitem(last=False)
+
+    def drop(self, owner: object) -> None:
+        """Drops the moments of a log."""
+        with self._lock:
+            for key in [key for key in self._moments if key[0] == id(owner)]:
+                del self._moments[key]
 
 
 class PastMoments:
-    """Thread-safe. `open_source` opens the log."""
+    """The moments of one log. Thread-safe. `open_source` opens the log."""
 
     def __init__(
-        self, open_source: Callable[[], LogSource], histories: JobHistoryStore | None = None
+        self,
+        open_source: Callable[[], LogSource],
+        histories: JobHistoryStore | None = None,
+        kept: KeptMoments | None = None,
     ) -> None:
         self._open_source = open_source
         self._histories = histories
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
-        self._kept: OrderedDict[int, Moment] = OrderedDict()
+        self._kept = kept or KeptMoments()
+        self._progress = (0, 0)
+        """The last folded offset of the moment that is being computed, and its offset."""
+        self.damage: str | None = None
+        """Why the moment of the end is not that of the last event."""
 
     @contextmanager
-    def read(self, at: str) -> Iterator[Moment]:
-        """Yields the moment after the last event up to a position. Raises BadRequest, NotFound, Unavailable."""
+    def read(self, at: str | None) -> Iterator[Moment]:
+        """Yields the moment after the last event up to a position; None: after the last event of the log.
+
+        Raises BadRequest, NotFound, Unavailable.
+        """
         try:
-            position = LogPosition.parse(at)
+            position = None if at is None else LogPosition.parse(at)
         except InvalidPosition as error:
             raise BadRequest(str(error)) from None
+        yield self._find_or_fail(position)
+
+    def drop(self) -> None:
+        """Drops the kept moments: the log is another one now."""
+        self._kept.drop(self)
+
+    def _find_or_fail(self, position: LogPosition | None) -> Moment:
         if not self._waiting.acquire(blocking=False):
             raise Unavailable("Too many requests ask for moments of the past.", {"Retry-After": "5"})
         try:
-            with self._lock:
-                yield self._find(position)
+            return self._find(position)
         except PositionOutOfRange as error:
             raise NotFound(str(error)) from None
-        except (LogUnavailable, LogTruncated) as error:
+        except (LogUnavailable, LogTruncated, ArchiveError) as error:
             raise Unavailable(str(error), {"Retry-After": "5"}) from None
         finally:
             self._waiting.release()
 
-    def _find(self, position: LogPosition) -> Moment:
+    def _find(self, position: LogPosition | None) -> Moment:
         # An offset that is kept needs no log.
-        if (offset := position.offset) is not None and offset in self._kept:
-            self._kept.move_to_end(offset)
-            return self._kept[offset]
-        with self._open_source() as source:
-            offset = source.at(position)
-            if offset not in self._kept:
-                self._kept[offset] = self._fold(source, offset)
-            self._kept.move_to_end(offset)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[offset]
+        if position is not None and position.offset is not None:
+            found = self._kept.get(self, position.offset)
+            if found is not None:
+                return found
+        if not self._lock.acquire(timeout=_TIMEOUT_S):
+            done, end = self._progress
+            raise Unavailable(
+                f"The server reads the log up to offset {end}, and has reached {done}.", {"Retry-After": "5"}
+            )
+        try:
+            with self._open_source() as source:
+                if position is not None:
+                    return self._find_offset(source, source.at(position))
+                try:
+                    return self._find_offset(source, source.log.end() - 1)
+                except CorruptArchive as error:
+                    # What is before the damage can be shown.
+                    if error.last_good is None:
+                        raise
+                    self.damage = str(error)
+                    return self._find_offset(source, error.last_good)
+        finally:
+            self._lock.release()
+
+    def _find_offset(self, source: LogSource, offset: int) -> Moment:
+        found = self._kept.get(self, offset)
+        if found is None:
+            found = self._fold(source, offset)
+            self._kept.put(self, offset, found)
+        return found
 
     def _fold(self, source: LogSource, offset: int) -> Moment:
-        earlier = max(
-            (known for known in self._kept if offset - source.index.interval < known < offset), default=None
-        )
+        earlier = self._kept.newest(self, offset - source.index.interval, offset)
         if earlier is None:
-            fold = history_at(source, offset, self._histories)
+            fold = history_at(source, offset, self._histories, self._note_progress)
         else:
-            fold = self._kept[earlier].fold.copy()
-            for batch in read_to_end(source.log, earlier + 1, end=offset + 1):
+            fold = earlier.fold.copy()
+            for batch in read_to_end(source.log, earlier.offset + 1, end=offset + 1):
                 for record in batch:
                     fold.apply(record)
         if fold.replica.offset > offset:
             raise NotFound(f"The events up to offset {offset} were deleted from {source.log.topic}.")
         return Moment(fold, _time_at(source, fold.replica.offset))
+
+    def _note_progress(self, done: int, end: int) -> None:
+        self._progress = done, end
 
 
 def _time_at(source: LogSource, offset: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import h11
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...infra import threads
@@ -81,7 +81,7 @@ class HttpServer(Closeable):
 
     def __init__(
         self,
-        application: Starlette,
+        application: ASGIApp,
         listening: socket.socket,
         max_connections: int = 256,
         tls: ServerTls | None = None,

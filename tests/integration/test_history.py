@@ -13,6 +13,7 @@ import pytest
 from job_statuses import read_statuses
 from kafka_topics import Topics
 from polling import wait_until
+from starlette.testclient import TestClient
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
@@ -21,12 +22,16 @@ from tailrace.services.configuration import load_configuration
 from tailrace.services.configuration.configuration import Setting
 from tailrace.services.history.archive.exporter import entries
 from tailrace.services.history.archive.importer import state_hash
+from tailrace.services.history.past_logs import LogFinder
 from tailrace.services.history.state_diff import StateDifference
 from tailrace.services.history.state_index.index import StateIndex
 from tailrace.services.history.time_travel import ClusterMoment, state_at
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic
+from tailrace.services.rest.application import Settings
+from tailrace.services.rest.history_server import HistoryApplication
+from tailrace.services.rest.past_clusters import PastClusters
 
 from ..services.history.apply_difference import apply_difference
 from ..services.snapshots.simulated_logs import LONG, history
@@ -139,6 +144,35 @@ def test_commands_give_same_output_for_log_and_file(recorded: Recorded, tmp_path
     _, report, _ = run("log", "--from", 20, "--to", 40, "-o", "json", "--file", path)
     assert report == live
     assert [json.loads(line)["offset"] for line in report.splitlines()] == list(range(20, 41))
+
+
+def test_history_server_answers_alike_from_topic_and_file(
+    recorded: Recorded, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "log.avro"
+    assert run("log", "export", path, *recorded.options)[0] == 0
+    settings = [
+        Setting("bootstrap.servers", recorded.servers, "test"),
+        Setting("cluster.id", "recorded", "test"),
+    ]
+    finder = LogFinder([path], clusters=[load_configuration(settings, ())])
+    with (
+        PastClusters(finder, 1e6) as clusters,
+        TestClient(HistoryApplication(clusters, Settings())) as client,
+    ):
+        for cluster in clusters.all():
+            cluster.refresh()
+        assert len(clusters.all()) == 2
+        for path_of_all in (
+            "overview",
+            "jobs/overview",
+            "taskmanagers",
+            f"jobs/overview?at={recorded.size // 2}",
+        ):
+            answers = [client.get(f"/clusters/{each.name}/v1/{path_of_all}") for each in clusters.all()]
+            assert [answer.status_code for answer in answers] == [200, 200]
+            assert answers[0].json() == answers[1].json()
 
 
 def test_interrupted_import_continues(recorded: Recorded, cluster_id: str, tmp_path: Path, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`tailrace jobmanager`, `taskexecutor` and `gateway`: run one process of a cluster in the foreground."""
+"""`tailrace jobmanager`, `taskexecutor`, `gateway` and `history-server`: run one process in the foreground."""
 
 from __future__ import annotations
 
@@ -102,6 +102,64 @@ def gateway(
     with RestServer(configuration) as server:
         print_result(f"the REST API is at {server.url}")
         stop.wait()
+
+
+def history_server(
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="An exported log (`tailrace log export`). May be given several times.",
+        ),
+    ] = None,
+    archive: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--archive",
+            metavar="URI",
+            help="A folder with archives or exported files, such as high-availability.storageDir. May be given several "
+            "times.",
+        ),
+    ] = None,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka",
+            metavar="HOST:PORT/CLUSTER",
+            help="The log of a cluster in Kafka, with its archive. May be given several times.",
+        ),
+    ] = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+    definitions: Definitions = None,
+) -> None:
+    """Run a REST server for clusters that no longer run, from their logs. It only reads.
+
+    Without --file, --archive and --kafka it serves the log of the cluster that the other options name.
+    """
+    from ...history.past_logs import LogFinder
+    from ...processes.rest import RestServer
+    from ..render.output import print_result
+
+    if file or archive or kafka:
+        configuration = cluster.configuration(definitions)
+        clusters = [_kafka_cluster(configuration, place) for place in kafka or ()]
+    else:
+        configuration = cluster.locate(definitions)
+        clusters = [configuration]
+    finder = LogFinder(tuple(file or ()), tuple(archive or ()), tuple(clusters))
+    stop = _prepare(configuration)
+    with RestServer(configuration, finder=finder) as server:
+        print_result(f"the history server is at {server.url}")
+        stop.wait()
+
+
+def _kafka_cluster(configuration: Configuration, place: str) -> Configuration:
+    """Returns the configuration of a HOST:PORT/CLUSTER. Raises BadParameter, ConfigurationError."""
+    servers, slash, cluster_id = place.rpartition("/")
+    if not (servers and slash and cluster_id):
+        raise typer.BadParameter(f"--kafka has the form HOST:PORT/CLUSTER, not {place[:80]!r}")
+    return configuration.replace({"bootstrap.servers": servers, "cluster.id": cluster_id}, "--kafka")
 
 
 def _prepare(configuration: Configuration) -> Event:

@@ -287,6 +287,15 @@ REST_MAX_CONTENT_LENGTH = ConfigOption(
     flink="104857600",
 )
 
+HISTORY_REFRESH_INTERVAL = ConfigOption(
+    key="historyserver.archive.fs.refresh-interval",
+    type=DURATION,
+    default=10 * SECOND,
+    at_least=SECOND,
+    doc="How often `tailrace history-server` looks for new logs, and for new events in known ones.",
+    scopes=MASTER,
+)
+
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_ENABLED,
     REST_ADDRESS,
@@ -313,4 +322,5 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_MAX_REQUESTS,
     REST_MAX_CONNECTIONS,
     WEB_ALLOW_ORIGIN,
+    HISTORY_REFRESH_INTERVAL,
 )

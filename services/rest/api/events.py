@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ....schemas.event import Record
+from ...history.archive.errors import ArchiveError
 from ...history.event_index import event_type
 from ...history.log_position import InvalidPosition, LogPosition, PositionOutOfRange, first_offset
 from ...history.log_source import LogSource
@@ -121,7 +122,7 @@ def log_errors() -> Iterator[None]:
         raise BadRequest(str(error)) from None
     except PositionOutOfRange as error:
         raise NotFound(str(error)) from None
-    except (LogUnavailable, LogTruncated) as error:
+    except (LogUnavailable, LogTruncated, ArchiveError) as error:
         raise Unavailable(str(error), {"Retry-After": "5"}) from None
 
 

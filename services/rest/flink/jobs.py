@@ -15,6 +15,7 @@ from ...configuration.role_options import NoRestart, restart_strategy
 from ...history import cluster_view
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
+from ...history.forgotten_jobs import ForgottenJob
 from ..moment import Moment
 from . import ids
 from .lookup import Parameters, dispatcher, find_attempts, find_graph, find_job
@@ -366,6 +367,35 @@ def execution_result(moment: Moment, parameters: Parameters) -> JobExecutionResu
         ),
     )
     return JobExecutionResultResponse(QueueStatus("COMPLETED"), result)
+
+
+def all_jobs(moment: Moment, _: Parameters) -> JobIds:
+    """GET /jobs: all jobs that the log has, also forgotten ones"""
+    return JobIds([JobIdWithStatus(each.jid, each.state) for each in all_jobs_overview(moment, {}).jobs])
+
+
+def all_jobs_overview(moment: Moment, _: Parameters) -> JobsOverview:
+    """GET /jobs/overview: all jobs that the log has, also those that the cluster has forgotten"""
+    forgotten = [_forgotten_details(job_id, job) for job_id, job in moment.fold.forgotten.all().items()]
+    return JobsOverview([*forgotten, *overview(moment, {}).jobs])
+
+
+def _forgotten_details(job_id: str, job: ForgottenJob) -> JobDetails:
+    start, end = to_ms(job.submitted), to_ms(job.ended)
+    counts = {name.lower(): job.tasks.get(name, 0) for name in EXECUTION_STATES}
+    return JobDetails(
+        jid=ids.to_job_id(job_id),
+        name=job.name,
+        job_type="STREAMING",
+        scheduler_type="Default",
+        start_time=start,
+        end_time=end,
+        duration=duration(start, end, end),
+        state=job.status.value,
+        last_modification=max(start, end, 0),
+        tasks=TaskCounts(total=sum(job.tasks.values()), **counts),
+        pending_operators=0,
+    )
 
 
 def details_of(moment: Moment, view: JobView) -> JobDetails:

@@ -125,7 +125,7 @@ def serve(
         feed = EventFeed(open_source, live, keep_alive_s=keep_alive_s, send_timeout_s=send_timeout_s)
 
         @contextmanager
-        def read(_: str | None) -> Iterator[Any]:
+        def read(_: str | None, _parameters: object) -> Iterator[Any]:
             with live.read() as moment:
                 yield moment
 

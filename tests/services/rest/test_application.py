@@ -94,7 +94,7 @@ def client(settings: Settings | None = None) -> TestClient:
     past = PastMoments(open_source)
 
     @contextmanager
-    def read(at: str | None) -> Iterator[Moment]:
+    def read(at: str | None, _: object) -> Iterator[Moment]:
         if at is None:
             yield now()
         else:

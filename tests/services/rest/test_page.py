@@ -20,7 +20,7 @@ MAX_BYTES = 500_000
 
 
 @contextmanager
-def read(at: str | None) -> Iterator[NoReturn]:
+def read(at: str | None, _: object) -> Iterator[NoReturn]:
     raise AssertionError("a file of the page is not read from the log")
     yield
 

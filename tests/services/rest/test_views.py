@@ -93,7 +93,7 @@ def test_every_view_answers_every_request_for_every_prefix(name: str) -> None:
 
 
 def test_application_has_a_route_for_every_endpoint_with_and_without_version() -> None:
-    application = create_application(lambda _: pytest.fail("no request is sent"), READS)
+    application = create_application(lambda *_: pytest.fail("no request is sent"), READS)
     paths = {getattr(route, "path", None) for route in application.routes}
     assert {prefix + endpoint.path for endpoint in READS for prefix in ("", "/v1")} <= paths
 
