@@ -2,6 +2,7 @@
 
 A JobMaster's state has the current attempts, without times, and drops them when the job is over. This history adds the
 times from the log, and keeps the graph of an ended job until the cluster forgets it (Flink's ArchivedExecutionGraph).
+It also keeps what the state drops earlier: the last 1,000 attempts, and the last 200 failures, of each job.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ..core.role import JOB_MASTER, instance_of, kind_of
 from ..job_master.exception_history import TaskException
 from ..job_master.state import Execution, StartedJob, TerminatedJob
 from .lazy_mapping import LazyMapping
+
+_MAX_EARLIER_ATTEMPTS = 1_000
+_MAX_EXCEPTIONS = 200
 
 
 class OperatorView(msgspec.Struct, frozen=True):
@@ -87,10 +91,14 @@ class StoredExecutions(msgspec.Struct, frozen=True):
     """Execution attempt id -> state -> when the attempt last entered it."""
     graph: ExecutionGraphView | None = None
     """The graph of a job that is over."""
+    earlier: tuple[AttemptView, ...] = ()
+    """The attempts that the state of a job has no longer, oldest first."""
+    exceptions: tuple[TaskException, ...] = ()
+    """The failures of its tasks, oldest first. Those of a job that is over, and its attempts, are in its graph."""
 
 
 class _JobExecutions:
-    __slots__ = ("_stored", "attempts", "executions", "graph", "statuses")
+    __slots__ = ("_stored", "attempts", "earlier", "exceptions", "executions", "graph", "statuses")
 
     def __init__(self, known: StoredExecutions | None = None) -> None:
         self.executions: object = None
@@ -101,11 +109,14 @@ class _JobExecutions:
             {} if known is None else {attempt: dict(times) for attempt, times in known.attempts.items()}
         )
         self.graph = None if known is None else known.graph
+        self.earlier: tuple[AttemptView, ...] = () if known is None else known.earlier
+        self.exceptions: tuple[TaskException, ...] = () if known is None else known.exceptions
         self._stored: StoredExecutions | None = None
 
     def end(self, graph: ExecutionGraphView) -> None:
         """Notes that the job is over."""
         self.graph, self.attempts, self.executions, self._stored = graph, {}, None, None
+        self.earlier = self.exceptions = ()
 
     def enter(self, status: JobStatus, time: int) -> None:
         """Notes the present status."""
@@ -121,6 +132,8 @@ class _JobExecutions:
                 dict(self.statuses),
                 {attempt: dict(times) for attempt, times in sorted(self.attempts.items())},
                 self.graph,
+                self.earlier,
+                self.exceptions,
             )
         return self._stored
 
@@ -207,7 +220,11 @@ class ExecutionHistory:
                 job = self._jobs.get(job_id)
                 if job is None:
                     job = _JobExecutions()
+                before = self._last.get(job_id)
                 self._jobs[job_id], self._last[job_id] = job, state
+                _note_failures(before, state, job)
+                if before is not None and before.current_attempts is not state.current_attempts:
+                    _note_dropped(before, state, job)
                 self._note(record, state, job)
             elif isinstance(state, TerminatedJob) and (job := self._jobs.get(job_id)) is not None:
                 last = self._last.pop(job_id, None)
@@ -232,6 +249,40 @@ class ExecutionHistory:
             }
 
 
+def _note_failures(before: StartedJob | None, state: StartedJob, job: _JobExecutions) -> None:
+    known = () if before is None else before.exceptions
+    if state.exceptions is known or state.exceptions == known:
+        return
+    last = known[-1].offset if known else -1
+    new = tuple(each for each in state.exceptions if each.offset > last)
+    job.exceptions = (*job.exceptions, *new)[-_MAX_EXCEPTIONS:]
+
+
+def _note_dropped(before: StartedJob, state: StartedJob, job: _JobExecutions) -> None:
+    """Keeps the attempts that the event has dropped from the state."""
+    dropped = sorted(
+        (each for attempt, each in before.executions.items() if attempt not in state.executions),
+        key=lambda each: (each.attempt_number, each.vertex_id, each.subtask_index),
+    )
+    views = tuple(_attempt(each, job, is_current=False) for each in dropped)
+    job.earlier = (*job.earlier, *views)[-_MAX_EARLIER_ATTEMPTS:]
+    for each in dropped:
+        job.attempts.pop(each.execution_attempt_id, None)
+
+
+def _attempt(execution: Execution, job: _JobExecutions, *, is_current: bool) -> AttemptView:
+    return AttemptView(
+        execution_attempt_id=execution.execution_attempt_id,
+        vertex_id=execution.vertex_id,
+        subtask_index=execution.subtask_index,
+        attempt_number=execution.attempt_number,
+        state=execution.state,
+        resource_id=execution.resource_id,
+        times=dict(job.attempts.get(execution.execution_attempt_id, {})),
+        is_current=is_current,
+    )
+
+
 def _affected(record: Record, state: StartedJob) -> Iterable[str]:
     """Returns the attempts that the event may have changed: those that it names, or all."""
     body = record.body
@@ -248,27 +299,16 @@ def _graph(state: StartedJob, job: _JobExecutions) -> ExecutionGraphView:
     places = {vertex.vertex_id: place for place, vertex in enumerate(state.graph.vertices)}
     current = set(state.current_attempts.values())
 
-    def place(execution: Execution) -> tuple[int, int, int]:
-        return places.get(execution.vertex_id, -1), execution.subtask_index, -execution.attempt_number
+    def place(attempt: AttemptView) -> tuple[int, int, int]:
+        return places.get(attempt.vertex_id, -1), attempt.subtask_index, -attempt.attempt_number
 
+    known = (_attempt(each, job, is_current=attempt in current) for attempt, each in state.executions.items())
     return ExecutionGraphView(
         name=state.graph.name,
         vertices=tuple(_vertex(state.graph, vertex) for vertex in state.graph.vertices),
-        attempts=tuple(
-            AttemptView(
-                execution_attempt_id=each.execution_attempt_id,
-                vertex_id=each.vertex_id,
-                subtask_index=each.subtask_index,
-                attempt_number=each.attempt_number,
-                state=each.state,
-                resource_id=each.resource_id,
-                times=dict(job.attempts.get(each.execution_attempt_id, {})),
-                is_current=each.execution_attempt_id in current,
-            )
-            for each in sorted(state.executions.values(), key=place)
-        ),
+        attempts=tuple(sorted((*known, *job.earlier), key=place)),
         configuration=dict(sorted(state.graph.configuration.items())),
-        exceptions=state.exceptions,
+        exceptions=job.exceptions,
         counts={
             f"{vertex_id}/{index}": dict(counts)
             for (vertex_id, index), counts in sorted(state.accumulators.items())

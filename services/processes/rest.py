@@ -122,9 +122,7 @@ class RestServer(Closeable):
         if self._finder is None:
             from ..rest.assembly import ReplicaServer
 
-            return ReplicaServer(
-                self._configuration, self._socket, settings, self._tls, address=self.address
-            )
+            return ReplicaServer(self._configuration, self._socket, settings, self._tls, address=self.address)
         from ..rest.history_server import HistoryServer
 
         return HistoryServer(

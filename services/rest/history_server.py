@@ -160,7 +160,11 @@ class HistoryApplication:
         own = [
             Endpoint("GET", "/clusters", command=self._list, response=ClustersOverview),
             replace(
-                all_jobs_endpoint.READS[0], view=None, command=self._jobs_overview, response=JobsOverview, query=(AT,)
+                all_jobs_endpoint.READS[0],
+                view=None,
+                command=self._jobs_overview,
+                response=JobsOverview,
+                query=(AT,),
             ),
         ]
         return create_application(self._read, flink, own, self._settings, page.create_routes())

@@ -305,7 +305,7 @@ def configuration(moment: Moment, parameters: Parameters) -> JobConfiguration:
 def exceptions(moment: Moment, parameters: Parameters) -> JobExceptions:
     """GET /jobs/:jobid/exceptions: the last failures of tasks, newest first"""
     _, view = find_job(moment, parameters)
-    known = view.failures or find_graph(moment, view).exceptions
+    known = find_graph(moment, view).exceptions or view.failures
     most = parameters.get("maxExceptions")
     kept = list(reversed(known))[: _MAX_EXCEPTIONS if most is None else most]
     entries = [
