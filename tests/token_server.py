@@ -37,6 +37,8 @@ class TokenServer:
         self._key = RSAKey.generate_key(2048, {"kid": "test", "use": "sig", "alg": _ALGORITHM})
         self.jwks = directory / "jwks.json"
         self.jwks.write_text(json.dumps({"keys": [self._key.as_dict(private=False)]}))
+        self.key_requests = 0
+        """How often somebody has asked for the keys, at `keys_url`."""
         self._clients: dict[str, OAuthClient] = {}
         self.expiries: dict[str, list[int]] = {}
         """By client: when each of its tokens expires, in seconds since the epoch."""
@@ -53,6 +55,15 @@ class TokenServer:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_GET(self) -> None:
+                outer.key_requests += 1
+                self.send_response(200 if self.path == "/jwks" else 302)
+                body = outer.jwks.read_bytes()
+                self.send_header("Location", "/jwks")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
             def log_message(self, *_: Any) -> None: ...
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -60,6 +71,7 @@ class TokenServer:
         context.load_cert_chain(certificate)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self._server.server_port}/token"
+        self.keys_url = f"https://127.0.0.1:{self._server.server_port}/jwks"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def add_client(self, name: str, lifetime_s: int = 3600) -> str:

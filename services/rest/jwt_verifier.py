@@ -85,7 +85,7 @@ class JwksCache:
             found = [each for each in self._fetch()["keys"] if each.get("kty") != "oct"]
             self._keys = KeySet.import_key_set({"keys": found})
             self._fetched_at = self._clock()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, JoseError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, JoseError) as error:
             self._failure = str(error)[:200] or type(error).__name__
             _log.warning("the keys that verify tokens can't be fetched", error=self._failure)
 
@@ -164,7 +164,7 @@ class JwtVerifier:
             raise ValueError("The signature of the token is wrong.") from None
         except InvalidClaimError as error:
             raise ValueError(f"The token is not for this server: {error.description}.") from None
-        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"The token can't be verified: {str(error)[:200]}.") from None
         name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not is_name(name):
