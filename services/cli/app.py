@@ -7,6 +7,7 @@ them all for their first lines; every other call imports one.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import cleandoc
@@ -122,5 +123,24 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    rest: Annotated[
+        str | None,
+        typer.Option(
+            "--rest",
+            metavar="URL",
+            help="Use the REST server at this address, without access to Kafka. \\[default: TAILRACE_REST_URL]",
+        ),
+    ] = None,
+    rest_token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--rest-token-file",
+            metavar="FILE",
+            help="The file whose first line is the token for that server. \\[default: TAILRACE_REST_TOKEN_FILE]",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    # Each command makes its configuration by itself, from its own options and the environment.
+    for variable, value in (("TAILRACE_REST_URL", rest), ("TAILRACE_REST_TOKEN_FILE", rest_token_file)):
+        if value is not None:
+            os.environ[variable] = value

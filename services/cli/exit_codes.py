@@ -85,6 +85,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.host.host_core:Deposed": ExitCode.DEPOSED,
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
+    "services.log.rest_log:RequestRefused": ExitCode.USAGE,
     "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.fork:CorruptMembersFile": ExitCode.USAGE,
@@ -117,6 +118,9 @@ def _failure_from_error(name: str, code: ExitCode, error: Any) -> CommandFailure
             return CommandFailure(code, first, rest)
         case "ConfigurationError":
             return CommandFailure(code, f"{error}; `tailrace config` lists all options")
+        case "RequestRefused":
+            by_status = {404: ExitCode.NOT_FOUND, 409: ExitCode.JOB}
+            return CommandFailure(by_status.get(error.status, code), f"the REST server refuses: {error}")
         case "JobRejectedError":
             return CommandFailure(code, f"job {error.job_id} was rejected: {error.reason}")
         case _:

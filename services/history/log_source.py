@@ -17,9 +17,11 @@ from typing import Self
 
 from ...schemas.event import Event
 from ..configuration import Configuration
+from ..configuration.options.rest import REST_URL
 from ..core.leadership import LeadershipState
 from ..log import EventLog
 from ..log.event_log import Concerns, OnUnreadable, Tail, Unreadable
+from ..log.rest_log import RestConnection, RestEventLog
 from ..snapshots.store import SnapshotStore
 from .archive.file_log import FileLog
 from .log_position import LogPosition, TimeMarks
@@ -155,6 +157,9 @@ def open_log_source(of: Configuration | Path, *, selections: bool = False) -> Lo
         log = FileLog.open(of, selections=selections)
         about = log.description
         return LogSource(log, about.cluster, file=of, whole=about.whole, first=about.first)
+    if of.get(REST_URL):
+        connection = RestConnection(of)
+        return LogSource(RestEventLog(connection), of.cluster_id)
     from .retention.archived_log import open_archived_log
 
     return LogSource(

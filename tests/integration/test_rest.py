@@ -190,6 +190,28 @@ def test_savepoint_requested_twice_of_two_servers_is_one(master: Rest, gateway: 
     assert master.send("GET", f"{path}/{'6' * 32}")[0] == 404
 
 
+def test_command_line_works_without_kafka(four_slots: Cluster, gateway: Rest, job: str) -> None:
+    own = next(
+        each["fields"]["job_id"]
+        for each in gateway.get(f"/api/v1/events?job={job}&type=JobAccepted")["events"]
+    )
+    rest = ("--rest", gateway.base)
+    (listed,) = map(json.loads, four_slots.ok(*rest, "list", "--name", own, "-o", "json").stdout.splitlines())
+    assert (listed["job_id"], listed["status"]) == (own, "RUNNING")
+    taken = json.loads(four_slots.ok(*rest, "checkpoint", own, "-o", "json").stdout)
+    saved = json.loads(four_slots.ok(*rest, "savepoint", "trigger", own, "-o", "json").stdout)
+    assert saved["checkpoint_id"] > taken["checkpoint_id"]
+    lines = four_slots.ok(*rest, "log", "--job", own, "-o", "json").stdout.splitlines()
+    start, found = 0, []
+    while (page := gateway.get(f"/api/v1/events?job={job}&from={start}&limit=1000"))["events"]:
+        found += [each["offset"] for each in page["events"]]
+        start = page["next"]
+    assert found[: len(lines)] == [json.loads(line)["offset"] for line in lines]
+    overview = gateway.get("/api/v1/log?buckets=20")
+    assert sum(bucket["events"] for bucket in overview["buckets"]) == overview["events"]
+    assert {"leader", "job"} <= {mark["kind"] for mark in overview["marks"]}
+
+
 def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert gateway.send("PATCH", f"/jobs/{job}", None, **{"Idempotency-Key": "x"})[0] == 202
     wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "CANCELED"}, "the job to be cancelled")
@@ -199,7 +221,7 @@ def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert master.send("POST", f"/jobs/{job}/stop", {})[0] == 404
 
 
-def test_submission_with_same_key_is_one_job(master: Rest, gateway: Rest) -> None:
+def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, gateway: Rest) -> None:
     body = {
         "target": "tailrace.pipelines.examples.window_word_count:main",
         "arguments": ["--hostname", "127.0.0.1", "--port", "1"],
@@ -211,4 +233,5 @@ def test_submission_with_same_key_is_one_job(master: Rest, gateway: Rest) -> Non
     assert [status for status, _, _ in answers] == [201] * 3
     ((job_id, flink_id),) = {(found["job_id"], found["flink_job_id"]) for _, found, _ in answers}
     assert [each["id"] for each in master.get("/jobs")["jobs"]].count(flink_id) == 1
+    assert four_slots.run("--rest", gateway.base, "cancel", job_id).returncode in (0, 1)
     assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)

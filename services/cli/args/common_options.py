@@ -122,13 +122,28 @@ class ClusterOptions:
         """Like `configuration`, for an existing cluster, with its Kafka. Raises CommandFailure if none is known.
 
         If Kafka is not that of the home, the command fails at once where it cannot use it: KafkaRefusal,
-        KafkaUnreachable.
+        KafkaUnreachable. It also fails if a REST server is named instead of Kafka.
         """
+        check_kafka_is_wanted(self.configuration(definitions, more))
         found = self.locate(definitions, more)
         if self.configuration(definitions, more).bootstrap_servers:
             from ..readers.kafka_check import check_kafka_reachable
 
             check_kafka_reachable(found)
+        return found
+
+    def find_or_rest(self) -> Configuration:
+        """Like `find`, for a command that also works by REST. Raises CommandFailure for a REST server and a Kafka."""
+        from ...configuration.options.rest import REST_URL
+
+        found = self.configuration()
+        if not found.get(REST_URL):
+            return self.find()
+        for name, value in (("--bootstrap-servers", self.bootstrap_servers), ("--home", self.home)):
+            if value is not None:
+                raise CommandFailure(
+                    ExitCode.USAGE, f"--rest and {name} exclude each other: choose one cluster"
+                )
         return found
 
     def locate(
@@ -201,6 +216,18 @@ def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
         files = merge_files(files, collect_files(path))
     check(files)
     return files
+
+
+def check_kafka_is_wanted(found: Configuration) -> None:
+    """Raises CommandFailure if a REST server is named instead of Kafka."""
+    from ...configuration.options.rest import REST_URL
+
+    if url := found.get(REST_URL):
+        raise CommandFailure(
+            ExitCode.USAGE,
+            f"this command needs Kafka, and does not work by REST ({url}): remove --rest or TAILRACE_REST_URL, and "
+            "run it on a machine that reaches Kafka",
+        )
 
 
 def resolve_location(found: Configuration) -> Configuration:

@@ -76,7 +76,7 @@ class LogOptions(ClusterOptions):
         """Returns the file, or the configuration of the cluster. Raises CommandFailure if both a file and a cluster are
         named, or if no cluster is known."""
         if self.file is None:
-            return self.find()
+            return self.find_or_rest()
         named = {
             "--bootstrap-servers": self.bootstrap_servers,
             "--cluster-id": self.cluster_id,

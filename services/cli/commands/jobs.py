@@ -54,7 +54,7 @@ def list_jobs(
 
     The table shortens the ids of jobs to unique prefixes, which all commands accept; JSON has whole ids.
     """
-    wanted, configuration = _statuses(status or []), cluster.find()
+    wanted, configuration = _statuses(status or []), cluster.find_or_rest()
     from ..execution.job_control import read_jobs
     from ..render.job import job_table
     from ..render.job_ids import shorten_job_ids
@@ -97,7 +97,7 @@ def show(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Show a job: its tasks, its checkpoints, and the last exceptions of its tasks."""
-    configuration = cluster.find()
+    configuration = cluster.find_or_rest()
     from ..execution.job_details import print_job
 
     print_job(configuration, job, output, failures=failures)
@@ -111,7 +111,7 @@ def cancel(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Cancel a job and wait until it has ended."""
-    configuration = cluster.find()
+    configuration = cluster.find_or_rest()
     from ..execution import job_control
 
     return job_control.cancel(configuration, job, detached=detached)
@@ -145,7 +145,8 @@ def stop(
         raise CommandFailure(ExitCode.USAGE, "--force takes no savepoint: remove --target and --drain")
     from ..args.savepoint_location import parse_optional_location
 
-    directory, configuration = parse_optional_location(target), cluster.find()
+    directory = parse_optional_location(target)
+    configuration = cluster.find() if force else cluster.find_or_rest()
     from ..execution.checkpoint_wait import cancel_and_keep_checkpoint, take_checkpoint
 
     if force:
@@ -166,7 +167,7 @@ def checkpoint(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions
 
     The command waits until the checkpoint is complete, and names the tasks that have not acknowledged yet.
     """
-    configuration = cluster.find()
+    configuration = cluster.find_or_rest()
     from ..execution.checkpoint_wait import take_checkpoint
 
     take_checkpoint(
@@ -181,7 +182,7 @@ def checkpoints(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """List a job's checkpoints and savepoints, oldest first, with their status. JSON: one object per line."""
-    configuration = cluster.find()
+    configuration = cluster.find_or_rest()
     import time
 
     from ...history import cluster_view

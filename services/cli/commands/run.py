@@ -18,6 +18,7 @@ from ..args.common_options import (
     Output,
     Parallelism,
     PyFiles,
+    check_kafka_is_wanted,
     is_entry_point,
     job_options,
     resolve_location,
@@ -78,6 +79,7 @@ def run(
     the command, and the job continues. With -d the command returns when the job is accepted.
     """
     configuration = cluster.configuration(definitions)
+    check_kafka_is_wanted(configuration)
     options, named = job_options(configuration), is_entry_point(program)
     if job_id is not None and not named:
         raise CommandFailure(

@@ -30,7 +30,7 @@ def trigger(
     """
     from ..args.savepoint_location import parse_optional_location
 
-    directory, configuration = parse_optional_location(target), cluster.find()
+    directory, configuration = parse_optional_location(target), cluster.find_or_rest()
     from ..execution.checkpoint_wait import take_checkpoint
 
     take_checkpoint(

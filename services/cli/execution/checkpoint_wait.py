@@ -8,8 +8,9 @@ from collections.abc import Callable
 import msgspec
 
 from ....schemas.types import CompletedCheckpoint, JobStatus
-from ...client import CheckpointProgress, Client
+from ...client import CheckpointProgress
 from ...client.checkpoint_requests import CheckpointRequest
+from ...client.rest_client import JobClient, open_job_client
 from ...configuration import Configuration
 from ...history.cluster_view import JobView
 from ..args.common_options import Format
@@ -25,8 +26,8 @@ _SHOW_EVERY_S = 1.0
 _PATIENCE_S = 2.0
 _HANGS_AFTER_S = 5.0
 
-Request = Callable[[Client, str], None]
-"""A method of Client that requests a checkpoint of the job with that id."""
+Request = Callable[[JobClient, str], None]
+"""A method of a client that requests a checkpoint of the job with that id."""
 
 
 def take_checkpoint(
@@ -88,7 +89,7 @@ class _CheckpointWait:
     def run(self, request: Request, output: Format) -> None:
         job_id = self._job.job_id
         with (
-            Client(self._configuration, name=self._what, timeout_s=10.0) as client,
+            open_job_client(self._configuration, self._what, 10.0) as client,
             client.subscribe() as conversation,
         ):
             conversation.follow(job_id)

@@ -9,7 +9,7 @@ from ....schemas.client import CancelJobRejected, JobStatusChanged
 from ....schemas.event import Record
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
-from ...client import Client
+from ...client.rest_client import open_job_client
 from ...configuration import Configuration
 from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
 from ...history import HistoryProjection
@@ -71,7 +71,7 @@ def cancel(configuration: Configuration, wanted: str, *, detached: bool) -> int:
     _, job = read_job(configuration, wanted)
     check_not_ended(job, "there is nothing to cancel")
     if detached:
-        with Client(configuration, name="cancel", timeout_s=10.0) as client:
+        with open_job_client(configuration, "cancel", 10.0) as client:
             client.cancel(job.job_id)
         print_progress(f"job {job.job_id}: cancellation is requested")
         return ExitCode.OK
@@ -94,7 +94,7 @@ def cancel_and_wait(
             case _:
                 return None
 
-    with Client(configuration, name="cancel", timeout_s=10.0) as client, client.subscribe() as conversation:
+    with open_job_client(configuration, "cancel", 10.0) as client, client.subscribe() as conversation:
         client.cancel(job_id, keep_checkpoints=keep_checkpoints)
         found = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
     if isinstance(found, CancelJobRejected | JobStatusChanged):

@@ -6,9 +6,8 @@ from ....infra.logging_setup import log_to_stderr
 from ...configuration import Configuration
 from ...history import HistoryProjection
 from ...history.job_history_store import JobHistoryStore
-from ...history.retention.archived_log import open_archived_log
+from ...history.log_source import open_log_source
 from ...log.event_log import read_to_end
-from ...snapshots.store import SnapshotStore
 
 
 def replay_log(configuration: Configuration, fold: HistoryProjection | None = None) -> HistoryProjection:
@@ -17,18 +16,14 @@ def replay_log(configuration: Configuration, fold: HistoryProjection | None = No
     Reports snapshots that cannot be used on stderr. Raises LogUnavailable, LogTruncated.
     """
     log_to_stderr()
-    log = open_archived_log(configuration, timeout_s=10.0)
-    try:
+    with open_log_source(configuration) as source:
         if fold is None:
             fold = HistoryProjection()
-            store = SnapshotStore.from_configuration(configuration)
-            histories = JobHistoryStore.from_configuration(configuration)
-            for _ in fold.read(log, store=store, histories=histories):
+            histories = None if source.store is None else JobHistoryStore.from_configuration(configuration)
+            for _ in fold.read(source.log, store=source.store, histories=histories):
                 pass
             return fold
-        for batch in read_to_end(log, fold.replica.offset + 1):
+        for batch in read_to_end(source.log, fold.replica.offset + 1):
             for record in batch:
                 fold.apply(record)
         return fold
-    finally:
-        log.close()

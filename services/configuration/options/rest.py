@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,10 +18,12 @@ from ....infra.config.option_types import (
     optional,
     pattern,
 )
-from ....infra.config.options import ConfigOption
+from ....infra.config.options import ConfigOption, Scope
+from ....infra.redaction import has_user_information
 from ..ports import PORTS, Ports
 from .kinds import FILE, MASTER
 
+_URL = re.compile(r"https?://[^\s?#]+")
 _HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
 
 JWT_ALGORITHMS = (
@@ -108,14 +111,27 @@ REST_BIND_PORT = ConfigOption(
     scopes=MASTER,
     flink="rest.port",
 )
+REST_URL = ConfigOption(
+    key="rest.url",
+    type=pattern(
+        "a URL, http://HOST:PORT or https://..., without a user and password, or nothing",
+        lambda text: not text or (bool(_URL.fullmatch(text)) and not has_user_information(text)),
+    ),
+    default="",
+    doc="The REST server that commands use instead of Kafka, as `tailrace --rest URL` does; nothing: Kafka. The "
+    "token is in rest.token-file.",
+    scopes=(Scope.CLIENT,),
+    ours=True,
+)
 REST_TOKEN_FILE = ConfigOption[str | None](
     key="rest.token-file",
     type=FILE,
     default=None,
     doc="A file whose first line is a token, at least 16 characters. Requests with the header `Authorization: Bearer "
     "<token>` are those of an operator. With this option, rest.principals-file or rest.jwt.jwks-url, the REST server "
-    "serves no other requests. Use security.ssl.rest.enabled on a network that others can read.",
-    scopes=MASTER,
+    "serves no other requests. Use security.ssl.rest.enabled on a network that others can read. "
+    "A command with rest.url sends this token.",
+    scopes=(Scope.CLIENT, Scope.JOBMANAGER),
     ours=True,
 )
 REST_PRINCIPALS_FILE = ConfigOption[str | None](
@@ -302,6 +318,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_PORT,
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
+    REST_URL,
     REST_TOKEN_FILE,
     REST_PRINCIPALS_FILE,
     REST_JWT_JWKS_URL,

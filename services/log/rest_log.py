@@ -1,0 +1,183 @@
+"""The log of a cluster, read by its REST API: an EventLog for a machine that does not reach Kafka.
+
+Events come as JSON from `GET /api/v1/events`, and are the same as in Kafka, except that the server replaces secrets in
+texts by `***`. Nothing can be appended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from ...infra.redaction import redacted
+from ...schemas.catalog import EVENTS
+from ...schemas.event import Event, Record
+from ...schemas.types import Header
+from ..configuration import Configuration
+from ..configuration.options.rest import REST_TOKEN_FILE, REST_URL
+from ..configuration.secret_file import read_secret
+from ..core.leadership import LeadershipState
+from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
+
+_TIMEOUT_S = 40.0
+_PAGE = 1_000
+_POLL_S = 0.5
+
+
+class RequestRefused(Exception):
+    """The server refuses a request; the message is its one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class RestConnection:
+    """Sends requests to one server. Raises LogUnavailable if it does not answer, or is not ready."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        """Raises ConfigurationError if the file with the token can't be read."""
+        self.url = configuration.get(REST_URL).rstrip("/")
+        token = read_secret(configuration, REST_TOKEN_FILE, "token")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token.decode('latin-1')}"}
+
+    def get(self, path: str, query: Mapping[str, object] | None = None) -> tuple[Any, int]:
+        """Returns the answer and the offset that it is true at. Raises RequestRefused."""
+        return self.send("GET", f"{path}?{urllib.parse.urlencode(query or {})}")
+
+    def send(self, method: str, path: str, body: object = None) -> tuple[Any, int]:
+        """Like `get`, for any request."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+                return json.load(answer), int(answer.headers.get("Tailrace-Offset", -1))
+        except urllib.error.HTTPError as error:
+            message = self._read_message(error)
+            if error.code in (429, 503):
+                raise LogUnavailable(
+                    f"the REST server {redacted(self.url)} is not ready: {message}"
+                ) from None
+            raise RequestRefused(error.code, message) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise LogUnavailable(
+                f"the REST server {redacted(self.url)} does not answer: {reason}; check --rest, and that a jobmanager "
+                "or `tailrace gateway` runs there"
+            ) from None
+
+    def _read_message(self, error: urllib.error.HTTPError) -> str:
+        try:
+            return str(json.load(error)["errors"][0])[:500]
+        except (ValueError, LookupError, TypeError, OSError):
+            return f"status {error.code}: {redacted(self.url)} is no REST server of tailrace"
+
+
+class RestEventLog:
+    """The log behind a REST server."""
+
+    def __init__(self, connection: RestConnection) -> None:
+        self._connection = connection
+
+    @property
+    def topic(self) -> str:
+        return f"the log at {redacted(self._connection.url)}"
+
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> NoReturn:
+        raise LogUnavailable(f"{self.topic} is read by REST: nothing can be appended to it")
+
+    def follow(self, leadership: LeadershipState) -> None:
+        """Has no effect: this log is not written."""
+
+    def end(self) -> int:
+        return self._get("/v1/overview", {})[1] + 1
+
+    def tail(
+        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
+    ) -> Tail:
+        del on_unreadable
+        first = self.read_page(None, 1)[0]
+        if first and start < first[0].offset and self._is_truncated(start):
+            raise LogTruncated(self.topic, start, first[0].offset)
+        return _RestTail(self, start, concerns)
+
+    def read_page(self, start: int | None, limit: int = _PAGE) -> tuple[list[Record], int]:
+        """Returns events from an offset on (None: from the first one), and the offset to continue from."""
+        query: dict[str, object] = {"limit": limit} if start is None else {"from": start, "limit": limit}
+        try:
+            page, _ = self._connection.get("/api/v1/events", query)
+        except RequestRefused as error:
+            # The offset after the end has no events yet.
+            if error.status == 404 and start is not None:
+                return [], start
+            raise LogUnavailable(str(error)) from None
+        return [to_record(event) for event in page["events"]], page["next"]
+
+    def close(self) -> None:
+        """Has no effect: each request has its own connection."""
+
+    def _is_truncated(self, start: int) -> bool:
+        try:
+            self._connection.get("/api/v1/events", {"from": start, "limit": 1})
+        except RequestRefused:
+            return True
+        return False
+
+    def _get(self, path: str, query: Mapping[str, object]) -> tuple[Any, int]:
+        try:
+            return self._connection.get(path, query)
+        except RequestRefused as error:
+            raise LogUnavailable(str(error)) from None
+
+
+class _RestTail:
+    def __init__(self, log: RestEventLog, start: int, concerns: Concerns | None) -> None:
+        self._log = log
+        self._position = start
+        self._concerns = concerns
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @property
+    def bytes_read(self) -> int:
+        return 0
+
+    def poll(self, timeout_s: float) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            records, following = self._log.read_page(self._position)
+            is_current = following <= self._position
+            self._position = max(self._position, following)
+            if self._concerns is not None:
+                wanted = self._concerns
+                records = [each for each in records if wanted(each.header.sender, each.header.recipient)]
+            left = deadline - time.monotonic()
+            if records or left <= 0:
+                return records
+            if is_current:
+                time.sleep(min(left, _POLL_S))
+
+    def close(self) -> None:
+        pass
+
+
+def to_record(event: Mapping[str, Any]) -> Record:
+    """Returns the event of an element of /api/v1/events. Raises LogUnavailable for one of another release."""
+    try:
+        kind = EVENTS[f"tailrace.{event['type']}"]
+        header = msgspec.convert(event["header"], Header)
+        return Record(event["offset"], header, msgspec.convert(event["fields"], kind, str_keys=True))
+    except (LookupError, msgspec.ValidationError) as error:
+        raise LogUnavailable(
+            f"the event at offset {event.get('offset')} can't be read: {error}; use the release of the REST server"
+        ) from None
