@@ -31,6 +31,7 @@ _SHARED_SERVERS = {
         "test_examples",
         "test_metrics",
         "test_other_tools",
+        "test_page",
         "test_programs",
         "test_rest",
         "test_savepoints",

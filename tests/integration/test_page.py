@@ -18,6 +18,8 @@ import pytest
 from page_server import serve_log
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from .test_cluster import Cluster
+
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "services" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENSHOTS = ROOT / "build" / "page"
@@ -25,6 +27,19 @@ LOG = ROOT / "tests" / "golden" / "0.1.0" / "one_task_fails_and_is_restarted_alo
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TOKEN = "0123456789abcdef"
 DESK, PHONE = 1280, 375
+
+PROGRAM = """
+import tailrace as tr
+
+
+def numbered(number: int) -> tuple[str, int]:
+    return f"key {number % 10}", 1
+
+
+env = tr.StreamExecutionEnvironment.get_execution_environment()
+env.generate(numbered, count=1_000_000, rate_per_second=40.0).key_by(0).sum(1).print()
+env.execute("Numbers of a page")
+"""
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -60,6 +75,7 @@ def visit(browser: Browser, address: str, *, width: int = DESK, theme: Any = "li
         "request",
         lambda request: None if request.url.startswith(f"{address}/") else troubles.append(request.url),
     )
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     yield page
     context.close()
     assert troubles == []
@@ -97,7 +113,6 @@ def visited_pages(address: str) -> dict[str, str]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [DESK, PHONE])
 def test_every_page_is_readable_by_everybody(browser: Browser, server: str, width: int, theme: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     with visit(browser, server, width=width, theme=theme) as page:
         for name, path in visited_pages(server).items():
             page.goto(f"{server}/{path}")
@@ -141,6 +156,36 @@ def test_token_is_asked_for_and_lives_in_the_tab(browser: Browser, tmp_path: Pat
         expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
         context.close()
+
+
+def test_lost_connection_is_shown(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    with serve_log(LOG) as address:
+        page.goto(f"{address}/#/jobs")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name="WindowWordCount")).to_be_visible()
+    expect(page.get_by_text("The connection to the server is lost.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("link", name="WindowWordCount")).to_be_visible()
+    context.close()
+
+
+def test_page_shows_what_happens_without_being_loaded_again(browser: Browser, four_slots: Cluster) -> None:
+    (master,) = json.loads(four_slots.ok("cluster", "status", "-o", "json").stdout)["masters"]
+    address = f"http://{master['endpoints']['rest']}"
+    (four_slots.home.parent / "page_numbers.py").write_text(PROGRAM)
+    with visit(browser, address) as page:
+        page.goto(f"{address}/#/jobs")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=60_000)
+        job_id = four_slots.ok("run", "-d", "page_numbers.py").stdout.strip()
+        page.get_by_role("link", name="Numbers of a page").click(timeout=60_000)
+        expect(page.locator(".title .status")).to_have_text("running", timeout=60_000)
+        expect(page.locator(".vertex")).to_have_count(2)
+        expect(page.locator(".vertex", has_text="Generator")).to_contain_text("/s in", timeout=60_000)
+        check_access(page)
+        page.screenshot(path=SCREENSHOTS / "live-job.png", full_page=True)
+        four_slots.ok("cancel", job_id)
+        expect(page.locator(".title .status")).to_have_text("canceled", timeout=60_000)
 
 
 def test_unknown_page_says_so(browser: Browser, server: str) -> None:

@@ -37,11 +37,10 @@ export function ExceptionsView({ id }: { id: string }) {
   );
 }
 
-/** Returns the line of a stack trace that names the root cause: in Python, the first exception of a chain comes first. */
-export function rootCauseOf(trace: string): string {
-  const causes = trace
-    .split("\n")
-    .filter((line) => /^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)\b/.test(line));
-  const lines = trace.trim().split("\n");
-  return causes[0] ?? lines.at(-1) ?? trace;
+/** Returns the line that names the root cause: Python prints the first exception of a chain first, after its trace. */
+export function rootCauseOf(text: string): string {
+  const lines = text.trim().split("\n");
+  const trace = lines.slice(lines.findIndex((line) => line.startsWith("Traceback")) + 1);
+  const cause = trace.find((line) => /^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)\b/.test(line));
+  return cause ?? lines.at(-1) ?? text;
 }

@@ -151,7 +151,7 @@ function VertexCard({ vertex, attempts, figures = {} }: VertexCardProps) {
         <div class="loads small muted">
           <span>Busy</span>
           <Bar share={figures.busy} tone="busy" label="Busy" />
-          <span>Held up</span>
+          <span>Back-pressured</span>
           <Bar share={figures.backPressured ?? 0} tone="bad" label="Back-pressured" />
         </div>
       )}

@@ -62,6 +62,8 @@ function JobView({ id, view, isRunning }: { id: string; view: string; isRunning:
 
 function JobHead({ progress: { job, waits_for } }: { progress: Progress }) {
   const isRestartReason = job.ended < 0;
+  // While all tasks run, it waits for checkpoints only, and all the time.
+  const isComplete = job.tasks.RUNNING !== undefined && Object.keys(job.tasks).length === 1;
   return (
     <>
       <div class="title">
@@ -78,7 +80,7 @@ function JobHead({ progress: { job, waits_for } }: { progress: Progress }) {
           {job.reason}
         </p>
       )}
-      {waits_for.length > 0 && (
+      {waits_for.length > 0 && !isComplete && (
         <div class="note warn">
           <b>It waits for</b>
           <ul>
