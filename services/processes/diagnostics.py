@@ -6,6 +6,8 @@ otherwise it would show other users of the machine what Kafka's ACLs hide.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...infra.logging_setup import logger
 from ...infra.server_socket import is_loopback
 from ..blobs.shared_secret_auth import SharedSecret
@@ -15,15 +17,18 @@ from ..configuration.options.blob import BLOB_SECRET_FILE
 from ..configuration.options.diagnostics import DIAGNOSTICS_HOST, DIAGNOSTICS_PORT
 from ..diagnostics.logs import LogFiles
 from ..diagnostics.metrics import SAMPLES, serve_samples
-from ..diagnostics.server import TOKEN_USE, DiagnosticsServer
+from ..diagnostics.server import TOKEN_USE, Answer, DiagnosticsServer
 from ..diagnostics.threads import THREADS, serve_threads
 from ..metrics.samples import Collect
 
 _log = logger(__name__)
 
 
-def serve_diagnostics(configuration: Configuration, collect: Collect) -> DiagnosticsServer | None:
-    """Serves until it is closed; None if Kafka is secured and there is no secret. `collect` returns the metrics.
+def serve_diagnostics(
+    configuration: Configuration, collect: Collect, others: Mapping[str, Answer] | None = None
+) -> DiagnosticsServer | None:
+    """Serves until it is closed; None if Kafka is secured and there is no secret. `collect` returns the metrics,
+    `others` are more paths.
 
     Raises ConfigurationError if the address is not available, or must not be served.
     """
@@ -46,6 +51,7 @@ def serve_diagnostics(configuration: Configuration, collect: Collect) -> Diagnos
                 SAMPLES: serve_samples(collect),
                 THREADS: serve_threads(),
                 **LogFiles(configuration.home / "log").paths(),
+                **(others or {}),
             },
             host=host,
             ports=ports,

@@ -25,6 +25,8 @@ from ..configuration.options.kafka import KafkaUser
 from ..configuration.options.task_executor import TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
+from ..diagnostics.stacks import STACKS, Stack, serve_stacks
+from ..diagnostics.threads import THREADS, ThreadInfo, serve_threads
 from ..host.host import Host
 from ..log.factory import open_event_log
 from ..metrics.samples import Sample
@@ -49,6 +51,9 @@ from .relay import with_relay
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
+_SAMPLES = 50
+_SAMPLE_INTERVAL_S = 0.02
+"""Of a flame graph."""
 _SPARK_TIMEOUT_S = 40.0
 """The additional time to wait for a Spark that is still starting."""
 
@@ -119,7 +124,14 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         )
 
     served_metrics: Closeable | None = None
-    diagnostics = serve_diagnostics(configuration, collect)
+    diagnostics = serve_diagnostics(
+        configuration,
+        collect,
+        {
+            STACKS: serve_stacks(lambda job, vertex, subtask: sample_vertex(runtime, job, vertex, subtask)),
+            THREADS: serve_threads(lambda: describe_tasks(runtime)),
+        },
+    )
     topics = create_topic_watch(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
     with raise_thread_failure(host):
@@ -153,6 +165,31 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                 runtime.close()
                 host.close()
                 log.close()
+
+
+def sample_vertex(runtime: TaskRuntime, job_id: str, vertex_id: str, subtask: int | None) -> list[Stack]:
+    """Returns samples of the subtasks of a vertex that run here, or of one of them. It takes a second."""
+    found = runtime.sample_stacks(
+        lambda vertex, index: (
+            (vertex.job_id, vertex.vertex_id) == (job_id, vertex_id) and subtask in (None, index)
+        ),
+        _SAMPLES,
+        _SAMPLE_INTERVAL_S,
+    )
+    return [
+        Stack(task.subtask_index, each.calls, each.is_on_cpu, each.count)
+        for task in found
+        for each in task.stacks
+    ]
+
+
+def describe_tasks(runtime: TaskRuntime) -> list[ThreadInfo]:
+    """Returns what the task threads of all StreamTasks do now."""
+    return [
+        ThreadInfo.of(f"StreamTask {task.vertex.vertex_name} ({task.subtask_index + 1})", each.calls)
+        for task in runtime.sample_stacks(lambda _vertex, _index: True, 1, 0.0)
+        for each in task.stacks
+    ]
 
 
 def _has_left(replica: Replica, own_address: str) -> bool:

@@ -5,6 +5,7 @@ The log has the addresses. /jobmanager is the process that leads the Dispatcher,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
@@ -12,14 +13,19 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from ...infra import threads
+from ...schemas.types import ExecutionState
 from ..core.role import DISPATCHER
 from ..diagnostics.client import DiagnosticsClient, DiagnosticsNotFound, DiagnosticsUnavailable, Reply
 from ..diagnostics.logs import LOG, LOGS, NEXT_HEADER, OFFSET_HEADER, STDOUT, LogFile
 from ..diagnostics.server import ENDPOINT
+from ..diagnostics.stacks import STACKS, Stack
 from ..diagnostics.threads import THREADS, ThreadInfo
 from .endpoint import Answer, Endpoint, Parameter, Parameters, Text
-from .errors import NotFound, Unavailable
+from .errors import NotFound, RestError, Unavailable
 from .flink.endpoints import path_parameters
+from .flink.flamegraph import FlameGraph, FlameGraphType, create_flame_graph
+from .flink.lookup import find_attempts, find_graph, find_job, find_vertex
 from .flink.taskmanagers import diagnostics_addresses
 from .moment import Moment
 
@@ -36,6 +42,13 @@ _OFFSET: Final = Parameter(
     minimum=-(2**62),
     maximum=2**62,
 )
+FindVertex = Callable[[Parameters, int | None], tuple[str, str, Sequence[str]]]
+"""(parameters, subtask) -> the job, the vertex, and the addresses of the servers of its TaskExecutors."""
+_TIMEOUT_S: Final = 5.0
+_SAMPLES_TIMEOUT_S: Final = 10.0
+_MOST_THREADS: Final = 32
+_NOTHING_RUNS: Final = -1
+_FLAME_GRAPH: Final = "/jobs/{jobid}/vertices/{vertexid}/flamegraph"
 _TASKMANAGER: Final = "/taskmanagers/{taskmanagerid}"
 _JOBMANAGER: Final = "/jobmanager"
 
@@ -55,14 +68,19 @@ class ThreadDump(msgspec.Struct, frozen=True, rename="camel"):
 class Diagnostics:
     """The processes of a cluster, as a REST server asks them."""
 
-    def __init__(self, client: DiagnosticsClient, find: Find) -> None:
+    def __init__(self, client: DiagnosticsClient, find: Find, find_vertex: FindVertex) -> None:
         self._client = client
         self._find = find
+        self._find_vertex = find_vertex
 
     @classmethod
     def from_moments(cls, client: DiagnosticsClient, read: Read) -> Diagnostics:
         """Returns the processes that the log names. `read` returns the present."""
-        return cls(client, lambda resource_id: find_address(read, resource_id))
+        return cls(
+            client,
+            lambda resource_id: find_address(read, resource_id),
+            lambda parameters, subtask: find_vertex_addresses(read, parameters, subtask),
+        )
 
     def logs(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """The list of the log files of the process"""
@@ -84,6 +102,30 @@ class Diagnostics:
         """What the threads of the process do now"""
         return Answer(ThreadDump(self._decoded(parameters, THREADS, list[ThreadInfo])), 200)
 
+    def flame_graph(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
+        """What the subtasks of a vertex do, in samples of one second"""
+        subtask = parameters.get("subtaskindex")
+        job_id, vertex_id, addresses = self._find_vertex(parameters, subtask)
+        query = {"job": job_id, "vertex": vertex_id} | ({} if subtask is None else {"subtask": subtask})
+        path = f"{STACKS}?{urlencode(query)}"
+
+        def ask(address: str) -> list[Stack] | RestError:
+            try:
+                return self._decode(self._ask(address, path, _SAMPLES_TIMEOUT_S), list[Stack])
+            except RestError as error:
+                return error
+
+        if not addresses:
+            return Answer(FlameGraph(_NOTHING_RUNS), 200)
+        with threads.Pool(min(_MOST_THREADS, len(addresses)), "flame graph") as pool:
+            answers = list(pool.map(ask, addresses))
+        known = [each for each in answers if not isinstance(each, RestError)]
+        if not known:
+            raise next(each for each in answers if isinstance(each, RestError))
+        kind = parameters.get("type", FlameGraphType.FULL)
+        stacks = [stack for each in known for stack in each]
+        return Answer(create_flame_graph(stacks, kind, time.time_ns() // 1_000_000), 200)
+
     def _text(self, parameters: Parameters, path: str) -> Answer:
         offset = parameters.get("offset")
         query = "" if offset is None else f"?{urlencode({'offset': offset})}"
@@ -93,17 +135,22 @@ class Diagnostics:
         return Answer(Text(reply.body.decode("utf-8", "replace"), headers), 200)
 
     def _decoded(self, parameters: Parameters, path: str, kind: type[T]) -> T:
+        return self._decode(self._get(parameters, path), kind)
+
+    def _decode(self, reply: Reply, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(self._get(parameters, path).body, type=kind)
+            return msgspec.json.decode(reply.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Unavailable(
                 f"The process gives an answer that is not understood: {error!s:.200}."
             ) from None
 
     def _get(self, parameters: Parameters, path: str) -> Reply:
-        address = self._find(parameters.get("taskmanagerid"))
+        return self._ask(self._find(parameters.get("taskmanagerid")), path, _TIMEOUT_S)
+
+    def _ask(self, address: str, path: str, timeout_s: float) -> Reply:
         try:
-            return self._client.get(address, f"/{path}")
+            return self._client.get(address, f"/{path}", timeout_s)
         except DiagnosticsNotFound as error:
             raise NotFound(f"Not found: {error}.") from None
         except DiagnosticsUnavailable as error:
@@ -128,9 +175,41 @@ def find_address(read: Read, resource_id: str | None) -> str:
     return address
 
 
+def find_vertex_addresses(
+    read: Read, parameters: Parameters, subtask: int | None
+) -> tuple[str, str, list[str]]:
+    """Returns the job, the vertex, and the addresses of the TaskExecutors on which its subtasks run, or one of them.
+    Raises NotFound."""
+    with read() as moment:
+        _, view = find_job(moment, parameters)
+        graph = find_graph(moment, view)
+        vertex = find_vertex(graph, parameters)
+        workers = {
+            each.resource_id
+            for each in find_attempts(graph, vertex)
+            if each.state is ExecutionState.RUNNING and subtask in (None, each.subtask_index)
+        }
+        known = diagnostics_addresses(moment)
+    addresses = {known.get(worker, "") for worker in workers if worker is not None}
+    return view.job_id, vertex.vertex_id, sorted(addresses - {""})
+
+
 def diagnostics_endpoints(diagnostics: Diagnostics) -> list[Endpoint]:
     """Returns Flink's endpoints of logs and thread dumps."""
-    found = []
+    found = [
+        Endpoint(
+            "GET",
+            _FLAME_GRAPH,
+            path_parameters(_FLAME_GRAPH),
+            (
+                Parameter("type", FlameGraphType, "Which samples: full, on_cpu, off_cpu."),
+                Parameter("subtaskindex", int, "One subtask; all without it.", minimum=0, maximum=2**31 - 1),
+            ),
+            command=diagnostics.flame_graph,
+            response=FlameGraph,
+            errors=(NotFound,),
+        )
+    ]
     for prefix in (_JOBMANAGER, _TASKMANAGER):
         commands: Sequence[tuple[str, Callable[..., Answer], Any, Sequence[Parameter]]] = (
             ("/logs", diagnostics.logs, LogList, ()),

@@ -160,6 +160,20 @@ def test_logs_and_threads_of_all_processes_are_served(master: Rest, gateway: Res
         assert master.send("GET", f"{process}/logs/..%2F..%2Fetc%2Fpasswd")[0] == 404
 
 
+def test_flame_graph_and_threads_show_stream_tasks(master: Rest, job: str) -> None:
+    (worker,) = master.get("/taskmanagers")["taskmanagers"]
+    _, sums = vertices_of(master, job)
+    path = f"/jobs/{job}/vertices/{sums['id']}/flamegraph"
+    full = master.get(path)["data"]
+    assert full["value"] == 2 * 50
+    (first,) = full["children"]
+    assert first["value"] == full["value"]
+    assert "StreamTask.invoke" in json.dumps(full)
+    assert master.get(f"{path}?subtaskindex=1&type=off_cpu")["data"]["value"] <= 50
+    dump = master.get(f"/taskmanagers/{worker['id']}/thread-dump")["threadInfos"]
+    assert sum(each["threadName"].startswith("StreamTask ") for each in dump) >= 3
+
+
 def test_past_moment_has_no_live_figures(master: Rest, job: str) -> None:
     _, _, headers = master.send("GET", f"/jobs/{job}")
     at = headers["tailrace-offset"]

@@ -97,7 +97,23 @@ class AbortCheckpoint(msgspec.Struct, frozen=True, tag=True):
     checkpoint_id: int
 
 
-TaskCommand = OpenTask | CancelTask | SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
+class SampleStacks(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: sample what the task thread does. The answer is StacksSampled, with the same number."""
+
+    request: int
+    count: int
+    interval_s: float
+
+
+TaskCommand = (
+    OpenTask
+    | CancelTask
+    | SwitchQuery
+    | TriggerCheckpoint
+    | ConfirmCheckpoint
+    | AbortCheckpoint
+    | SampleStacks
+)
 
 
 class StateRestored(msgspec.Struct, frozen=True, tag=True):
@@ -193,6 +209,21 @@ class TaskBeat(msgspec.Struct, frozen=True, tag=True):
     activity: TaskActivity = TaskActivity()
 
 
+class SampledStack(msgspec.Struct, frozen=True):
+    """A stack of the task thread, the outermost call first, and the number of samples that have it."""
+
+    calls: tuple[str, ...]
+    is_on_cpu: bool
+    count: int
+
+
+class StacksSampled(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: the answer to SampleStacks."""
+
+    request: int
+    stacks: tuple[SampledStack, ...]
+
+
 class CommitStarted(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime, after a CancelTask: the process ends after the commit that is under way."""
 
@@ -221,6 +252,7 @@ TaskNotice = (
     | CheckpointAcknowledged
     | CheckpointDeclined
     | TaskBeat
+    | StacksSampled
     | CommitStarted
     | TaskFinished
     | TaskCanceledNotice

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .protocol import TaskActivity, TaskMetrics
+from .protocol import SampledStack, TaskActivity, TaskMetrics
 
 NO_METRICS = TaskMetrics(0, 0, 0)
 
@@ -39,6 +39,14 @@ class TaskFigures(msgspec.Struct, frozen=True):
     activity: TaskActivity = TaskActivity()
     earlier: TaskReport | None = None
     """A report of some seconds before, for rates; None: there are no rates."""
+
+
+class TaskStacks(msgspec.Struct, frozen=True):
+    """Samples of what one attempt does."""
+
+    vertex: VertexName
+    subtask_index: int
+    stacks: Sequence[SampledStack]
 
 
 class RuntimeFigures(msgspec.Struct, frozen=True):

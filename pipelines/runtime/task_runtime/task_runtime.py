@@ -50,6 +50,8 @@ from ..common.protocol import (
     ConfirmCheckpoint,
     OpenTask,
     QuerySwitched,
+    SampleStacks,
+    StacksSampled,
     StateRestored,
     TaskBeat,
     TaskCanceledNotice,
@@ -61,7 +63,7 @@ from ..common.protocol import (
     TaskOpened,
     TriggerCheckpoint,
 )
-from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport
+from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport, TaskStacks, VertexName
 from ..common.vertex_parts import split_vertex
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
@@ -70,6 +72,7 @@ from .process_pool import ProcessPool
 from .query_inputs import create_query_input
 from .query_manager import QueryManager
 from .runtime_state import RunningDeployment, RunningExecution
+from .stack_requests import StackRequests
 from .user_files import UserFiles
 from .worker_rendezvous import WorkerRendezvous
 
@@ -131,6 +134,7 @@ class TaskRuntime:
         self._number = 0
         self._deadlines: list[tuple[float, RunningExecution]] = []
         self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
+        self._stacks = StackRequests()
         self._closed = False
         self._spark: SparkSession | None = None
         self._queries = QueryManager(
@@ -239,6 +243,28 @@ class TaskRuntime:
             jvm_process_id=None if gateway is None else gateway.proc.pid,
             jvm_heap_bytes=self.jvm_heap_bytes(),
         )
+
+    def sample_stacks(
+        self, wanted: Callable[[VertexName, int], bool], count: int, interval_s: float
+    ) -> list[TaskStacks]:
+        """Returns samples of what StreamTasks do, for subtasks of which `wanted` (vertex, subtask index) is true. Waits
+        until `count` samples are taken, with `interval_s` seconds between them."""
+        chosen = {
+            each.id: each
+            for each in list(self._executions.values())
+            if each.end is None
+            and each.process_id is not None
+            and wanted(each.deployment.vertex_name, each.subtask.subtask_index)
+        }
+
+        def send(command: SampleStacks) -> None:
+            self._post(lambda: self._tell(list(chosen), command))
+
+        found = self._stacks.sample(list(chosen), SampleStacks(0, count, interval_s), send)
+        return [
+            TaskStacks(chosen[each].deployment.vertex_name, chosen[each].subtask.subtask_index, stacks)
+            for each, stacks in found.items()
+        ]
 
     def _counted(
         self, of: Callable[[RunningExecution], Mapping[str, float]]
@@ -470,6 +496,8 @@ class TaskRuntime:
             case TaskBeat(activity):
                 execution.activity = activity
                 execution.reports.add(TaskReport(execution.metrics, activity))
+            case StacksSampled():
+                self._stacks.on_sampled(execution.id, notice)
             case StateRestored(process_id, positions, ends, topics):
                 execution.process_id = process_id
                 execution.topics = topics

@@ -132,7 +132,6 @@ UNSUPPORTED: tuple[Endpoint, ...] = tuple(
         "GET /jobs/{jobid}/jobmanager/log-url",
         "PUT /jobs/{jobid}/resource-requirements",
         "PATCH /jobs/{jobid}/rescaling",
-        "GET /jobs/{jobid}/vertices/{vertexid}/flamegraph",
         "POST /savepoint-disposal",
     )
 )

@@ -17,6 +17,7 @@ from tailrace.schemas.event import Record
 from tailrace.services.diagnostics.client import DiagnosticsClient
 from tailrace.services.diagnostics.logs import LogFiles
 from tailrace.services.diagnostics.server import DiagnosticsServer
+from tailrace.services.diagnostics.stacks import STACKS, Stack, serve_stacks
 from tailrace.services.diagnostics.threads import THREADS, serve_threads
 from tailrace.services.history import HistoryProjection
 from tailrace.services.history.archive.file_log import FileLog
@@ -83,8 +84,20 @@ class AcceptingCommands:
 
 COMMANDS = AcceptingCommands()
 LOGS = LogFiles(LOG.parents[3] / "services", {})
-SERVER = DiagnosticsServer({THREADS: serve_threads(), **LOGS.paths()}, host="127.0.0.1")
-DIAGNOSTICS = Diagnostics(DiagnosticsClient(), lambda _: SERVER.address)
+STACKS_OF_TASKS = [
+    Stack(0, ("a", "b"), True, 3),
+    Stack(0, ("a", "c"), False, 1),
+    Stack(1, ("a", "b"), False, 2),
+]
+SERVER = DiagnosticsServer(
+    {THREADS: serve_threads(), STACKS: serve_stacks(lambda *_: STACKS_OF_TASKS), **LOGS.paths()},
+    host="127.0.0.1",
+)
+DIAGNOSTICS = Diagnostics(
+    DiagnosticsClient(),
+    lambda _: SERVER.address,
+    lambda *_: ("job", "vertex", [SERVER.address, SERVER.address]),
+)
 FLINK = [*READS, *flink_commands(COMMANDS), *diagnostics_endpoints(DIAGNOSTICS), *UNSUPPORTED]
 FEED = EventFeed(open_source, LiveReplica(open_source))
 OWN = [*state.READS, *log_endpoints(open_source, FEED), *own_commands(COMMANDS)]
@@ -116,6 +129,39 @@ def test_address_of_process_is_that_in_the_log() -> None:
     for known in (None, worker):
         with pytest.raises(Unavailable, match="secret-file"):
             find_address(read, known)
+
+
+def test_flame_graph_is_sum_of_samples_of_all_processes() -> None:
+    def node(name: str, value: int, *children: object) -> dict[str, object]:
+        return {"name": name, "value": value, "children": list(children)}
+
+    path = f"/jobs/{'0' * 32}/vertices/{'0' * 32}/flamegraph"
+    expected = {
+        "full": node("root", 12, node("a", 12, node("b", 10), node("c", 2))),
+        "on_cpu": node("root", 6, node("a", 6, node("b", 6))),
+        "off_cpu": node("root", 6, node("a", 6, node("b", 4), node("c", 2))),
+    }
+    with client() as rest:
+        for kind, data in expected.items():
+            answer = rest.get(f"{path}?type={kind}").json()
+            assert answer["data"] == data
+            assert answer["endTimestamp"] > 0
+        assert rest.get(path).json()["data"] == expected["full"]
+        assert rest.get(f"{path}?type=half").status_code == 400
+
+
+def test_flame_graph_of_job_that_has_ended_has_no_data() -> None:
+    @contextmanager
+    def read() -> Iterator[Moment]:
+        yield now()
+
+    job = jobs.jobs(now(), {}).jobs[0]
+    vertices = jobs.job(now(), {"jobid": job.id}).vertices
+    ended = Diagnostics.from_moments(DiagnosticsClient(), read)
+    answer = ended.flame_graph({"jobid": job.id, "vertexid": vertices[0].id}, None, None)
+    assert msgspec.json.encode(answer.body) == b'{"endTimestamp":-1}'
+    with pytest.raises(NotFound):
+        ended.flame_graph({"jobid": job.id, "vertexid": "0" * 32}, None, None)
 
 
 def test_log_and_threads_of_process_are_passed_on() -> None:

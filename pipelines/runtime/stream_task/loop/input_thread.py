@@ -6,6 +6,7 @@ When the TaskExecutor is gone, this process ends at once: the fencing of the nex
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -25,6 +26,8 @@ from ...common.protocol import (
     CommitStarted,
     ConfirmCheckpoint,
     OpenTask,
+    SampleStacks,
+    StacksSampled,
     SwitchQuery,
     TaskBeat,
     TaskCommand,
@@ -33,6 +36,7 @@ from ...common.protocol import (
 )
 from .activity_timer import ActivityTimer
 from .mailbox import ForwardedMessage, Mail, Mailbox
+from .stack_sampler import sample_stacks
 
 CANCEL_GRACE_S: Final = 0.2
 """How long user code may stay busy after a CancelTask before the process exits."""
@@ -113,11 +117,19 @@ class InputThread(threads.Thread):
                     self.open_arrived.set()
                 case SwitchQuery() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
                     self._mailbox.put([(command, 0)])
+                case SampleStacks():
+                    threads.Thread(target=self._sample, name="stack sampler", args=(command,)).start()
                 case CancelTask():
                     self._mailbox.cancel()
                     threads.Timer(CANCEL_GRACE_S, self._exit, name="last resort").start()
         if self._control.ended:
             os._exit(1)
+
+    def _sample(self, command: SampleStacks) -> None:
+        stacks = sample_stacks(command.count, command.interval_s)
+        # The process may be about to end.
+        with contextlib.suppress(OSError):
+            self._notify(StacksSampled(command.request, tuple(stacks)))
 
     def _exit(self) -> None:
         """Ends the process; if a transaction is open, after its end."""
