@@ -12,7 +12,7 @@ from ...infra.tls import ClientTls
 from ..blobs.shared_secret_auth import SharedSecret
 from ..blobs.tls import client_tls
 from ..configuration import Configuration
-from .server import TOKEN_USE
+from .server import PROCESS_HEADER, TOKEN_USE
 
 _TIMEOUT_S: Final = 2.0
 _MOST_BYTES: Final = 64 << 20
@@ -33,6 +33,14 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
 
 
+class ServerAddress(NamedTuple):
+    """Where a process can be asked: host:port of its diagnostics server, and the address of the process for messages.
+    `address` is empty if it has no server."""
+
+    address: str
+    process: str
+
+
 class DiagnosticsClient:
     """Thread-safe; each request has its own connection."""
 
@@ -47,14 +55,16 @@ class DiagnosticsClient:
         token = None if secret is None else secret.token(TOKEN_USE)
         return cls(token, client_tls(configuration))
 
-    def get(self, address: str, path: str, timeout_s: float = _TIMEOUT_S) -> Reply:
-        """Returns what the server at host:port has at a path. `timeout_s`: for each wait.
+    def get(self, server: ServerAddress, path: str, timeout_s: float = _TIMEOUT_S) -> Reply:
+        """Returns what a process has at a path. `timeout_s`: for each wait.
 
         Raises DiagnosticsUnavailable, DiagnosticsNotFound.
         """
+        address, headers = server.address, {PROCESS_HEADER: server.process}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token.decode()}"
         try:
             with self._connection(address, timeout_s) as connection:
-                headers = {} if self._token is None else {"Authorization": f"Bearer {self._token.decode()}"}
                 connection.request("GET", path, headers=headers)
                 response = connection.getresponse()
                 body = response.read(_MOST_BYTES)

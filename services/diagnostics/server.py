@@ -26,6 +26,9 @@ _POLL_S: Final = 0.2
 _THREADS: Final = 4
 ENDPOINT: Final = "diagnostics"
 """The name of the server among the endpoints of a master (LeaderElected)."""
+PROCESS_HEADER: Final = "Tailrace-Process"
+"""A request for another process is refused: an address of loopback, or of a process that has ended, may be that of
+another one."""
 TOKEN_USE: Final = "diagnostics"
 """For SharedSecret.token."""
 JSON: Final = "application/json"
@@ -65,12 +68,14 @@ class DiagnosticsServer(Closeable):
         *,
         host: str,
         ports: Iterable[int] = (0,),
+        process: str = "",
         token: bytes | None = None,
         tls: ServerTls | None = None,
     ) -> None:
         """Listens on the first free port of `ports`; 0: any. `paths`: the first part of a path -> what answers it.
-        `token`: requests need the header `Authorization: Bearer <token>`; None: all are served."""
-        self._server = _Server(listen(host, ports, _BACKLOG), paths, token, tls)
+        `process`: the address of the process for messages; requests for others are refused. `token`: requests need the
+        header `Authorization: Bearer <token>`; None: all are served."""
+        self._server = _Server(listen(host, ports, _BACKLOG), paths, process, token, tls)
         self.address: Final = f"{host}:{self._server.server_port}"
         """host:port."""
         self._thread = threads.Thread(
@@ -90,6 +95,7 @@ class _Server(HTTPServer):
         self,
         listener: socket.socket,
         paths: Mapping[str, Answer],
+        process: str,
         token: bytes | None,
         tls: ServerTls | None,
     ) -> None:
@@ -98,6 +104,7 @@ class _Server(HTTPServer):
         self.socket = listener
         self.server_name, self.server_port = listener.getsockname()[:2]
         self.paths = paths
+        self.process = process
         self.token = token
         self._tls = tls
         self._pool = threads.Pool(_THREADS, "diagnostics")
@@ -133,6 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answers a request."""
         if not self._is_authorized():
             self.send_error(401, "the request needs the token of the cluster")
+            return
+        if self.headers.get(PROCESS_HEADER, self.server.process) != self.server.process:
+            self.send_error(421, "this is another process")
             return
         path, _, parameters = self.path.partition("?")
         name, _, rest = path.lstrip("/").partition("/")

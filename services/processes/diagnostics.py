@@ -20,6 +20,7 @@ from ..diagnostics.metrics import SAMPLES, serve_samples
 from ..diagnostics.server import TOKEN_USE, Answer, DiagnosticsServer
 from ..diagnostics.threads import THREADS, serve_threads
 from ..metrics.samples import Collect
+from .process_lifecycle import process_address
 
 _log = logger(__name__)
 
@@ -55,6 +56,7 @@ def serve_diagnostics(
             },
             host=host,
             ports=ports,
+            process=process_address(),
             token=None if secret is None else secret.token(TOKEN_USE),
             tls=server_tls(configuration),
         )

@@ -16,7 +16,13 @@ import msgspec
 from ...infra import threads
 from ...schemas.types import ExecutionState
 from ..core.role import DISPATCHER
-from ..diagnostics.client import DiagnosticsClient, DiagnosticsNotFound, DiagnosticsUnavailable, Reply
+from ..diagnostics.client import (
+    DiagnosticsClient,
+    DiagnosticsNotFound,
+    DiagnosticsUnavailable,
+    Reply,
+    ServerAddress,
+)
 from ..diagnostics.logs import LOG, LOGS, NEXT_HEADER, OFFSET_HEADER, STDOUT, LogFile
 from ..diagnostics.server import ENDPOINT
 from ..diagnostics.stacks import STACKS, Stack
@@ -32,7 +38,7 @@ from .moment import Moment
 T = TypeVar("T")
 Read = Callable[[], AbstractContextManager[Moment]]
 """Returns the present."""
-Find = Callable[[str | None], str]
+Find = Callable[[str | None], ServerAddress]
 """Returns the address of the server of a TaskExecutor, by its resource id; None: of the leading jobmanager."""
 _OFFSET: Final = Parameter(
     "offset",
@@ -42,7 +48,7 @@ _OFFSET: Final = Parameter(
     minimum=-(2**62),
     maximum=2**62,
 )
-FindVertex = Callable[[Parameters, int | None], tuple[str, str, Sequence[str]]]
+FindVertex = Callable[[Parameters, int | None], tuple[str, str, Sequence[ServerAddress]]]
 """(parameters, subtask) -> the job, the vertex, and the addresses of the servers of its TaskExecutors."""
 _TIMEOUT_S: Final = 5.0
 _SAMPLES_TIMEOUT_S: Final = 10.0
@@ -109,7 +115,7 @@ class Diagnostics:
         query = {"job": job_id, "vertex": vertex_id} | ({} if subtask is None else {"subtask": subtask})
         path = f"{STACKS}?{urlencode(query)}"
 
-        def ask(address: str) -> list[Stack] | RestError:
+        def ask(address: ServerAddress) -> list[Stack] | RestError:
             try:
                 return self._decode(self._ask(address, path, _SAMPLES_TIMEOUT_S), list[Stack])
             except RestError as error:
@@ -148,7 +154,7 @@ class Diagnostics:
     def _get(self, parameters: Parameters, path: str) -> Reply:
         return self._ask(self._find(parameters.get("taskmanagerid")), path, _TIMEOUT_S)
 
-    def _ask(self, address: str, path: str, timeout_s: float) -> Reply:
+    def _ask(self, address: ServerAddress, path: str, timeout_s: float) -> Reply:
         try:
             return self._client.get(address, f"/{path}", timeout_s)
         except DiagnosticsNotFound as error:
@@ -157,27 +163,31 @@ class Diagnostics:
             raise Unavailable(f"{str(error)[:1].upper()}{str(error)[1:]}.", {"Retry-After": "5"}) from None
 
 
-def find_address(read: Read, resource_id: str | None) -> str:
+def find_address(read: Read, resource_id: str | None) -> ServerAddress:
     """Returns the address of the diagnostics server of a TaskExecutor, or of the leading jobmanager for None. Raises
     NotFound, Unavailable."""
     with read() as moment:
         if resource_id is None:
             leader = moment.fold.replica.leadership.leader(DISPATCHER)
-            address = "" if leader is None else leader.endpoints.get(ENDPOINT, "")
+            found = (
+                ServerAddress("", "")
+                if leader is None
+                else ServerAddress(leader.endpoints.get(ENDPOINT, ""), leader.address)
+            )
             who = "The leading jobmanager"
         else:
             known = diagnostics_addresses(moment)
             if resource_id not in known:
                 raise NotFound(f"No TaskExecutor registered under {resource_id[:80]}.")
-            address, who = known[resource_id], "The TaskExecutor"
-    if not address:
+            found, who = known[resource_id], "The TaskExecutor"
+    if not found.address:
         raise Unavailable(f"{who} has no diagnostics server: set blob.secret-file.", {"Retry-After": "60"})
-    return address
+    return found
 
 
 def find_vertex_addresses(
     read: Read, parameters: Parameters, subtask: int | None
-) -> tuple[str, str, list[str]]:
+) -> tuple[str, str, list[ServerAddress]]:
     """Returns the job, the vertex, and the addresses of the TaskExecutors on which its subtasks run, or one of them.
     Raises NotFound."""
     with read() as moment:
@@ -190,8 +200,8 @@ def find_vertex_addresses(
             if each.state is ExecutionState.RUNNING and subtask in (None, each.subtask_index)
         }
         known = diagnostics_addresses(moment)
-    addresses = {known.get(worker, "") for worker in workers if worker is not None}
-    return view.job_id, vertex.vertex_id, sorted(addresses - {""})
+    addresses = {known[worker] for worker in workers if worker in known}
+    return view.job_id, vertex.vertex_id, sorted(each for each in addresses if each.address)
 
 
 def diagnostics_endpoints(diagnostics: Diagnostics) -> list[Endpoint]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
-from ..diagnostics.client import DiagnosticsClient, DiagnosticsNotFound, DiagnosticsUnavailable
+from ..diagnostics.client import DiagnosticsClient, DiagnosticsNotFound, DiagnosticsUnavailable, ServerAddress
 from ..diagnostics.metrics import SAMPLES, decode
 from .live_metrics import NO_METRICS, LiveMetrics
 
@@ -41,13 +41,13 @@ class MetricFetcher(Closeable):
         self._clock = clock
         self._lock = threading.Lock()
         self._pool: threads.Pool | None = None
-        self._known: dict[str, _Known] = {}
-        """Address -> its last answer."""
-        self._asked: dict[str, Future[None]] = {}
+        self._known: dict[ServerAddress, _Known] = {}
+        """Process -> its last answer."""
+        self._asked: dict[ServerAddress, Future[None]] = {}
 
-    def fetch(self, addresses: Mapping[str, str]) -> LiveMetrics:
-        """Returns the metrics of TaskExecutors: resource id -> the address of its diagnostics server."""
-        wanted = {resource_id: address for resource_id, address in addresses.items() if address}
+    def fetch(self, addresses: Mapping[str, ServerAddress]) -> LiveMetrics:
+        """Returns the metrics of TaskExecutors, by their resource ids."""
+        wanted = {resource_id: address for resource_id, address in addresses.items() if address.address}
         if not wanted:
             return NO_METRICS
         now = self._clock()
@@ -71,12 +71,12 @@ class MetricFetcher(Closeable):
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, resource_id: str, address: str) -> Future[None]:
+    def _ask(self, resource_id: str, address: ServerAddress) -> Future[None]:
         if self._pool is None:
             self._pool = threads.Pool(_THREADS, "rest metrics")
         return self._pool.submit(self._read, resource_id, address)
 
-    def _read(self, resource_id: str, address: str) -> None:
+    def _read(self, resource_id: str, address: ServerAddress) -> None:
         metrics: LiveMetrics | None = None
         try:
             metrics = LiveMetrics.from_samples(

@@ -79,7 +79,7 @@ READS: tuple[Endpoint, ...] = (
     _read("/datasets", cluster.data_sets),
     _read("/jobmanager/config", cluster.jobmanager_configuration),
     _read("/jobmanager/environment", cluster.environment),
-    _live("/jobmanager/metrics", job_metrics.cluster_metrics, _GET),
+    _read("/jobmanager/metrics", job_metrics.cluster_metrics, _GET),
     _read("/jobs", jobs.jobs),
     _read("/jobs/overview", jobs.overview),
     _read("/jobs/metrics", job_metrics.aggregated_metrics, _GET, _AGGREGATION, _JOBS),

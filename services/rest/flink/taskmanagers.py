@@ -9,6 +9,7 @@ import msgspec
 
 from ....schemas.types import ResourceProfile
 from ...core.role import RESOURCE_MANAGER
+from ...diagnostics.client import ServerAddress
 from ...job_master.state import StartedJob
 from ...resource_manager.state import ResourceManagerState, WorkerRegistration
 from ...resource_manager.task_manager_slot import SlotState, TaskManagerSlot
@@ -172,10 +173,10 @@ def aggregated_metrics(moment: Moment, parameters: Parameters) -> Sequence[Aggre
     )
 
 
-def diagnostics_addresses(moment: Moment) -> dict[str, str]:
-    """Returns the resource ids of TaskExecutors -> the addresses of their diagnostics servers."""
+def diagnostics_addresses(moment: Moment) -> dict[str, ServerAddress]:
+    """Returns the resource ids of TaskExecutors -> where they can be asked."""
     workers = _resource_manager(moment).workers.values()
-    return {worker.resource_id: worker.diagnostics_address for worker in workers}
+    return {each.resource_id: ServerAddress(each.diagnostics_address, each.address) for each in workers}
 
 
 def _resource_manager(moment: Moment) -> ResourceManagerState:

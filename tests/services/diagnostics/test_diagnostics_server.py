@@ -13,6 +13,7 @@ from tailrace.services.diagnostics.client import (
     DiagnosticsClient,
     DiagnosticsNotFound,
     DiagnosticsUnavailable,
+    ServerAddress,
 )
 from tailrace.services.diagnostics.server import Content, DiagnosticsServer, Query, UnknownPath
 
@@ -93,24 +94,33 @@ def test_port_in_use_raises_error(server: DiagnosticsServer) -> None:
 
 def test_client_reads_paths_and_parameters(server: DiagnosticsServer) -> None:
     client = DiagnosticsClient()
-    answer = client.get(server.address, "/echo/a%2Fb%20c?number=1")
+    answer = client.get(ServerAddress(server.address, ""), "/echo/a%2Fb%20c?number=1")
     assert (answer.body, answer.headers["x-given"]) == (b"a/b c", "1")
     with pytest.raises(DiagnosticsNotFound, match="no such thing"):
-        client.get(server.address, "/echo/unknown")
+        client.get(ServerAddress(server.address, ""), "/echo/unknown")
     with pytest.raises(DiagnosticsUnavailable, match="400"):
-        client.get(server.address, "/echo?number=x")
+        client.get(ServerAddress(server.address, ""), "/echo?number=x")
 
 
 def test_process_that_does_not_listen_is_unavailable(server: DiagnosticsServer) -> None:
     server.close()
     for address in (server.address, "nonsense", "127.0.0.1:x"):
         with pytest.raises(DiagnosticsUnavailable):
-            DiagnosticsClient().get(address, "/metrics", 1.0)
+            DiagnosticsClient().get(ServerAddress(address, ""), "/metrics", 1.0)
 
 
 def test_only_client_with_token_is_served() -> None:
     with DiagnosticsServer(PATHS, host="127.0.0.1", token=TOKEN) as server:
-        assert DiagnosticsClient(TOKEN).get(server.address, "/metrics").body
+        assert DiagnosticsClient(TOKEN).get(ServerAddress(server.address, ""), "/metrics").body
         for token in (None, b"0123456789abcdeg", TOKEN + b"x"):
             with pytest.raises(DiagnosticsUnavailable, match="401"):
-                DiagnosticsClient(token).get(server.address, "/metrics")
+                DiagnosticsClient(token).get(ServerAddress(server.address, ""), "/metrics")
+
+
+def test_request_for_another_process_is_refused() -> None:
+    with DiagnosticsServer(PATHS, host="127.0.0.1", process="host:17") as server:
+        client = DiagnosticsClient()
+        assert client.get(ServerAddress(server.address, "host:17"), "/metrics").body
+        for other in ("host:18", ""):
+            with pytest.raises(DiagnosticsUnavailable, match="another process"):
+                client.get(ServerAddress(server.address, other), "/metrics")

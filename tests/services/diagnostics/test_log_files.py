@@ -17,6 +17,7 @@ from tailrace.services.diagnostics.client import (
     DiagnosticsClient,
     DiagnosticsNotFound,
     DiagnosticsUnavailable,
+    ServerAddress,
 )
 from tailrace.services.diagnostics.logs import MOST_BYTES, LogFiles, read_part
 from tailrace.services.diagnostics.server import DiagnosticsServer, UnknownPath
@@ -80,7 +81,7 @@ def test_other_names_are_not_found(own: TextIO, name: str) -> None:
         with DiagnosticsServer(files_of(own).paths(), host="127.0.0.1") as server:
             for path in (quote(name, safe=""), quote(quote(name, safe=""), safe="")):
                 with pytest.raises(DiagnosticsNotFound):
-                    DiagnosticsClient().get(server.address, f"/logs/{path}")
+                    DiagnosticsClient().get(ServerAddress(server.address, ""), f"/logs/{path}")
 
 
 def test_secrets_are_redacted_from_any_offset(own: TextIO) -> None:
@@ -132,11 +133,11 @@ def test_answer_is_bounded_and_has_the_last_lines(tmp_path: Path, monkeypatch: p
 def test_offset_that_is_no_number_is_refused(own: TextIO) -> None:
     with DiagnosticsServer(files_of(own).paths(), host="127.0.0.1") as server:
         client = DiagnosticsClient()
-        assert client.get(server.address, "/log?offset=6").body == b"second\n"
-        assert client.get(server.address, "/stdout").headers["tailrace-log-next"] == "13"
+        assert client.get(ServerAddress(server.address, ""), "/log?offset=6").body == b"second\n"
+        assert client.get(ServerAddress(server.address, ""), "/stdout").headers["tailrace-log-next"] == "13"
         for offset in ("x", "1e3", "9" * 30, "--1"):
             with pytest.raises(DiagnosticsUnavailable, match="400"):
-                client.get(server.address, f"/log?offset={offset}")
+                client.get(ServerAddress(server.address, ""), f"/log?offset={offset}")
 
 
 def test_stream_without_file_is_not_found(own: TextIO) -> None:
@@ -145,4 +146,4 @@ def test_stream_without_file_is_not_found(own: TextIO) -> None:
         files = LogFiles(Path(own.name).parent, {"log": stream, "stdout": stream})
         assert files.list() == []
         with DiagnosticsServer(files.paths(), host="127.0.0.1") as server, pytest.raises(DiagnosticsNotFound):
-            DiagnosticsClient().get(server.address, "/log")
+            DiagnosticsClient().get(ServerAddress(server.address, ""), "/log")

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from tailrace.infra.open_telemetry import current_traceparent
 from tailrace.schemas.event import Record
-from tailrace.services.diagnostics.client import DiagnosticsClient
+from tailrace.services.diagnostics.client import DiagnosticsClient, ServerAddress
 from tailrace.services.diagnostics.logs import LogFiles
 from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.diagnostics.stacks import STACKS, Stack, serve_stacks
@@ -93,10 +93,11 @@ SERVER = DiagnosticsServer(
     {THREADS: serve_threads(), STACKS: serve_stacks(lambda *_: STACKS_OF_TASKS), **LOGS.paths()},
     host="127.0.0.1",
 )
+ADDRESS = ServerAddress(SERVER.address, "")
 DIAGNOSTICS = Diagnostics(
     DiagnosticsClient(),
-    lambda _: SERVER.address,
-    lambda *_: ("job", "vertex", [SERVER.address, SERVER.address]),
+    lambda _: ADDRESS,
+    lambda *_: ("job", "vertex", [ADDRESS, ADDRESS]),
 )
 FLINK = [*READS, *flink_commands(COMMANDS), *diagnostics_endpoints(DIAGNOSTICS), *UNSUPPORTED]
 FEED = EventFeed(open_source, LiveReplica(open_source))

@@ -18,7 +18,7 @@ from tailrace.pipelines.runtime.common.task_figures import (
 )
 from tailrace.pipelines.runtime.task_runtime.report_window import WINDOW_S, ReportWindow
 from tailrace.services.diagnostics import metrics as diagnostics_metrics
-from tailrace.services.diagnostics.client import DiagnosticsClient
+from tailrace.services.diagnostics.client import DiagnosticsClient, ServerAddress
 from tailrace.services.diagnostics.metrics import SAMPLES, serve_samples
 from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.metrics import task_executor
@@ -146,7 +146,8 @@ def test_fetcher_asks_once_in_its_interval_and_leaves_out_who_is_silent() -> Non
         DiagnosticsServer({}, host="127.0.0.1") as other,
         MetricFetcher(DiagnosticsClient(), 2.0, lambda: time[0]) as fetcher,
     ):
-        addresses = {"te-1": server.address, "te-2": other.address, "te-3": "127.0.0.1:1", "te-4": ""}
+        known = {"te-1": server.address, "te-2": other.address, "te-3": "127.0.0.1:1", "te-4": ""}
+        addresses = {name: ServerAddress(address, "") for name, address in known.items()}
         for now in (0.0, 1.0, 1.9, 2.0, 3.0):
             time[0] = now
             found = fetcher.fetch(addresses)
