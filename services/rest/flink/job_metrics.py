@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from ....schemas.states import JOB_ENDS
 from ....schemas.types import ExecutionState, JobStatus
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView
@@ -68,21 +69,22 @@ def _values(moment: Moment, parameters: Parameters) -> JobValues:
 
 
 def _times(moment: Moment, view: JobView, attempts: Sequence[AttemptView]) -> JobValues:
-    """Returns times in milliseconds. The job is up while all its tasks run, and down from the failure of one on."""
+    """Returns times in milliseconds. The job is up while all its tasks run, and down from the failure of one on; both
+    are -1 after its end, as in Flink."""
     statuses = moment.fold.executions.statuses(view.job_id)
     entered = statuses.get(view.status)
     values: JobValues = {
         name: max(0, moment.now - entered // 1000) if status is view.status and entered is not None else 0
         for status, name in _NAMES_OF_STATUSES.items()
     }
-    lives = view.status is JobStatus.RUNNING
+    has_ended = view.status in JOB_ENDS
     running = [each.times.get(ExecutionState.RUNNING) for each in attempts if each.state in _RUNS]
     runs_since = max((time for time in running if time is not None), default=None)
     waiting = [each for each in attempts if each.state not in _RUNS and each.attempt_number > 0]
     down_since = min((time for each in waiting for time in each.times.values()), default=None)
-    is_up = lives and bool(attempts) and len(running) == len(attempts)
-    values["uptime"] = _since(moment, runs_since) if is_up else 0 if lives else -1
-    values["downtime"] = _since(moment, down_since) if lives else -1
+    is_up = view.status is JobStatus.RUNNING and bool(attempts) and len(running) == len(attempts)
+    values["uptime"] = _since(moment, runs_since) if is_up else -1 if has_ended else 0
+    values["downtime"] = -1 if has_ended else _since(moment, down_since)
     return values
 
 

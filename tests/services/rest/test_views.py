@@ -6,6 +6,7 @@ import functools
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +285,23 @@ def test_application_is_its_job_at_every_prefix() -> None:
             details = data(view(moment, "/applications/{applicationid}", applicationid=each["id"]))
             assert (details["jobs"], details["status"]) == ([job], each["status"])
             assert details["timestamps"].keys() >= {"CREATED", details["status"]}
+
+
+def test_job_is_up_while_all_its_tasks_run_and_down_from_a_failure_on() -> None:
+    """At every prefix at most one of the two times grows, and both are -1 after the end."""
+    seen = set()
+    for name in (JOB, SAVEPOINT, "0.1.0/one_task_fails_and_is_restarted_alone.avro"):
+        for prefix in prefixes(name):
+            moment = replace(prefix, now=prefix.now + 1_000)
+            for job in view(moment, "/jobs").jobs:
+                found = view(moment, "/jobs/{jobid}/metrics", jobid=job.id, get="uptime,downtime,numRestarts")
+                up, down, restarts = (int(each.value) for each in found)
+                counts = view(moment, "/jobs/{jobid}", jobid=job.id).status_counts
+                has_ended = job.status in ("FINISHED", "CANCELED", "FAILED")
+                assert (up, down) == (-1, -1) if has_ended else 0 in (up, down)
+                if up > 0:
+                    assert job.status == "RUNNING"
+                    assert counts["RUNNING"] + counts["FINISHED"] == sum(counts.values())
+                seen.add((has_ended, up > 0, restarts > 0))
+    for index in range(3):
+        assert {each[index] for each in seen} == {True, False}
