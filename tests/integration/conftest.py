@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 from runtime_jobs import ENDS, Job, Reports
 from secured_kafka import SecuredKafka, secured_kafka
 from trace_collector import Collector, run_collector
@@ -31,6 +33,20 @@ def kafka() -> Iterator[EmbeddedKafka]:
     own."""
     with EmbeddedKafka() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Yields Debian's Chromium without windows."""
+    found = [
+        path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
+    ]
+    if not found:
+        pytest.skip("there is no Chromium: apt-get install -y chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="session")

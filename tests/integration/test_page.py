@@ -6,8 +6,8 @@ Screenshots are in build/page.
 
 from __future__ import annotations
 
+import functools
 import json
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from page_server import serve_log
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
+from polling import wait_until
 
 from .test_cluster import Cluster
 
@@ -24,7 +25,6 @@ ROOT = Path(__file__).parents[2]
 AXE = ROOT / "services" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENSHOTS = ROOT / "build" / "page"
 LOG = ROOT / "tests" / "golden" / "0.1.0" / "one_task_fails_and_is_restarted_alone.avro"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TOKEN = "0123456789abcdef"
 DESK, PHONE = 1280, 375
 
@@ -43,17 +43,8 @@ env.execute("Numbers of a page")
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install -y chromium"),
     pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core: make lint-web"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +95,14 @@ def visited_pages(address: str) -> dict[str, str]:
     with urllib.request.urlopen(f"{address}/v1/jobs/overview") as answer:
         at, (job,) = answer.headers["Tailrace-Offset"], json.load(answer)["jobs"]
     job_id = job["jid"]
-    views = ("timeline", "exceptions", "checkpoints", "accumulators", "configuration")
-    pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}"}
+    views = ("timeline", "exceptions", "checkpoints", "accumulators", "configuration", "story")
+    pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}", "submit": "submit"}
+    pages |= {"events": "events", "event": "events/32", "stories": "story", "difference": "difference"}
     pages |= {view: f"jobs/{job_id}/{view}" for view in views}
     return {name: f"#/{path}?at={at}" for name, path in pages.items()}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize(("width", "theme"), [(DESK, "light"), (PHONE, "dark")])
 def test_every_page_is_readable_by_everybody(browser: Browser, server: str, width: int, theme: str) -> None:
     with visit(browser, server, width=width, theme=theme) as page:
         for name, path in visited_pages(server).items():
@@ -131,6 +122,80 @@ def test_page_shows_the_moment_of_its_address(browser: Browser, server: str) -> 
             for name, field in (("TaskExecutors", "taskmanagers"), ("Free slots", "slots-available")):
                 expect(page.locator(f"dt:text-is('{name}') + dd")).to_have_text(str(expected[field]))
             expect(page.get_by_role("region", name="Moment")).to_contain_text(at)
+
+
+def read_moment(page: Page) -> int:
+    """Returns the offset that the address of a page names."""
+    return int(page.url.rpartition("at=")[2])
+
+
+def test_slider_goes_to_every_moment_by_the_keyboard(browser: Browser, server: str) -> None:
+    last = read(server, "/api/v1/log")["last"]["offset"]
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/cluster")
+        slider = page.get_by_role("slider", name="Moment of the log")
+        expect(slider).to_have_attribute("aria-valuenow", str(last))
+        for key, expected in (("ArrowLeft", last - 1), ("Home", 0), ("ArrowRight", 1), ("End", last)):
+            slider.press(key)
+            expect(slider).to_have_attribute("aria-valuenow", str(expected))
+            assert read_moment(page) == expected
+        page.get_by_role("button", name="Now").click()
+        assert "at=" not in page.url
+
+
+def test_slider_goes_where_the_pointer_is(browser: Browser, server: str) -> None:
+    """The moment is that of the last event before the place of the pointer, up to the width of a bar."""
+    overview = read(server, "/api/v1/log?buckets=160")
+    first, last = (overview[end]["time"] for end in ("first", "last"))
+    events = read(server, "/api/v1/events?limit=1000")["events"]
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/cluster")
+        slider = page.get_by_role("slider", name="Moment of the log")
+        box = slider.bounding_box()
+        assert box is not None
+        bar = overview["bucket_duration"] + (last - first) / box["width"]
+        for share in (0.9, 0.5, 0.01):
+            page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+            pointed = first + share * (last - first)
+            until = {each["offset"] for each in events if each["header"]["time"] <= pointed + bar}
+            surely = {each["offset"] for each in events if each["header"]["time"] <= pointed - bar}
+            page.wait_for_function("Number(location.hash.split('at=')[1]) >= 0")
+            low, high = max(surely, default=0), max(until)
+            is_near = functools.partial(_is_moment_between, page, low, high)
+            wait_until(is_near, f"the moment at {share} of the history")
+
+
+def _is_moment_between(page: Page, low: int, high: int) -> bool:
+    return low <= read_moment(page) <= high
+
+
+def test_history_plays_to_its_end(browser: Browser, server: str) -> None:
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/jobs")
+        page.get_by_label("Speed").select_option("3600×")
+        page.get_by_role("button", name="Play the history").click()
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        expect(page.get_by_role("button", name="Play the history")).to_be_visible()
+        expect(page.get_by_text("Finished", exact=True)).to_be_visible()
+        assert "at=" not in page.url
+
+
+def test_failure_leads_to_its_cause_and_to_its_effects(browser: Browser, server: str) -> None:
+    failures = read(server, "/api/v1/events?type=UpdateTaskExecutionState&limit=100")["events"]
+    failed = next(each for each in failures if each["fields"]["execution_state"] == "FAILED")
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/events/{failed['offset']}")
+        causes = page.get_by_role("region", name="Causes, back to the first one")
+        expect(causes.get_by_role("row")).to_have_count(
+            len(read(server, f"/api/v1/events/{failed['offset']}/causes")["lines"]) + 1
+        )
+        effect = page.locator(".effects a").first
+        effect_offset = effect.inner_text()
+        effect.click()
+        expect(page.locator("dt:text-is('cause') + dd")).to_have_text(str(failed["offset"]))
+        expect(page.locator("dt:text-is('offset') + dd")).to_have_text(effect_offset)
+        page.get_by_role("button", name="Show the cluster at this event").click()
+        assert read_moment(page) == int(effect_offset)
 
 
 def test_theme_that_a_user_chooses_is_kept(browser: Browser, server: str) -> None:

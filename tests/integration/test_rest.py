@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 from polling import wait_until
 
 from .test_cluster import Cluster
@@ -224,6 +225,17 @@ def test_command_line_works_without_kafka(four_slots: Cluster, gateway: Rest, jo
     overview = gateway.get("/api/v1/log?buckets=20")
     assert sum(bucket["events"] for bucket in overview["buckets"]) == overview["events"]
     assert {"leader", "job"} <= {mark["kind"] for mark in overview["marks"]}
+
+
+def test_page_names_the_event_that_an_action_became(browser: Browser, gateway: Rest, job: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{gateway.base}/#/jobs/{job}")
+    page.get_by_role("button", name="Take checkpoint").click()
+    outcome = page.get_by_text("The job takes a checkpoint.")
+    expect(outcome).to_be_visible(timeout=30_000)
+    offset = int(outcome.get_by_role("link").inner_text())
+    assert gateway.get(f"/api/v1/events/{offset}")["type"] == "job_master.TriggerCheckpoint"
+    page.close()
 
 
 def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:

@@ -7,6 +7,9 @@ import "./styles/parts.css";
 import "./styles/states.css";
 import "./styles/cluster.css";
 import "./styles/job.css";
+import "./styles/time.css";
+import "./styles/events.css";
+import "./styles/actions.css";
 
 const root = document.getElementById("page");
 if (root !== null) {

@@ -1,7 +1,12 @@
 // Which view each address shows.
 
 import type { ComponentChildren } from "preact";
+import { SubmitPage } from "./actions/submit-page";
 import { ClusterPage } from "./cluster/cluster-page";
+import { EventPage } from "./events/event-page";
+import { EventsPage } from "./events/events-page";
+import { DifferencePage } from "./history/difference-page";
+import { StoryPage } from "./history/story-page";
 import { JobPage } from "./jobs/job-page";
 import { JobsPage } from "./jobs/jobs-page";
 import { Empty } from "./parts/states";
@@ -19,6 +24,10 @@ export interface PageView {
 export const SECTIONS = [
   { path: "cluster", title: "Cluster" },
   { path: "jobs", title: "Jobs" },
+  { path: "events", title: "Events" },
+  { path: "story", title: "Story" },
+  { path: "difference", title: "Difference" },
+  { path: "submit", title: "Submit" },
 ] as const;
 
 /** Returns the page of an address. */
@@ -29,5 +38,13 @@ export function pageOf(parts: readonly string[]): PageView {
   if (section === "jobs" && id !== undefined) {
     return { title: "Job", section, job: id, view: () => <JobPage key={id} id={id} parts={rest} /> };
   }
+  if (section === "events" && id === undefined)
+    return { title: "Events", section, view: () => <EventsPage /> };
+  if (section === "events" && id !== undefined && /^\d+$/.test(id)) {
+    return { title: `Event ${id}`, section, view: () => <EventPage key={id} offset={Number(id)} /> };
+  }
+  if (section === "story") return { title: "Story", section, view: () => <StoryPage /> };
+  if (section === "difference") return { title: "Difference", section, view: () => <DifferencePage /> };
+  if (section === "submit") return { title: "Submit", section, view: () => <SubmitPage /> };
   return { title: "Not found", section: "", view: () => <Empty>There is no page {parts.join("/")}.</Empty> };
 }

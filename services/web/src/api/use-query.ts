@@ -16,8 +16,10 @@ export interface Query<Body> {
 
 export interface QueryOptions {
   readonly query?: QueryValues;
-  /** "log": with each event, which is the default; a number: every so many milliseconds. */
-  readonly refresh?: "log" | number;
+  /** "log": with each event, which is the default; "never": it does not change; a number: every so many milliseconds. */
+  readonly refresh?: "log" | "never" | number;
+  /** The answer does not depend on the moment that is shown: it is about the log itself. */
+  readonly isOfLog?: boolean;
   /** Nothing is read while this is false. */
   readonly enabled?: boolean;
 }
@@ -34,9 +36,9 @@ export function useQuery<Path extends GetPath>(
   values: PathValues = {},
   options: QueryOptions = {},
 ): Query<AnswerOf<Path>> {
-  const { query = {}, refresh = "log", enabled = true } = options;
+  const { query = {}, refresh = "log", enabled = true, isOfLog = false } = options;
   const subject = JSON.stringify([path, values, query]);
-  const moment = at.value;
+  const moment = isOfLog ? null : at.value;
   const [found, setFound] = useState<Query<AnswerOf<Path>> & { subject: string }>(() => ({
     subject,
     ...nothing,
@@ -64,9 +66,9 @@ export function useQuery<Path extends GetPath>(
         }));
       }
     };
-    if (moment !== null) void read();
-    const stop =
-      moment !== null ? () => {} : refresh === "log" ? repeatByLog(read) : repeatByTime(read, refresh);
+    const isFinal = moment !== null || refresh === "never";
+    if (isFinal) void read();
+    const stop = isFinal ? () => {} : refresh === "log" ? repeatByLog(read) : repeatByTime(read, refresh);
     return () => {
       stop();
       abort.abort();

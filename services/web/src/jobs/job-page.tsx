@@ -1,8 +1,10 @@
 // One job: its head, and one of its views.
 
+import { JobActions } from "../actions/job-actions";
 import type { AnswerOf } from "../api/client";
 import { useQuery } from "../api/use-query";
 import { formatBytes, formatCount, formatDuration, formatExactTime, formatTime, NONE } from "../formats";
+import { StoryView } from "../history/story-view";
 import { Figures } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status } from "../parts/status";
@@ -22,6 +24,7 @@ const TABS: readonly Tab[] = [
   { path: "exceptions", title: "Exceptions" },
   { path: "checkpoints", title: "Checkpoints" },
   { path: "accumulators", title: "Accumulators" },
+  { path: "story", title: "Story" },
   { path: "configuration", title: "Configuration" },
 ];
 
@@ -33,15 +36,26 @@ export function JobPage({ id, parts }: { id: string; parts: readonly string[] })
       {(body) => (
         <>
           <JobHead progress={body} />
+          <JobActions id={id} isRunning={body.job.ended < 0} />
           <Tabs base={["jobs", id]} tabs={TABS} current={view} />
-          <JobView id={id} view={view} isRunning={body.job.ended < 0} />
+          <JobView id={id} jobId={body.job.job_id} view={view} isRunning={body.job.ended < 0} />
         </>
       )}
     </Loaded>
   );
 }
 
-function JobView({ id, view, isRunning }: { id: string; view: string; isRunning: boolean }) {
+function JobView({
+  id,
+  jobId,
+  view,
+  isRunning,
+}: {
+  id: string;
+  jobId: string;
+  view: string;
+  isRunning: boolean;
+}) {
   switch (view) {
     case "":
       return <GraphView id={id} isRunning={isRunning} />;
@@ -53,6 +67,8 @@ function JobView({ id, view, isRunning }: { id: string; view: string; isRunning:
       return <CheckpointsView id={id} />;
     case "accumulators":
       return <AccumulatorsView id={id} />;
+    case "story":
+      return <StoryView entity={`job:${jobId}`} isOver={!isRunning} />;
     case "configuration":
       return <ConfigurationView id={id} />;
     default:

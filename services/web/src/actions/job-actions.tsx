@@ -1,0 +1,119 @@
+// What can be done with a running job: the requests of Flink's API, and the events that they become.
+
+import { useState } from "preact/hooks";
+import { fillPath } from "../api/client";
+import { at } from "../moment";
+import { ActionOutcome } from "./action-outcome";
+import { ConfirmDialog } from "./confirm-dialog";
+import { useAction } from "./use-action";
+
+type Question = "cancel" | "stop" | "savepoint";
+
+/** Buttons for a job that has not ended. As of a past moment there is nothing to do. */
+export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }) {
+  const action = useAction();
+  const [question, setQuestion] = useState<Question | null>(null);
+  const [directory, setDirectory] = useState("");
+  const [isDrain, setDrain] = useState(false);
+  if (at.value !== null || (!isRunning && action.state.kind === "ready")) return null;
+
+  const values = { jobid: id };
+  const target = directory.trim() === "" ? null : directory.trim();
+  const requests = {
+    cancel: () =>
+      action.run(
+        { method: "PATCH", url: fillPath("/v1/jobs/{jobid}", values) },
+        () => "The job is cancelled.",
+      ),
+    stop: () =>
+      action.run(
+        {
+          method: "POST",
+          url: fillPath("/v1/jobs/{jobid}/stop", values),
+          body: { targetDirectory: target, drain: isDrain },
+        },
+        () => "The job takes a savepoint and ends.",
+      ),
+    savepoint: () =>
+      action.run(
+        {
+          method: "POST",
+          url: fillPath("/v1/jobs/{jobid}/savepoints", values),
+          body: { "target-directory": target },
+        },
+        () => "The job takes a savepoint.",
+      ),
+    checkpoint: () =>
+      action.run(
+        { method: "POST", url: fillPath("/v1/jobs/{jobid}/checkpoints", values), body: {} },
+        () => "The job takes a checkpoint.",
+      ),
+  };
+  const isBusy = action.state.kind === "sent";
+  return (
+    <section class="actions" aria-label="Actions">
+      {isRunning && (
+        <div class="buttons">
+          <button type="button" disabled={isBusy} onClick={requests.checkpoint}>
+            Take checkpoint
+          </button>
+          <button type="button" disabled={isBusy} onClick={() => setQuestion("savepoint")}>
+            Take savepoint…
+          </button>
+          <button type="button" disabled={isBusy} onClick={() => setQuestion("stop")}>
+            Stop with savepoint…
+          </button>
+          <button type="button" class="danger" disabled={isBusy} onClick={() => setQuestion("cancel")}>
+            Cancel…
+          </button>
+        </div>
+      )}
+      <ActionOutcome state={action.state} />
+      {question !== null && (
+        <ConfirmDialog
+          title={TITLES[question]}
+          confirm={CONFIRMS[question]}
+          isDangerous={question === "cancel"}
+          onConfirm={requests[question]}
+          onClose={() => setQuestion(null)}
+        >
+          {question === "cancel" ? (
+            <p>The job ends at once. What it has committed stays; it leaves no savepoint.</p>
+          ) : (
+            <>
+              <label>
+                Directory
+                <input
+                  value={directory}
+                  placeholder="The default savepoint directory"
+                  onInput={(event) => setDirectory(event.currentTarget.value)}
+                />
+              </label>
+              {question === "stop" && (
+                <label class="check">
+                  <input
+                    type="checkbox"
+                    checked={isDrain}
+                    onChange={(event) => setDrain(event.currentTarget.checked)}
+                  />
+                  Drain: end event time before, so that all windows fire
+                </label>
+              )}
+            </>
+          )}
+        </ConfirmDialog>
+      )}
+    </section>
+  );
+}
+
+const TITLES: Readonly<Record<Question, string>> = {
+  cancel: "Cancel the job?",
+  stop: "Stop the job with a savepoint?",
+  savepoint: "Take a savepoint?",
+};
+const CONFIRMS: Readonly<Record<Question, string>> = {
+  cancel: "Cancel the job",
+  stop: "Stop with savepoint",
+  savepoint: "Take savepoint",
+};

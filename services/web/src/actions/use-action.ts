@@ -1,0 +1,54 @@
+// A request that changes something, as a user's click: it is sent once, also if the click or the request is repeated.
+
+import { useRef, useState } from "preact/hooks";
+import { send } from "../api/client";
+
+export type ActionState =
+  | { readonly kind: "ready" }
+  | { readonly kind: "sent" }
+  | { readonly kind: "done"; readonly text: string; readonly offset: number | null }
+  | { readonly kind: "failed"; readonly text: string };
+
+export interface Request {
+  readonly method: "POST" | "PATCH" | "DELETE";
+  readonly url: string;
+  readonly body?: unknown;
+}
+
+export interface Action {
+  readonly state: ActionState;
+  /** Sends a request; `describe` says in a sentence what its answer means. */
+  readonly run: (request: Request, describe: (answer: unknown) => string) => Promise<void>;
+  readonly reset: () => void;
+}
+
+/** Returns an action without a request. A request that failed is sent again under the same key, so it is one. */
+export function useAction(): Action {
+  const [state, setState] = useState<ActionState>({ kind: "ready" });
+  const key = useRef<{ request: string; key: string } | null>(null);
+
+  const run: Action["run"] = async (request, describe) => {
+    const text = JSON.stringify(request);
+    if (key.current?.request !== text) key.current = { request: text, key: newKey() };
+    setState({ kind: "sent" });
+    try {
+      const response = await send(request.method, request.url, request.body, undefined, {
+        "Idempotency-Key": key.current.key,
+      });
+      const offset = response.headers.get("Tailrace-Offset");
+      const answer: unknown = await response.json();
+      key.current = null;
+      setState({ kind: "done", text: describe(answer), offset: offset === null ? null : Number(offset) });
+    } catch (error) {
+      setState({ kind: "failed", text: error instanceof Error ? error.message : String(error) });
+    }
+  };
+  return { state, run, reset: () => setState({ kind: "ready" }) };
+}
+
+/** crypto.randomUUID exists only for https and loopback addresses. */
+function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+}

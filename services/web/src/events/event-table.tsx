@@ -1,0 +1,84 @@
+import type { LogEvent } from "../api/event-stream";
+import { formatExactTime, formatTime, NONE } from "../formats";
+import { TableCard } from "../parts/table";
+import { linkTo } from "../routing";
+import { EventLink } from "./event-link";
+
+/** Events, one in each row. */
+export function EventTable({ label, events }: { label: string; events: readonly LogEvent[] }) {
+  return (
+    <TableCard label={label}>
+      <thead>
+        <tr>
+          <th scope="col" class="right">
+            Offset
+          </th>
+          <th scope="col">Time</th>
+          <th scope="col">Event</th>
+          <th scope="col">From</th>
+          <th scope="col">To</th>
+          <th scope="col">About</th>
+          <th scope="col" class="right">
+            Cause
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {events.map((event) => (
+          <EventRow key={event.offset} event={event} />
+        ))}
+      </tbody>
+    </TableCard>
+  );
+}
+
+function EventRow({ event }: { event: LogEvent }) {
+  const { sender, recipient, cause } = event.header;
+  const time = timeOf(event);
+  return (
+    <tr>
+      <td class="right">
+        <EventLink offset={event.offset} />
+      </td>
+      <td class="number nowrap" title={formatExactTime(time)}>
+        {formatTime(time)}
+      </td>
+      <td>
+        <a href={linkTo(["events", String(event.offset)])}>
+          {event.type.slice(event.type.lastIndexOf(".") + 1)}
+        </a>
+      </td>
+      <td>{shortAddress(sender)}</td>
+      <td>{shortAddress(recipient)}</td>
+      <td class="about">{describe(event)}</td>
+      <td class="right">
+        {typeof cause === "number" && cause >= 0 ? (
+          <EventLink offset={cause} />
+        ) : (
+          <span class="muted">{NONE}</span>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** The time of an event in milliseconds; 0 if it has none. */
+export function timeOf(event: LogEvent): number {
+  const { time } = event.header;
+  if (typeof time === "number") return time / 1000;
+  return typeof time === "string" ? Date.parse(time) : 0;
+}
+
+function shortAddress(address: unknown): string {
+  if (typeof address !== "string" || address === "") return NONE;
+  const [role = "", name = ""] = address.split("/", 2);
+  return name.length > 24 ? `${role}/${name.slice(0, 10)}…${name.slice(-6)}` : address;
+}
+
+/** The few fields that say most: what it is about, its new status, and why. */
+function describe(event: LogEvent): string {
+  const names = ["job_id", "resource_id", "status", "state", "reason", "release", "target", "epoch"];
+  const found = names.map((name) => event.fields[name]).filter((value) => typeof value === "string" && value);
+  const text = found.join(" · ");
+  return text.length > 160 ? `${text.slice(0, 160)}…` : text;
+}
