@@ -1,14 +1,16 @@
-"""Finds the BlobServer, and uploads the large parts of a job before its submission."""
+"""Finds the BlobServer, and uploads the large parts of a job, or a file that it ships, before its submission."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from ...schemas.event import EVERYONE
 from ...schemas.types import EntryPoint, JobGraph
 from ..blobs.client import BlobClient
-from ..blobs.errors import BlobError, BlobUnavailable
+from ..blobs.errors import BlobError, BlobNotFound, BlobUnavailable
 from ..blobs.job_blobs import least_size, offload
 from ..blobs.protocol import ENDPOINT, Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
@@ -22,6 +24,7 @@ from ..snapshots.recovery import read_newest_leadership
 from ..snapshots.store import SnapshotStore
 
 _TRIES = 3
+R = TypeVar("R")
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 
 
@@ -53,6 +56,23 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
     minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
     if least_size(what, minsize) is None:
         return what, None
+    try:
+        return _at_server(
+            configuration,
+            log,
+            lambda client: offload(what, minsize, lambda content: client.put(content, job_id)),
+        ), None
+    except BlobError as error:
+        return what, str(error)
+
+
+def upload_file(path: Path, job_id: str, configuration: Configuration, log: EventLog) -> None:
+    """Uploads a file to the cluster's BlobServer, as a blob of a job. Raises BlobError, OSError."""
+    _at_server(configuration, log, lambda client: client.put_file(path, job_id))
+
+
+def _at_server(configuration: Configuration, log: EventLog, act: Callable[[BlobClient], R]) -> R:
+    """Calls `act` with a connection to the leader's BlobServer; again if the leader has changed. Raises BlobError."""
     connect = partial(
         BlobClient,
         connect_timeout_s=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
@@ -60,17 +80,16 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
         secret=SharedSecret.from_configuration(configuration),
         tls=client_tls(configuration),
     )
-    reason = ""
+    failure: BlobError = BlobNotFound("the cluster has no BlobServer")
     for _ in range(_TRIES):
         try:
             address = find_server(log, SnapshotStore.from_configuration(configuration))
             if address is None:
-                return what, "the cluster has no BlobServer"
+                break
             with connect(address) as client:
-                return offload(what, minsize, lambda content: client.put(content, job_id)), None
+                return act(client)
         except BlobUnavailable as error:
-            # The leader may have changed.
-            reason = str(error)
-        except (BlobError, LogTruncated, LogUnavailable) as error:
-            return what, str(error)
-    return what, reason
+            failure = error
+        except (LogTruncated, LogUnavailable) as error:
+            raise BlobUnavailable(str(error)) from error
+    raise failure

@@ -9,6 +9,7 @@ import copy
 import re
 import secrets
 import time
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
@@ -30,7 +31,7 @@ from ..log.lost_right import DENIED, RightWatch, check_write, is_denied
 from ..log.topics import LARGEST_SUBMISSION, answers_topic, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .answers_subscription import AnswersSubscription
-from .blob_upload import upload
+from .blob_upload import upload, upload_file
 from .log_subscription import ClusterSubscription
 from .subscription import JobRejectedError, Subscription
 
@@ -124,6 +125,10 @@ class Client(Closeable):
                 "it where the cluster runs",
             )
         return job_id
+
+    def upload_file(self, path: Path, job_id: str) -> None:
+        """Uploads a file that a job will ship, as a blob of the job. Raises BlobError, OSError."""
+        upload_file(path, job_id, self.configuration, self._log)
 
     def cancel(self, job_id: str, *, keep_checkpoints: bool = False) -> None:
         """Requests the cancellation of a job; its retention setting or `keep_checkpoints` retains completed

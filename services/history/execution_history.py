@@ -295,6 +295,11 @@ def _affected(record: Record, state: StartedJob) -> Iterable[str]:
     return state.executions
 
 
+def graph_before_start(graph: JobGraph) -> ExecutionGraphView:
+    """Returns the view of a graph whose job does not exist yet."""
+    return ExecutionGraphView(graph.name, tuple(_vertex(graph, vertex) for vertex in graph.vertices))
+
+
 def _graph(state: StartedJob, job: _JobExecutions) -> ExecutionGraphView:
     places = {vertex.vertex_id: place for place, vertex in enumerate(state.graph.vertices)}
     current = set(state.current_attempts.values())

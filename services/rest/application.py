@@ -48,10 +48,14 @@ from .moment import Moment
 from .openapi import AT, IDEMPOTENCY_KEY, LAST_EVENT_ID, create_document
 from .principal import ANONYMOUS, Principal, Role, acting_as
 from .rate_limiter import RateLimiter
+from .uploads import read_file
 
 _log = logger(__name__)
 _JSON = "application/json; charset=UTF-8"
 _BODY_TIMEOUT_S = 20.0
+_MAX_JSON_BYTES: Final = 1 << 20
+_MAX_UPLOADS: Final = 4
+"""Each may need as much temporary disk space as a body may have."""
 _KEY = re.compile(r"[!-~]{1,128}")
 _PREFIXES = ("/v1", "")
 OPENAPI_PATH = "/api/v1/openapi.json"
@@ -77,7 +81,8 @@ _SECURITY_HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`authenticator`: None if every request is served. `max_content_length`: the most bytes of a body.
+    """`authenticator`: None if every request is served. `max_content_length`: the most bytes of a body;
+    one in JSON may have 1 MiB at most.
     `max_requests_per_second`: of one principal; None: any. `allowed_origin`: of pages that may use the API beside the
     server's own. `checks_host`: whether requests must name the server by its address, by `localhost` or by `host`."""
 
@@ -183,6 +188,7 @@ class _Shell:
         self._settings = settings
         limit = settings.max_requests_per_second
         self._limiter = None if limit is None else RateLimiter(limit)
+        self._uploads = asyncio.Semaphore(_MAX_UPLOADS)
 
     async def guard(self, request: Request, answer: Callable[[], Any], role: Role) -> Response:
         """Checks who asks, and turns errors into responses. `role`: what the request needs."""
@@ -209,6 +215,8 @@ class _Shell:
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         if NotSupported in endpoint.errors:
             raise NotSupported(f"tailrace does not support {endpoint.method} {_path(request)}.")
+        if endpoint.writes_by_get:
+            _check_site(request)
         parameters = _read_parameters(endpoint, request)
         if endpoint.view is not None:
             return await run_in_threadpool(
@@ -217,12 +225,31 @@ class _Shell:
         if endpoint.stream is not None:
             return await endpoint.stream(parameters, request.headers.get(LAST_EVENT_ID))
         assert endpoint.command is not None
-        body = await self._read_body(endpoint, request) if endpoint.body is not None else None
         key = request.headers.get(IDEMPOTENCY_KEY)
         if key is not None and _KEY.fullmatch(key) is None:
             raise BadRequest(f"{IDEMPOTENCY_KEY} has 1 to 128 printable characters without spaces.")
         use_traceparent(request.headers.get(TRACEPARENT))
+        if endpoint.takes_file:
+            return await self._receive_file(endpoint, request, parameters, key)
+        body = await self._read_body(endpoint, request) if endpoint.body is not None else None
         answer: Answer = await run_in_threadpool(endpoint.command, parameters, body, key)
+        return _response(answer.body, answer.status, answer.offset)
+
+    async def _receive_file(
+        self, endpoint: Endpoint, request: Request, parameters: Mapping[str, Any], key: str | None
+    ) -> Response:
+        assert endpoint.command is not None
+        if self._uploads.locked():
+            raise Unavailable(
+                f"The server receives {_MAX_UPLOADS} files already: try again.",
+                {"Retry-After": "5", "Connection": "close"},
+            )
+        async with self._uploads:
+            file = await read_file(request, self._settings.max_content_length)
+            try:
+                answer: Answer = await run_in_threadpool(endpoint.command, parameters, file, key)
+            finally:
+                file.close()
         return _response(answer.body, answer.status, answer.offset)
 
     def _view(self, endpoint: Endpoint, parameters: Mapping[str, Any], at: str | None) -> Response:
@@ -258,11 +285,8 @@ class _Shell:
             raise Forbidden("The request comes from a page of another site.")
 
     async def _read_body(self, endpoint: Endpoint, request: Request) -> Any:
-        limit = self._settings.max_content_length
-        too_large = TooLarge(
-            f"The body is larger than {limit:,} bytes (rest.server.max-content-length).",
-            {"Connection": "close"},
-        )
+        limit = min(self._settings.max_content_length, _MAX_JSON_BYTES)
+        too_large = TooLarge(f"The body is larger than {limit:,} bytes.", {"Connection": "close"})
         length = request.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > limit:
             raise too_large
@@ -283,6 +307,13 @@ class _Shell:
             return msgspec.json.decode(content, type=endpoint.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"The body is not as expected: {str(error)[:300]}.") from None
+
+
+def _check_site(request: Request) -> None:
+    """Browsers add no Origin to the GET of an image or a link. They name the relation of the sites, at https and at
+    loopback addresses (Fetch Metadata): elsewhere a request has a token, which a page of another site has not."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise Forbidden("The request comes from a page of another site.")
 
 
 def _read_parameters(endpoint: Endpoint, request: Request) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ...infra.config.option_types import SECOND
 from ...infra.tls import ServerTls
 from ..configuration import Configuration
 from ..configuration.options.diagnostics import METRICS_UPDATE_INTERVAL
-from ..configuration.options.rest import REST_MAX_CONNECTIONS
+from ..configuration.options.rest import REST_MAX_CONNECTIONS, WEB_SUBMIT_ENABLE, WEB_UPLOAD_DIR
 from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
@@ -20,17 +20,19 @@ from . import page
 from .api import all_jobs, attempts, cluster, jobs, state
 from .api.endpoints import log_endpoints
 from .application import Settings, create_application
-from .commands import Commands, flink_commands, own_commands
+from .commands import Commands, flink_commands, own_commands, program_commands
 from .diagnostics import Diagnostics, diagnostics_endpoints
 from .endpoint import Endpoint, Parameters
 from .event_feed import EventFeed
-from .flink.endpoints import READS, UNSUPPORTED
+from .flink.endpoints import READS, UNSUPPORTED, WITHOUT_PROGRAMS
 from .flink.taskmanagers import diagnostics_addresses
 from .forgotten_job import find_last_offset
 from .live_replica import LiveReplica
 from .metric_fetcher import MetricFetcher
 from .moment import Moment
 from .past_moments import PastMoments
+from .program_store import ProgramStore
+from .programs import Programs
 from .requests import Requests
 from .server import HttpServer
 
@@ -39,10 +41,21 @@ OpenSource = Callable[[], LogSource]
 
 
 def list_endpoints(
-    open_source: OpenSource, requests: Commands, feed: EventFeed, diagnostics: Diagnostics
+    open_source: OpenSource,
+    requests: Commands,
+    feed: EventFeed,
+    diagnostics: Diagnostics,
+    programs: Programs | None = None,
 ) -> tuple[list[Endpoint], list[Endpoint]]:
-    """Returns Flink's endpoints, and tailrace's own."""
-    flink = [*READS, *flink_commands(requests), *diagnostics_endpoints(diagnostics), *UNSUPPORTED]
+    """Returns Flink's endpoints, and tailrace's own. `programs`: None if the server runs no programs."""
+    of_programs = WITHOUT_PROGRAMS if programs is None else program_commands(programs)
+    flink = [
+        *of_programs,
+        *READS,
+        *flink_commands(requests),
+        *diagnostics_endpoints(diagnostics),
+        *UNSUPPORTED,
+    ]
     own = own_endpoints(open_source, requests, feed)
     return flink, own
 
@@ -51,6 +64,17 @@ def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) 
     """Returns tailrace's own endpoints."""
     reads = [*state.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
+
+
+def _create_programs(
+    configuration: Configuration, requests: Requests, replica: LiveReplica, url: str
+) -> Programs | None:
+    if not configuration.get(WEB_SUBMIT_ENABLE):
+        return None
+    directory = configuration.get(WEB_UPLOAD_DIR)
+    if directory is None:
+        directory = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}/uploads"
+    return Programs(ProgramStore(directory), requests, replica, url)
 
 
 class ReplicaServer(Closeable):
@@ -78,7 +102,15 @@ class ReplicaServer(Closeable):
         self._fetcher = MetricFetcher(client, configuration.get(METRICS_UPDATE_INTERVAL) / SECOND)
         diagnostics = Diagnostics.from_moments(client, self._live.read)
         self._feed = EventFeed(open_source, self._live)
-        flink, own = list_endpoints(open_source, self._requests, self._feed, diagnostics)
+        flink, own = list_endpoints(
+            open_source,
+            self._requests,
+            self._feed,
+            diagnostics,
+            _create_programs(
+                configuration, self._requests, self._live, f"{'http' if tls is None else 'https'}://{address}"
+            ),
+        )
         application = create_application(
             self._read, flink, own, settings, page.create_routes(), read_live=self._read_live
         )

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Protocol
 
 from .endpoint import Answer, Endpoint, Parameter, Parameters
-from .errors import Conflict, NotFound
+from .errors import Conflict, Forbidden, NotFound
 from .flink import operations
 from .flink.applications import job_parameters
 from .flink.endpoints import path_parameters
+from .flink.plan import JobPlan
 from .principal import Role
+from .program_requests import (
+    PLAN_QUERY,
+    RUN_QUERY,
+    PlanBody,
+    ProgramFiles,
+    RunBody,
+    RunResult,
+    UploadResult,
+)
+from .uploads import UploadedFile
 
 
 class Commands(Protocol):
@@ -42,6 +53,7 @@ class Commands(Protocol):
         ...
 
 
+_JOB_CANCEL = "/jobs/{jobid}/yarn-cancel"
 _APPLICATION_CANCEL = "/applications/{applicationid}/cancel"
 _JOB = "/jobs/{jobid}"
 
@@ -52,6 +64,17 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
     mode = Parameter("mode", operations.TerminationMode, "cancel, which is the default.")
     return [
         Endpoint("DELETE", "/cluster", command=commands.shut_down, response=operations.Empty),
+        Endpoint(
+            "GET",
+            _JOB_CANCEL,
+            path_parameters(_JOB_CANCEL),
+            command=commands.cancel,
+            response=operations.Empty,
+            status=202,
+            errors=(NotFound, Conflict, Forbidden),
+            role=Role.SUBMITTER,
+            writes_by_get=True,
+        ),
         Endpoint(
             "POST",
             _APPLICATION_CANCEL,
@@ -90,6 +113,82 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
                 ("/savepoints", commands.savepoint, operations.SavepointBody),
                 ("/checkpoints", commands.checkpoint, operations.CheckpointBody),
             )
+        ),
+    ]
+
+
+class ProgramCommands(Protocol):
+    """What a server does with uploaded programs: a `Programs`. Arguments as of `Commands`."""
+
+    def upload(self, _parameters: Parameters, file: UploadedFile, _key: str | None, /) -> Answer:
+        """Stores a program."""
+        ...
+
+    def programs(self, _parameters: Parameters, _body: object, _key: str | None, /) -> Answer:
+        """Lists the programs."""
+        ...
+
+    def delete(self, parameters: Parameters, _body: object, _key: str | None, /) -> Answer:
+        """Deletes a program."""
+        ...
+
+    def plan(self, parameters: Parameters, body: PlanBody | None, _key: str | None, /) -> Answer:
+        """Returns the plan of a program's job."""
+        ...
+
+    def run(self, parameters: Parameters, body: RunBody, key: str | None, /) -> Answer:
+        """Submits a program's job."""
+        ...
+
+
+_PROGRAM = "/jars/{jarid}"
+
+
+def program_commands(commands: ProgramCommands) -> list[Endpoint]:
+    """Returns Flink's endpoints of uploaded programs. Whoever may submit a job may have its code run here."""
+    return [
+        Endpoint("GET", "/jars", command=commands.programs, response=ProgramFiles),
+        Endpoint(
+            "POST",
+            "/jars/upload",
+            command=commands.upload,
+            takes_file=True,
+            response=UploadResult,
+            role=Role.SUBMITTER,
+        ),
+        Endpoint(
+            "DELETE",
+            _PROGRAM,
+            path_parameters(_PROGRAM),
+            command=commands.delete,
+            response=operations.Empty,
+            errors=(NotFound,),
+            role=Role.SUBMITTER,
+        ),
+        *(
+            Endpoint(
+                method,
+                f"{_PROGRAM}/plan",
+                path_parameters(_PROGRAM),
+                PLAN_QUERY,
+                command=commands.plan,
+                body=PlanBody if method == "POST" else None,
+                response=JobPlan,
+                errors=(NotFound,),
+                role=Role.SUBMITTER,
+            )
+            for method in ("GET", "POST")
+        ),
+        Endpoint(
+            "POST",
+            f"{_PROGRAM}/run",
+            path_parameters(_PROGRAM),
+            RUN_QUERY,
+            command=commands.run,
+            body=RunBody,
+            response=RunResult,
+            errors=(NotFound, Conflict),
+            role=Role.SUBMITTER,
         ),
     ]
 

@@ -96,6 +96,10 @@ class Endpoint:
     """Whether the view of the present has the metrics of TaskExecutors."""
     needs_body: bool = False
     """Whether a request must have a body; otherwise an empty one is a body without fields."""
+    writes_by_get: bool = False
+    """Whether a GET changes something: Flink has such endpoints for YARN's proxy, and its dashboard uses them."""
+    takes_file: bool = False
+    """Whether the body is multipart/form-data with one file: the command gets an UploadedFile."""
     role: Role | None = None
     """The role that a principal needs; None: reader for a GET, operator for all others."""
 

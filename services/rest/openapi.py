@@ -32,6 +32,11 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 LAST_EVENT_ID = "Last-Event-ID"
 _ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Forbidden, TooManyRequests, Unavailable)
 _WRITES: tuple[type[RestError], ...] = (RequestTimeout, TooLarge)
+_FILE: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"jarfile": {"type": "string", "contentMediaType": "application/octet-stream"}},
+    "required": ["jarfile"],
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -137,6 +142,8 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
                 "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
             }
         )
+    if endpoint.takes_file:
+        operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FILE}}}
     if endpoint.body is not None:
         operation["requestBody"] = {
             "required": endpoint.needs_body,

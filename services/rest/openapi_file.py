@@ -16,18 +16,19 @@ from .assembly import list_endpoints
 from .diagnostics import Diagnostics
 from .event_feed import EventFeed
 from .live_replica import LiveReplica
+from .program_store import ProgramStore
+from .programs import Programs
 from .requests import Requests
 
 
 def write(path: Path) -> None:
     """Writes the document. Endpoints are only described here, so no log is opened."""
     replica = LiveReplica(_open_nothing)
-    endpoints = list_endpoints(
-        _open_nothing,
-        Requests(Configuration(), replica),
-        EventFeed(_open_nothing, replica),
-        Diagnostics.from_moments(DiagnosticsClient(), replica.read),
-    )
+    requests = Requests(Configuration(), replica)
+    programs = Programs(ProgramStore(str(path.parent)), requests, replica, "")
+    feed = EventFeed(_open_nothing, replica)
+    diagnostics = Diagnostics.from_moments(DiagnosticsClient(), replica.read)
+    endpoints = list_endpoints(_open_nothing, requests, feed, diagnostics, programs)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_document(*endpoints))
 

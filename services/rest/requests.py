@@ -11,6 +11,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ...infra.closing import Closeable
@@ -19,7 +20,8 @@ from ...schemas import dispatcher as dispatcher_events
 from ...schemas import job_master
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import EntryPoint, JobStatus, RestOrigin
+from ...schemas.types import EntryPoint, JobGraph, JobStatus, RestOrigin
+from ..blobs.errors import BlobError
 from ..client.client import Client, describe_program, new_job_id
 from ..client.subscription import JobRejectedError
 from ..configuration import Configuration
@@ -141,10 +143,34 @@ class Requests(Closeable):
         entry_point = EntryPoint(
             target=body.target, arguments=tuple(body.arguments), configuration=dict(body.configuration)
         )
-        tenant = current_principal().grant.tenant or self._configuration.get(TENANT)
-        job_id = new_job_id(describe_program(entry_point), tenant)
+        job_id = self.new_job_id(describe_program(entry_point))
         if key is not None:
-            job_id = f"{job_id[:-32]}{_digest(_scoped(key))}"
+            job_id = f"{job_id[:-32]}{digest_of_key(key)}"
+        offset = self.submit_job(
+            entry_point,
+            job_id,
+            parallelism=body.parallelism,
+            savepoint_path=body.savepoint_path,
+            allow_non_restored_state=body.allow_non_restored_state,
+        )
+        return Answer(operations.Submission(job_id, ids.to_job_id(job_id)), 201, offset)
+
+    def new_job_id(self, name: str) -> str:
+        """Returns a unique job id of the principal's tenant."""
+        return new_job_id(name, current_principal().grant.tenant or self._configuration.get(TENANT))
+
+    def submit_job(
+        self,
+        what: JobGraph | EntryPoint,
+        job_id: str,
+        *,
+        blob: Path | None = None,
+        parallelism: int | None = None,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
+    ) -> int:
+        """Submits a job, unless the cluster has it, and returns an offset of the log at which it is accepted. `blob`: a
+        file that the job ships as a blob. Raises BadRequest, Conflict if the job is rejected."""
         requester = _requester(None)
 
         def find_outcome(record: Record, is_ignored: bool) -> str | None:
@@ -157,27 +183,31 @@ class Requests(Closeable):
                     return None
 
         def send(client: Client) -> None:
+            if blob is not None:
+                client.upload_file(blob, job_id)
             client.submit(
-                entry_point,
-                body.parallelism,
+                what,
+                parallelism,
                 job_id,
-                savepoint_path=body.savepoint_path,
-                allow_non_restored_state=body.allow_non_restored_state,
+                savepoint_path=savepoint_path,
+                allow_non_restored_state=allow_non_restored_state,
             )
 
-        if not self._has_job(job_id):
-            try:
-                reason, offset = self._send(requester, send, find_outcome)
-            except JobRejectedError as error:
-                raise BadRequest(str(error)) from None
-            except Unavailable:
-                if not self._has_job(job_id):
-                    raise
-            else:
-                if reason and not self._has_job(job_id):
-                    raise Conflict(f"The job was rejected: {reason}")
-                return Answer(operations.Submission(job_id, ids.to_job_id(job_id)), 201, offset)
-        return Answer(operations.Submission(job_id, ids.to_job_id(job_id)), 201, self._replica.offset)
+        if self._has_job(job_id):
+            return self._replica.offset
+        try:
+            reason, offset = self._send(requester, send, find_outcome)
+        except JobRejectedError as error:
+            raise BadRequest(str(error)) from None
+        except BlobError as error:
+            raise Unavailable(f"The files of the job can't be uploaded: {error}", _RETRY) from None
+        except Unavailable:
+            if not self._has_job(job_id):
+                raise
+            return self._replica.offset
+        if reason and not self._has_job(job_id):
+            raise Conflict(f"The job was rejected: {reason}")
+        return offset
 
     def close(self) -> None:
         """Closes the connections."""
@@ -279,10 +309,11 @@ def _find_controlled_job(moment: Moment, parameters: Parameters) -> tuple[Job, J
     return job, view
 
 
-def _scoped(key: str) -> str:
-    """Returns an Idempotency-Key as one of its tenant: a key of another tenant is another key."""
+def digest_of_key(key: str) -> str:
+    """Returns the digits of the job that is submitted with an Idempotency-Key: a key of another tenant is another
+    key."""
     tenant = current_principal().grant.tenant
-    return f"{tenant}/{key}" if tenant else key
+    return _digest(f"{tenant}/{key}" if tenant else key)
 
 
 def _requester(key: str | None) -> str:

@@ -49,6 +49,18 @@ class Rest:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error), dict(error.headers)
 
+    def upload(self, name: str, content: bytes) -> Any:
+        """Uploads a program, as a form of a browser does."""
+        head = f'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n\r\n'
+        request = urllib.request.Request(
+            f"{self.base}/jars/upload",
+            head.encode() + content + b"\r\n--x--\r\n",
+            {"Content-Type": "multipart/form-data; boundary=x"},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
     def get(self, path: str) -> Any:
         status, body, _ = self.send("GET", path)
         assert status == 200, body
@@ -245,6 +257,33 @@ def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert master.get(f"/jobs/{job}")["vertices"]
     assert master.send("PATCH", f"/jobs/{'0' * 32}")[0] == 404
     assert master.send("POST", f"/jobs/{job}/stop", {})[0] == 404
+
+
+def test_uploaded_program_runs_once_by_key_and_outlives_its_file(master: Rest, gateway: Rest) -> None:
+    """The file has more than a megabyte, so the job gets it as a blob."""
+    source = PROGRAM.replace("env = ", "def main(*_: str) -> None:\n    env = ").replace(
+        "\nenv.", "\n    env."
+    )
+    uploaded = gateway.upload("numbers_of_june.py", source.encode() + b"#" * (2 << 20))
+    program_id = uploaded["filename"].rpartition("/")[2]
+    assert [each["id"] for each in master.get("/jars")["files"]] == [program_id]
+    body = {"entryClass": "numbers_of_june:main", "parallelism": 1, "programArgs": "a b"}
+    plan = gateway.send("POST", f"/jars/{program_id}/plan", body)[1]["plan"]
+    runs = [
+        server.send("POST", f"/jars/{program_id}/run", body, **{"Idempotency-Key": "numbers-of-June"})
+        for server in (master, gateway)
+    ]
+    assert [status for status, _, _ in runs] == [200] * 2, runs
+    (job_id,) = {found["jobid"] for _, found, _ in runs}
+    assert master.send("DELETE", f"/jars/{program_id}")[0] == 200
+    assert gateway.send("POST", f"/jars/{program_id}/run", body)[0] == 404
+    wait_until(
+        lambda: master.get(f"/jobs/{job_id}")["status-counts"]["RUNNING"] == len(plan["nodes"]),
+        "the tasks of the uploaded program to run",
+    )
+    nodes = master.get(f"/jobs/{job_id}/plan")["plan"]["nodes"]
+    assert [each["id"] for each in nodes] == [each["id"] for each in plan["nodes"]]
+    assert master.send("PATCH", f"/jobs/{job_id}")[0] == 202
 
 
 def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, gateway: Rest) -> None:

@@ -10,6 +10,7 @@ from ....infra.config.option_types import (
     BOOL,
     DURATION,
     INT,
+    LOCATION,
     MEMORY,
     MINUTE,
     SECOND,
@@ -295,12 +296,27 @@ REST_TLS_CA = ConfigOption[str | None](
 REST_MAX_CONTENT_LENGTH = ConfigOption(
     key="rest.server.max-content-length",
     type=MEMORY,
-    default=1 << 20,
+    default=100 << 20,
     at_least=1 << 10,
-    at_most=64 << 20,
-    doc="The maximum size of the body of a request.",
+    at_most=512 << 20,
+    doc="The maximum size of the body of a request that uploads a program. Other bodies may have 1 MiB at most.",
     scopes=MASTER,
-    flink="104857600",
+)
+WEB_SUBMIT_ENABLE = ConfigOption(
+    key="web.submit.enable",
+    type=BOOL,
+    default=True,
+    doc="Whether the REST server stores, plans and runs uploaded programs (/jars). Programs run in processes of their "
+    "own on the machine of the server, with its rights.",
+    scopes=MASTER,
+)
+WEB_UPLOAD_DIR = ConfigOption[str | None](
+    key="web.upload.dir",
+    type=derived(LOCATION),
+    default=None,
+    doc="The directory of uploaded programs, a path or URI. Servers with the same directory have the same programs. "
+    "`auto`: `uploads` below high-availability.storageDir.",
+    scopes=MASTER,
 )
 
 HISTORY_REFRESH_INTERVAL = ConfigOption(
@@ -336,6 +352,8 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_TLS_KEY_PASSWORD_FILE,
     REST_TLS_CA,
     REST_MAX_CONTENT_LENGTH,
+    WEB_SUBMIT_ENABLE,
+    WEB_UPLOAD_DIR,
     REST_MAX_REQUESTS,
     REST_MAX_CONNECTIONS,
     WEB_ALLOW_ORIGIN,

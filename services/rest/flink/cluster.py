@@ -108,6 +108,15 @@ def overview(moment: Moment, _: Parameters) -> ClusterOverview:
 
 def configuration(moment: Moment, _: Parameters) -> DashboardConfiguration:
     """GET /config"""
+    return _configuration(moment, has_programs=True)
+
+
+def configuration_without_programs(moment: Moment, _: Parameters) -> DashboardConfiguration:
+    """GET /config: of a server that runs no programs"""
+    return _configuration(moment, has_programs=False)
+
+
+def _configuration(moment: Moment, *, has_programs: bool) -> DashboardConfiguration:
     zone = time.localtime(moment.now / 1000)
     return DashboardConfiguration(
         refresh_interval=_REFRESH_INTERVAL_MS,
@@ -115,7 +124,7 @@ def configuration(moment: Moment, _: Parameters) -> DashboardConfiguration:
         timezone_offset=zone.tm_gmtoff * 1000,
         flink_version=__version__,
         flink_revision="",
-        features=Features(web_submit=False, web_cancel=True, web_rescale=False, web_history=False),
+        features=Features(web_submit=has_programs, web_cancel=True, web_rescale=False, web_history=False),
     )
 
 

@@ -31,6 +31,9 @@ PATH_PARAMETERS = {
     for parameter in (
         Parameter("jobid", str, "The id of a job: Flink's 32 hexadecimal digits, or tailrace's."),
         Parameter("applicationid", str, "The id of an application: that of its job."),
+        Parameter(
+            "jarid", str, "The id of a program: the last part of `filename` in the answer to its upload."
+        ),
         Parameter("vertexid", str, "The id of a vertex: Flink's 32 hexadecimal digits, or tailrace's."),
         Parameter("checkpointid", int, "The number of a checkpoint.", minimum=0, maximum=2**63 - 1),
         Parameter(
@@ -123,11 +126,11 @@ READS: tuple[Endpoint, ...] = (
     _live(_TASKMANAGER, taskmanagers.taskmanager),
     _live(f"{_TASKMANAGER}/metrics", taskmanagers.metrics, _GET),
 )
+WITHOUT_PROGRAMS = (_read("/config", cluster.configuration_without_programs),)
+"""Endpoints of a server that runs no programs: each replaces one of `READS`."""
 UNSUPPORTED: tuple[Endpoint, ...] = tuple(
     _unsupported(*line.split())
     for line in (
-        "GET /jars",
-        "POST /jars/upload",
         "POST /jobs",
         "GET /jobs/{jobid}/jobmanager/log-url",
         "PUT /jobs/{jobid}/resource-requirements",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -27,17 +28,27 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.rest.api import state
 from tailrace.services.rest.api.endpoints import log_endpoints
 from tailrace.services.rest.application import Settings, create_application
-from tailrace.services.rest.commands import flink_commands, own_commands
+from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
 from tailrace.services.rest.diagnostics import Diagnostics, diagnostics_endpoints, find_address
 from tailrace.services.rest.endpoint import Answer
 from tailrace.services.rest.errors import NotFound, Unavailable
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink import jobs, operations
 from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
+from tailrace.services.rest.flink.plan import JobPlan, Plan
 from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_moments import PastMoments
+from tailrace.services.rest.program_requests import (
+    PlanBody,
+    ProgramFiles,
+    RunBody,
+    RunResult,
+    UploadResult,
+    read_request,
+)
+from tailrace.services.rest.uploads import UploadedFile
 
 LOG = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
 
@@ -82,6 +93,27 @@ class AcceptingCommands:
         return Answer(operations.Submission(body.target, "0" * 32), 201, 1)
 
 
+class AcceptingPrograms:
+    """Programs that are never stored or run."""
+
+    def upload(self, _parameters: object, file: UploadedFile, _key: str | None) -> Answer:
+        return Answer(UploadResult(f"/{file.name}", "success"), 200)
+
+    def programs(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(ProgramFiles("http://localhost", ()), 200)
+
+    def delete(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(operations.Empty(), 200)
+
+    def plan(self, parameters: Mapping[str, Any], body: PlanBody | None, _key: str | None) -> Answer:
+        read_request(parameters, body or PlanBody())
+        return Answer(JobPlan(Plan("0" * 32, "", "STREAMING", ())), 200)
+
+    def run(self, parameters: Mapping[str, Any], body: RunBody, _key: str | None) -> Answer:
+        read_request(parameters, body)
+        return Answer(RunResult("0" * 32, "0" * 32), 200, 1)
+
+
 COMMANDS = AcceptingCommands()
 LOGS = LogFiles(LOG.parents[3] / "services", {})
 STACKS_OF_TASKS = [
@@ -99,7 +131,13 @@ DIAGNOSTICS = Diagnostics(
     lambda _: ADDRESS,
     lambda *_: ("job", "vertex", [ADDRESS, ADDRESS]),
 )
-FLINK = [*READS, *flink_commands(COMMANDS), *diagnostics_endpoints(DIAGNOSTICS), *UNSUPPORTED]
+FLINK = [
+    *READS,
+    *program_commands(AcceptingPrograms()),
+    *flink_commands(COMMANDS),
+    *diagnostics_endpoints(DIAGNOSTICS),
+    *UNSUPPORTED,
+]
 FEED = EventFeed(open_source, LiveReplica(open_source))
 OWN = [*state.READS, *log_endpoints(open_source, FEED), *own_commands(COMMANDS)]
 
@@ -214,7 +252,7 @@ def test_past_moment_is_what_the_prefix_of_the_log_gives() -> None:
         ("GET", "/taskmanagers/nobody/log?offset=x", 400),
         ("GET", "/jobmanager/log", 404),
         ("POST", "/jobs", 501),
-        ("GET", "/jars", 501),
+        ("GET", "/jars/nope", 404),
     ],
 )
 def test_bad_request_gets_status_and_one_sentence(method: str, path: str, status: int) -> None:
@@ -300,6 +338,14 @@ def test_trace_context_of_a_write_is_that_of_its_request_only(monkeypatch: pytes
         for headers in ({"traceparent": sent}, {}, {"traceparent": "garbage"}):
             assert rest.patch(STOP.removesuffix("/stop"), headers=headers).status_code == 202
     assert COMMANDS.traceparents == [sent, None, None]
+
+
+def test_cancellation_by_get_of_another_site_is_refused() -> None:
+    path = f"/jobs/{'0' * 32}/yarn-cancel"
+    with client() as rest:
+        for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 202), ("none", 202)):
+            assert rest.get(path, headers={"Sec-Fetch-Site": site}).status_code == status
+        assert rest.get(path).status_code == 202
 
 
 def test_malformed_idempotency_key_is_refused() -> None:
