@@ -139,7 +139,7 @@ class HistoryApplication:
         return create_application(
             read,
             [_adapt(each) for each in _FLINK],
-            [_adapt(each) for each in own],
+            [_refuse_writes(each) for each in own],
             self._settings,
             page.create_routes(),
         )
@@ -276,10 +276,17 @@ def _refuse(_parameters: Mapping[str, Any], _body: object, _key: str | None) -> 
     )
 
 
+def _refuse_writes(endpoint: Endpoint) -> Endpoint:
+    """Documents that writes are refused."""
+    if endpoint.method == "GET":
+        return endpoint
+    return replace(endpoint, errors=(*endpoint.errors, MethodNotAllowed))
+
+
 def _adapt(endpoint: Endpoint) -> Endpoint:
-    """Lists forgotten jobs, too; says that writes are refused."""
+    """Lists forgotten jobs, too, among Flink's endpoints; documents that writes are refused."""
     if endpoint.method != "GET":
-        return replace(endpoint, errors=(*endpoint.errors, MethodNotAllowed))
+        return _refuse_writes(endpoint)
     views = {"/jobs": all_jobs, "/jobs/overview": all_jobs_overview, "/config": _configuration}
     return replace(endpoint, view=views[endpoint.path]) if endpoint.path in views else endpoint
 

@@ -20,6 +20,7 @@ from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.past_logs import LogFinder
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.rest.api.jobs import jobs
 from tailrace.services.rest.application import Settings
 from tailrace.services.rest.errors import NotFound
 from tailrace.services.rest.flink.jobs import all_jobs_overview
@@ -98,6 +99,8 @@ def check_answers(client: TestClient, prefix: str, records: Sequence[Record], dr
             answer = client.get(prefix + path.format(**parameters), params={"at": str(offset)})
             assert (answer.status_code, answer.json()) == (200, expected), (path, parameters, offset)
             assert answer.headers["Tailrace-Offset"] == str(offset)
+        own = prefix.removesuffix("/v1") + "/api/v1/jobs"
+        assert client.get(own, params={"at": str(offset)}).json() == data(jobs(moment, {}))
         overview = client.get(f"{prefix}/jobs/overview", params={"at": str(offset)}).json()
         assert overview == data(all_jobs_overview(moment, {}))
 
