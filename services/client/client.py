@@ -196,6 +196,7 @@ class Client(Closeable):
             sender_epoch=0,
             recipient=DISPATCHER,
             traceparent=current_traceparent(),
+            rest_origin=self._rest_origin,
         )
         value = self._codec.encode(Event(header, body))
         if len(value) > LARGEST_SUBMISSION:

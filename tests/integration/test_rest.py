@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import json
 import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import CertificateAuthority
 from playwright.sync_api import Browser, expect
 from polling import wait_until
+
+from tailrace.infra.tls import client_context
 
 from .test_cluster import Cluster
 
@@ -300,3 +306,52 @@ def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, 
     assert [each["id"] for each in master.get("/jobs")["jobs"]].count(flink_id) == 1
     assert four_slots.run("--rest", gateway.base, "cancel", job_id).returncode in (0, 1)
     assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)
+
+
+def test_submission_of_killed_server_is_one_job_of_its_principal(
+    four_slots: Cluster, master: Rest, tmp_path: Path
+) -> None:
+    """The client of the killed server sends the request again, to another one."""
+    token, key = "0123456789abcdef", "killed-in-the-middle"
+    certificate, principals = CertificateAuthority(tmp_path).issue("gateway"), tmp_path / "principals"
+    principals.write_text(f"ci submitter sha256:{hashlib.sha256(token.encode()).hexdigest()}\n")
+    options = {
+        "rest.principals-file": principals,
+        "security.ssl.rest.enabled": "true",
+        "security.ssl.rest.certificate": certificate,
+    }
+    definitions = [part for name, value in options.items() for part in ("-D", f"{name}={value}")]
+    body = {
+        "target": "tailrace.pipelines.examples.window_word_count:main",
+        "arguments": ["--hostname", "127.0.0.1", "--port", "1"],
+    }
+    content = json.dumps(body)
+    trusting = client_context(str(tmp_path / "authority.pem"))
+    with four_slots.popen("gateway", *definitions) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip().partition("https://")[2]
+        host, _, port = address.partition(":")
+        first = http.client.HTTPSConnection(host, int(port), timeout=60, context=trusting)
+        headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": key}
+        first.request("DELETE", "/cluster", headers=headers)
+        refused = first.getresponse()
+        (message,) = json.load(refused)["errors"]
+        assert (refused.status, message.endswith("needs the role operator.")) == (403, True)
+        first.request("POST", "/api/v1/submissions", content, headers)
+
+        def find_request() -> Any:
+            found = master.get("/api/v1/events?type=SubmitJob&limit=1000")["events"]
+            own = [each for each in found if (each["header"]["rest_origin"] or {}).get("principal") == "ci"]
+            return own[0] if own else None
+
+        submitted = wait_until(find_request, "the request to be in the log")
+        process.kill()
+        process.wait(60)
+        first.close()
+    assert submitted["header"]["rest_origin"] == {"principal": "ci", "server": address}
+    status, answer, _ = master.send("POST", "/api/v1/submissions", body, **{"Idempotency-Key": key})
+    assert (status, answer["job_id"]) == (201, submitted["fields"]["job_id"])
+    assert [each["id"] for each in master.get("/jobs")["jobs"]].count(answer["flink_job_id"]) == 1
+    story = four_slots.ok("story", answer["job_id"]).stdout
+    assert f"ci by REST server {address} -> Dispatcher" in story
+    assert master.send("PATCH", f"/jobs/{answer['job_id']}")[0] in (202, 409)
