@@ -189,8 +189,9 @@ def test_topics_of_user_are_named_or_prefixes() -> None:
     assert allows(needed, Operation.READ, ResourceType.GROUP, "shop")
 
 
-def test_topic_of_tenant_is_written_by_its_submitters_only() -> None:
+def test_topic_of_tenant_is_written_by_its_submitters_and_for_its_rest_principals_by_masters() -> None:
     scope = AclScope("c", tenants=("pay", "search"))
+    masters = {"pay", "search"}
     for role in PrincipalRole:
         for tenant in ("", "pay", "search"):
             found = acls_of(role, replace(scope, tenant=tenant))
@@ -199,7 +200,9 @@ def test_topic_of_tenant_is_written_by_its_submitters_only() -> None:
                 for of in ("pay", "search")
                 if allows(found, Operation.WRITE, ResourceType.TOPIC, submissions_topic("c", of))
             }
-            assert written == ({tenant} - {""} if role is PrincipalRole.SUBMITTER else set())
+            submitters = {tenant} - {""}
+            expected = {PrincipalRole.SUBMITTER: submitters, PrincipalRole.JOBMANAGER: masters}
+            assert written == expected.get(role, set())
 
 
 def test_answers_to_tenant_are_read_by_its_submitters_and_written_by_masters_only() -> None:
