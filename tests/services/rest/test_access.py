@@ -30,8 +30,13 @@ SUBMITTER_MAY = {
     ("POST", "/jobs/{jobid}/savepoints"),
     ("POST", "/jobs/{jobid}/checkpoints"),
     ("POST", "/submissions"),
+    ("POST", "/jars/upload"),
+    ("DELETE", "/jars/{jarid}"),
+    ("GET", "/jars/{jarid}/plan"),
+    ("POST", "/jars/{jarid}/plan"),
+    ("POST", "/jars/{jarid}/run"),
 }
-"""What a submitter may do besides reading. What else changes something needs an operator."""
+"""What a submitter may do besides reading. The plan of a program runs its code. What else changes something needs an operator."""
 ALL = [*(("/v1", each) for each in FLINK), *(("/api/v1", each) for each in OWN)]
 """(prefix, endpoint)"""
 
@@ -58,9 +63,9 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def expected_role(endpoint: Endpoint) -> Role:
-    if endpoint.method == "GET":
-        return Role.READER
-    return Role.SUBMITTER if (endpoint.method, endpoint.path) in SUBMITTER_MAY else Role.OPERATOR
+    if (endpoint.method, endpoint.path) in SUBMITTER_MAY:
+        return Role.SUBMITTER
+    return Role.READER if endpoint.method == "GET" else Role.OPERATOR
 
 
 @pytest.mark.parametrize("role", Role)
