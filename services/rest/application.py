@@ -199,7 +199,7 @@ class _Shell:
             if self._limiter is not None:
                 self._limiter.take(principal.name)
             principal.check(role, f"{request.method} {_path(request)}")
-            if request.method not in ("GET", "HEAD"):
+            if request.method not in ("GET", "HEAD") or role > Role.READER:
                 self._check_origin(request)
             with acting_as(principal):
                 response: Response = await answer()
@@ -279,9 +279,11 @@ class _Shell:
     def _check_origin(self, request: Request) -> None:
         """A page of another site must not write with the rights of a visitor's machine."""
         origin = request.headers.get("Origin")
-        if origin is None or origin == self._settings.allowed_origin != _EVERY_ORIGIN:
+        if origin is not None and origin == self._settings.allowed_origin != _EVERY_ORIGIN:
             return
-        if origin.partition("://")[2] != request.headers.get("Host"):
+        # A GET of an image has no Origin, but browsers say where it comes from (Fetch Metadata).
+        is_foreign = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+        if is_foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("Host")):
             raise Forbidden("The request comes from a page of another site.")
 
     async def _read_body(self, endpoint: Endpoint, request: Request) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from tailrace.services.configuration import Configuration, ConfigurationError
+from tailrace.services.configuration.options.tenants import MAX_NAME_LENGTH
 from tailrace.services.rest.application import Settings
 from tailrace.services.rest.authenticator import Authenticator
 from tailrace.services.rest.endpoint import Endpoint
@@ -29,6 +30,7 @@ SUBMITTER_MAY = {
     ("POST", "/jobs/{jobid}/stop"),
     ("POST", "/jobs/{jobid}/savepoints"),
     ("POST", "/jobs/{jobid}/checkpoints"),
+    ("GET", "/jobs/{jobid}/yarn-cancel"),
     ("POST", "/submissions"),
     ("POST", "/jars/upload"),
     ("DELETE", "/jars/{jarid}"),
@@ -36,7 +38,8 @@ SUBMITTER_MAY = {
     ("POST", "/jars/{jarid}/plan"),
     ("POST", "/jars/{jarid}/run"),
 }
-"""What a submitter may do besides reading. The plan of a program runs its code. What else changes something needs an operator."""
+"""What a submitter may do besides reading. The plan of a program runs its code. What else changes
+something needs an operator."""
 ALL = [*(("/v1", each) for each in FLINK), *(("/api/v1", each) for each in OWN)]
 """(prefix, endpoint)"""
 
@@ -174,7 +177,7 @@ def test_malformed_principals_file_is_refused_in_one_line(line: str, reason: str
 GRANTS = st.builds(
     lambda role, tenant: Grant(role, "" if role is Role.OPERATOR else tenant),
     st.sampled_from(Role),
-    st.from_regex(r"|[a-z0-9][a-z0-9-]{0,31}", fullmatch=True),
+    st.from_regex(rf"|[a-z0-9][a-z0-9-]{{0,{MAX_NAME_LENGTH - 1}}}", fullmatch=True),
 )
 
 
@@ -260,6 +263,16 @@ def test_page_of_other_origin_gets_what_is_allowed(
         headers = {"Origin": origin}
         assert rest.get("/overview", headers=headers).headers.get("Access-Control-Allow-Origin") == reads
         assert rest.post(STOP, headers=headers).status_code == writes
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_image_of_other_site_changes_nothing(site: str) -> None:
+    """A browser sends no Origin for it. Flink's old dashboards cancel jobs by a GET."""
+    with client() as rest:
+        for path in (f"/jobs/{'0' * 32}/yarn-cancel", STOP):
+            send = rest.get if path.endswith("yarn-cancel") else rest.post
+            assert send(path, headers={"Sec-Fetch-Site": site}).status_code == 403
+            assert send(path, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 202
 
 
 def test_browser_may_ask_first_whether_it_may_write() -> None:
