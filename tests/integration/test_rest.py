@@ -256,6 +256,18 @@ def test_page_names_the_event_that_an_action_became(browser: Browser, gateway: R
     page.close()
 
 
+def test_page_follows_log_files_of_processes(browser: Browser, gateway: Rest, job: str) -> None:
+    (executor,) = (each["id"] for each in gateway.get("/taskmanagers")["taskmanagers"])
+    page = browser.new_page()
+    for process, path in (("jobmanager", "/jobmanager"), (executor, f"/taskmanagers/{executor}")):
+        (newest, *_) = gateway.get(f"{path}/logs")["logs"]
+        with urllib.request.urlopen(f"{gateway.base}{path}/logs/{newest['name']}") as answer:
+            first_line = answer.readline().decode().strip()
+        page.goto(f"{gateway.base}/#/logs/{process}/{newest['name']}")
+        expect(page.locator(".log-lines")).to_contain_text(first_line)
+    page.close()
+
+
 def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert gateway.send("PATCH", f"/jobs/{job}", None, **{"Idempotency-Key": "x"})[0] == 202
     wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "CANCELED"}, "the job to be cancelled")

@@ -9,6 +9,7 @@ import "./styles/cluster.css";
 import "./styles/job.css";
 import "./styles/time.css";
 import "./styles/events.css";
+import "./styles/logs.css";
 import "./styles/actions.css";
 
 const root = document.getElementById("page");

@@ -9,6 +9,7 @@ import { DifferencePage } from "./history/difference-page";
 import { StoryPage } from "./history/story-page";
 import { JobPage } from "./jobs/job-page";
 import { JobsPage } from "./jobs/jobs-page";
+import { LogsPage } from "./logs/logs-page";
 import { Empty } from "./parts/states";
 
 export interface PageView {
@@ -27,6 +28,7 @@ export const SECTIONS = [
   { path: "events", title: "Events" },
   { path: "story", title: "Story" },
   { path: "difference", title: "Difference" },
+  { path: "logs", title: "Logs" },
   { path: "submit", title: "Submit" },
 ] as const;
 
@@ -45,6 +47,13 @@ export function pageOf(parts: readonly string[]): PageView {
   }
   if (section === "story") return { title: "Story", section, view: () => <StoryPage /> };
   if (section === "difference") return { title: "Difference", section, view: () => <DifferencePage /> };
+  if (section === "logs") {
+    return {
+      title: "Logs",
+      section,
+      view: () => <LogsPage {...(id === undefined ? {} : { process: id })} file={rest[0]} />,
+    };
+  }
   if (section === "submit") return { title: "Submit", section, view: () => <SubmitPage /> };
   return { title: "Not found", section: "", view: () => <Empty>There is no page {parts.join("/")}.</Empty> };
 }

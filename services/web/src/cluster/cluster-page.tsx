@@ -55,7 +55,8 @@ function ClusterView({ cluster }: { cluster: ClusterSlots }) {
               </header>
               <SlotGrid executor={each} jobs={cluster.jobs} />
               <p class="muted small number">
-                {formatPlural(each.cpu_cores, "core")}, {formatBytes(each.memory)}
+                {formatPlural(each.cpu_cores, "core")}, {formatBytes(each.memory)},{" "}
+                <a href={linkTo(["logs", each.id])}>logs</a>
                 {each.is_withdrawn && <span class="status warn">may be lost</span>}
               </p>
             </li>
