@@ -20,13 +20,16 @@ from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.page import create_routes
 from tailrace.services.rest.past_moments import PastMoments
+from tailrace.services.rest.program_store import ProgramStore
+from tailrace.services.rest.programs import Programs
 from tailrace.services.rest.requests import Requests
 from tailrace.services.rest.server import HttpServer
 
 
 @contextmanager
-def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
-    """Yields the address of the server, http://host:port. `token_file`: its first line is the operator's token."""
+def serve_log(file: Path, token_file: Path | None = None, *, programs: Path | None = None) -> Iterator[str]:
+    """Yields the address of the server, http://host:port. `token_file`: its first line is the operator's token.
+    `programs`: where uploaded programs are; None: the server takes none."""
 
     def open_source() -> LogSource:
         return LogSource(FileLog.open(file), file.stem, file=file)
@@ -40,7 +43,9 @@ def serve_log(file: Path, token_file: Path | None = None) -> Iterator[str]:
                 yield moment
 
         diagnostics = Diagnostics.from_moments(DiagnosticsClient(), live.read)
-        endpoints = list_endpoints(open_source, Requests(Configuration(), live), feed, diagnostics)
+        requests = Requests(Configuration(), live)
+        uploads = None if programs is None else Programs(ProgramStore(str(programs)), requests, live, "")
+        endpoints = list_endpoints(open_source, requests, feed, diagnostics, uploads)
         configuration = Configuration({"rest.token-file": str(token_file)})
         settings = Settings(None if token_file is None else Authenticator(configuration))
         listening = socket.create_server(("127.0.0.1", 0))

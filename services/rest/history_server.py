@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, cast
@@ -158,7 +158,7 @@ class HistoryApplication:
             for each in _FLINK
         ]
         own = [
-            Endpoint("GET", "/clusters", command=self._list, response=ClustersOverview),
+            list_clusters_endpoint(self._list),
             replace(
                 all_jobs_endpoint.READS[0],
                 view=None,
@@ -249,6 +249,11 @@ class HistoryApplication:
             ClustersOverview(entries, [PlaceError(*item) for item in sorted(self._clusters.errors.items())]),
             200,
         )
+
+
+def list_clusters_endpoint(command: Callable[..., Answer]) -> Endpoint:
+    """Returns the endpoint of the list of clusters."""
+    return Endpoint("GET", "/clusters", command=command, response=ClustersOverview)
 
 
 @contextmanager

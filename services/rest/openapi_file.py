@@ -1,5 +1,7 @@
 """Writes the OpenAPI document of the REST server into a file, without a cluster: for `make web`.
 
+It has the list of clusters too, which only a history server has.
+
 python -m tailrace.services.rest.openapi_file build/openapi.json
 """
 
@@ -15,6 +17,7 @@ from .application import encode_document
 from .assembly import list_endpoints
 from .diagnostics import Diagnostics
 from .event_feed import EventFeed
+from .history_server import list_clusters_endpoint
 from .live_replica import LiveReplica
 from .program_store import ProgramStore
 from .programs import Programs
@@ -28,12 +31,12 @@ def write(path: Path) -> None:
     programs = Programs(ProgramStore(str(path.parent)), requests, replica, "")
     feed = EventFeed(_open_nothing, replica)
     diagnostics = Diagnostics.from_moments(DiagnosticsClient(), replica.read)
-    endpoints = list_endpoints(_open_nothing, requests, feed, diagnostics, programs)
+    flink, own = list_endpoints(_open_nothing, requests, feed, diagnostics, programs)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_document(*endpoints))
+    path.write_bytes(encode_document(flink, [*own, list_clusters_endpoint(_open_nothing)]))
 
 
-def _open_nothing() -> NoReturn:
+def _open_nothing(*_: object) -> NoReturn:
     raise AssertionError("no log is read to describe the endpoints")
 
 

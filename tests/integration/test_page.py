@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ import pytest
 from page_server import serve_log
 from playwright.sync_api import Browser, Page, expect
 from polling import wait_until
+
+from tailrace.services.history.past_logs import LogFinder
+from tailrace.services.rest.application import Settings
+from tailrace.services.rest.history_server import HistoryServer
 
 from .test_cluster import Cluster
 
@@ -257,3 +262,94 @@ def test_unknown_page_says_so(browser: Browser, server: str) -> None:
     with visit(browser, server) as page:
         page.goto(f"{server}/#/nowhere?at=3")
         expect(page.locator("main")).to_contain_text("There is no page nowhere")
+
+
+@pytest.fixture(scope="module")
+def history_server() -> Iterator[str]:
+    """Returns the address of a history server of two clusters, and of a file that is no log."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    files = [LOG, LOG.with_name("a_job_finishes.avro"), Path(__file__)]
+    with HistoryServer(LogFinder(files), 1e6, listening, Settings(), 64) as server:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        wait_until(lambda: all(each.summary for each in server.clusters.all()), "both logs to be read")
+        yield address
+
+
+@pytest.mark.parametrize(("width", "theme"), [(DESK, "light"), (PHONE, "dark")])
+def test_history_server_lists_clusters_that_nobody_can_change(
+    browser: Browser, history_server: str, width: int, theme: str
+) -> None:
+    clusters = read(history_server, "/api/v1/clusters")["clusters"]
+    assert len(clusters) == 2
+    with visit(browser, history_server, width=width, theme=theme) as page:
+        page.goto(f"{history_server}/")
+        expect(page.get_by_role("region", name="Clusters").get_by_role("link")).to_have_text(
+            [each["name"] for each in clusters]
+        )
+        expect(page.get_by_role("region", name="Places without a readable log")).to_contain_text(
+            "test_page.py"
+        )
+        page.screenshot(path=SCREENSHOTS / f"clusters-{width}-{theme}.png", full_page=True)
+        check_access(page)
+        check_width(page)
+        for each in clusters:
+            page.get_by_role("link", name=each["name"], exact=True).click()
+            sections = page.get_by_role("navigation", name="Sections")
+            expect(sections).to_have_text("ClusterJobsEventsStoryDifference")
+            sections.get_by_role("link", name="Jobs").click()
+            page.locator("main").get_by_role("link").first.click()
+            expect(page.locator(".vertex").first).to_be_visible()
+            expect(page.get_by_role("region", name="Actions")).to_have_count(0)
+            page.screenshot(path=SCREENSHOTS / f"job-of-{each['name']}-{width}-{theme}.png", full_page=True)
+            check_access(page)
+            check_width(page)
+            page.get_by_role("link", name=each["name"], exact=True).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Clusters")
+
+
+def test_every_page_of_past_cluster_is_served_below_its_path(browser: Browser, history_server: str) -> None:
+    clusters = read(history_server, "/api/v1/clusters")["clusters"]
+    (path,) = (each["path"] for each in clusters if each["place"] == str(LOG))
+    address = f"{history_server}{path}"
+    with visit(browser, address) as page:
+        for name, place in visited_pages(address).items():
+            # With a query of its own, the document of each page is loaded anew.
+            page.goto(f"{address}/?{name}{place.partition('?')[0]}")
+            if name == "submit":
+                expect(page.locator("main")).to_contain_text("A history server only reads logs")
+                continue
+            expect(page.locator("main h1")).to_be_visible()
+            expect(page.locator(".loading")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(DESK, "light"), (PHONE, "dark")])
+def test_uploaded_program_is_planned_and_deleted(
+    browser: Browser, tmp_path: Path, width: int, theme: str
+) -> None:
+    with (
+        serve_log(LOG, programs=tmp_path / "programs") as address,
+        visit(browser, address, width=width, theme=theme) as page,
+    ):
+        page.goto(f"{address}/#/submit")
+        page.get_by_role("link", name="Upload").click()
+        file = {"name": "page_numbers.py", "mimeType": "text/x-python", "buffer": PROGRAM.encode()}
+        page.get_by_label("File").set_input_files(file)
+        page.get_by_role("button", name="Upload").click()
+        page.get_by_role("button", name="Draw the plan").click()
+        plan = page.get_by_role("region", name="Plan of Numbers of a page")
+        expect(plan.get_by_role("article")).to_have_count(2, timeout=60_000)
+        page.screenshot(path=SCREENSHOTS / f"upload-{width}-{theme}.png", full_page=True)
+        check_access(page)
+        check_width(page)
+        page.get_by_role("button", name="Delete page_numbers.py").click()
+        check_access(page)
+        page.get_by_role("button", name="Delete the program").click()
+        expect(page.get_by_text("No program is uploaded.")).to_be_visible()
+        assert read(address, "/jars")["files"] == []
+
+
+def test_upload_is_hidden_if_the_server_runs_no_programs(browser: Browser, server: str) -> None:
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/submit/programs")
+        expect(page.get_by_role("button", name="Submit")).to_be_visible()
+        expect(page.get_by_text("Upload")).to_have_count(0)

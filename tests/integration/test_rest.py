@@ -304,6 +304,22 @@ def test_uploaded_program_runs_once_by_key_and_outlives_its_file(master: Rest, g
     assert master.send("PATCH", f"/jobs/{job_id}")[0] == 202
 
 
+def test_page_uploads_and_runs_program(browser: Browser, gateway: Rest) -> None:
+    page = browser.new_page()
+    page.goto(f"{gateway.base}/#/submit/programs")
+    file = {"name": "numbers_of_july.py", "mimeType": "text/x-python", "buffer": PROGRAM.encode()}
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Upload").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("link", name="Go to the job").click(timeout=60_000)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Numbers", timeout=60_000)
+    job_id = page.url.rpartition("/")[2]
+    page.close()
+    assert gateway.send("PATCH", f"/jobs/{job_id}")[0] == 202
+    (program,) = gateway.get("/jars")["files"]
+    assert gateway.send("DELETE", f"/jars/{program['id']}")[0] == 200
+
+
 def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, gateway: Rest) -> None:
     body = {
         "target": "tailrace.pipelines.examples.window_word_count:main",

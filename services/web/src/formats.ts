@@ -67,6 +67,6 @@ export function shortId(id: string): string {
 }
 
 /** 1 slot, 2 slots */
-export function formatPlural(count: number, noun: string): string {
-  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+export function formatPlural(count: number, noun: string, plural = `${noun}s`): string {
+  return `${formatCount(count)} ${count === 1 ? noun : plural}`;
 }

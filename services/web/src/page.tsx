@@ -2,17 +2,21 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { connection, follow, lastOffset, stopFollowing } from "./api/event-stream";
+import { type Server, ServerContext, useServerQuery } from "./api/server";
 import { isTokenWanted, token } from "./api/token";
 import { at } from "./moment";
-import { pageOf, SECTIONS } from "./pages";
+import { pageOf, sectionsOf } from "./pages";
 import { LoginBox } from "./parts/login-box";
+import { Failure, Loading } from "./parts/states";
 import { linkTo, route } from "./routing";
 import { switchTheme, theme } from "./theme";
 import { TimeBar } from "./time/time-bar";
 
 export function Page() {
   const { parts } = route.value;
-  const page = pageOf(parts);
+  const query = useServerQuery();
+  const server = query.body;
+  const page = pageOf(parts, server);
   useStream(page.job ?? null);
   const main = useRef<HTMLElement>(null);
   const path = parts.join("/");
@@ -35,8 +39,13 @@ export function Page() {
           <Mark />
           tailrace
         </a>
+        {server?.cluster != null && (
+          <a class="cluster-name" href="../../" title="All clusters">
+            {server.cluster}
+          </a>
+        )}
         <nav aria-label="Sections">
-          {SECTIONS.map((section) => (
+          {sectionsOf(server).map((section) => (
             <a
               key={section.path}
               href={linkTo([section.path])}
@@ -46,7 +55,7 @@ export function Page() {
             </a>
           ))}
         </nav>
-        <ConnectionState />
+        <ConnectionState server={server} />
         <button
           type="button"
           class="quiet icon"
@@ -56,14 +65,24 @@ export function Page() {
           {theme.value === "dark" ? "☀" : "☾"}
         </button>
       </header>
-      <TimeBar />
+      {server !== null && !server.hasManyClusters && <TimeBar isHistory={server.isHistory} />}
       {at.value === null && connection.value === "lost" && (
         <p class="banner warning" role="status">
           The connection to the server is lost. What is shown may be old. Trying again…
         </p>
       )}
       <main id="main" ref={main} tabIndex={-1}>
-        {isTokenWanted.value ? <LoginBox /> : page.view()}
+        {isTokenWanted.value ? (
+          <LoginBox />
+        ) : server === null ? (
+          query.error === null ? (
+            <Loading />
+          ) : (
+            <Failure error={query.error} />
+          )
+        ) : (
+          <ServerContext.Provider value={server}>{page.view()}</ServerContext.Provider>
+        )}
       </main>
     </>
   );
@@ -80,9 +99,11 @@ function useStream(job: string | null): void {
   }, [isLive, known, job, token.value]);
 }
 
-function ConnectionState() {
+function ConnectionState({ server }: { server: Server | null }) {
+  if (server?.hasManyClusters) return <span class="connection">History</span>;
   const state = at.value !== null ? "past" : connection.value;
-  const text = { past: "Past", live: "Live", lost: "No connection", connecting: "Connecting" }[state];
+  const live = server?.isHistory ? "History" : "Live";
+  const text = { past: "Past", live, lost: "No connection", connecting: "Connecting" }[state];
   const offset = lastOffset.value;
   return (
     <span class={`connection ${state}`} title={offset < 0 ? "" : `The log has events up to offset ${offset}`}>

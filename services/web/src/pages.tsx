@@ -2,7 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { SubmitPage } from "./actions/submit-page";
+import type { Server } from "./api/server";
 import { ClusterPage } from "./cluster/cluster-page";
+import { ClustersPage } from "./clusters/clusters-page";
 import { EventPage } from "./events/event-page";
 import { EventsPage } from "./events/events-page";
 import { DifferencePage } from "./history/difference-page";
@@ -21,20 +23,41 @@ export interface PageView {
   readonly view: () => ComponentChildren;
 }
 
-/** The entries of the navigation: the first part of their addresses, and their names. */
-export const SECTIONS = [
+interface Section {
+  /** The first part of the addresses. */
+  readonly path: string;
+  readonly title: string;
+  /** Whether it is about a cluster that runs. */
+  readonly isLive?: boolean;
+}
+
+const SECTIONS: readonly Section[] = [
   { path: "cluster", title: "Cluster" },
   { path: "jobs", title: "Jobs" },
   { path: "events", title: "Events" },
   { path: "story", title: "Story" },
   { path: "difference", title: "Difference" },
-  { path: "logs", title: "Logs" },
-  { path: "submit", title: "Submit" },
-] as const;
+  { path: "logs", title: "Logs", isLive: true },
+  { path: "submit", title: "Submit", isLive: true },
+];
+
+/** Returns the entries of the navigation; none before the server is known, and for several clusters. */
+export function sectionsOf(server: Server | null): readonly Section[] {
+  if (server === null || server.hasManyClusters) return [];
+  return SECTIONS.filter((section) => !(section.isLive && server.isHistory));
+}
 
 /** Returns the page of an address. */
-export function pageOf(parts: readonly string[]): PageView {
+export function pageOf(parts: readonly string[], server: Server | null): PageView {
+  if (server?.hasManyClusters) return { title: "Clusters", section: "", view: () => <ClustersPage /> };
   const [section = "cluster", id, ...rest] = parts;
+  if (server?.isHistory && SECTIONS.some((each) => each.path === section && each.isLive)) {
+    return {
+      title: "Not found",
+      section,
+      view: () => <Empty>A history server only reads logs of clusters: it has no page {section}.</Empty>,
+    };
+  }
   if (section === "cluster") return { title: "Cluster", section, view: () => <ClusterPage /> };
   if (section === "jobs" && id === undefined) return { title: "Jobs", section, view: () => <JobsPage /> };
   if (section === "jobs" && id !== undefined) {
@@ -54,6 +77,8 @@ export function pageOf(parts: readonly string[]): PageView {
       view: () => <LogsPage {...(id === undefined ? {} : { process: id })} file={rest[0]} />,
     };
   }
-  if (section === "submit") return { title: "Submit", section, view: () => <SubmitPage /> };
+  if (section === "submit") {
+    return { title: "Submit", section, view: () => <SubmitPage parts={parts.slice(1)} /> };
+  }
   return { title: "Not found", section: "", view: () => <Empty>There is no page {parts.join("/")}.</Empty> };
 }

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { fillPath } from "../api/client";
+import { useServer } from "../api/server";
 import { at } from "../moment";
 import { ActionOutcome } from "./action-outcome";
 import { ConfirmDialog } from "./confirm-dialog";
@@ -9,13 +10,14 @@ import { useAction } from "./use-action";
 
 type Question = "cancel" | "stop" | "savepoint";
 
-/** Buttons for a job that has not ended. As of a past moment there is nothing to do. */
+/** Buttons for a job that has not ended. As of a past moment, or at a history server, there is nothing to do. */
 export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }) {
+  const { isHistory } = useServer();
   const action = useAction();
   const [question, setQuestion] = useState<Question | null>(null);
   const [directory, setDirectory] = useState("");
   const [isDrain, setDrain] = useState(false);
-  if (at.value !== null || (!isRunning && action.state.kind === "ready")) return null;
+  if (isHistory || at.value !== null || (!isRunning && action.state.kind === "ready")) return null;
 
   const values = { jobid: id };
   const target = directory.trim() === "" ? null : directory.trim();

@@ -19,7 +19,8 @@ export interface Action {
   readonly state: ActionState;
   /** Sends a request; `describe` says in a sentence what its answer means. */
   readonly run: (request: Request, describe: (answer: unknown) => string) => Promise<void>;
-  readonly reset: () => void;
+  /** Shows why no request is sent. */
+  readonly fail: (text: string) => void;
 }
 
 /** Returns an action without a request. A request that failed is sent again under the same key, so it is one. */
@@ -28,7 +29,7 @@ export function useAction(): Action {
   const key = useRef<{ request: string; key: string } | null>(null);
 
   const run: Action["run"] = async (request, describe) => {
-    const text = JSON.stringify(request);
+    const text = describeRequest(request);
     if (key.current?.request !== text) key.current = { request: text, key: newKey() };
     setState({ kind: "sent" });
     try {
@@ -43,7 +44,16 @@ export function useAction(): Action {
       setState({ kind: "failed", text: error instanceof Error ? error.message : String(error) });
     }
   };
-  return { state, run, reset: () => setState({ kind: "ready" }) };
+  return { state, run, fail: (text) => setState({ kind: "failed", text }) };
+}
+
+/** Returns a text that differs for different requests. */
+function describeRequest({ method, url, body }: Request): string {
+  return JSON.stringify([method, url, body instanceof FormData ? [...body].map(describeField) : body]);
+}
+
+function describeField([name, value]: [string, FormDataEntryValue]): unknown[] {
+  return typeof value === "string" ? [name, value] : [name, value.name, value.size, value.lastModified];
 }
 
 /** crypto.randomUUID exists only for https and loopback addresses. */

@@ -61,7 +61,7 @@ export async function get<Path extends GetPath>(
   return { body: (await response.json()) as AnswerOf<Path>, offset: offset === null ? null : Number(offset) };
 }
 
-/** Sends a request, with the token if there is one. Throws a RequestError for each status that is no success. */
+/** Sends a request, with the token if there is one; a body is a form, or becomes JSON. Throws a RequestError for each status that is no success. */
 export async function send(
   method: string,
   url: string,
@@ -71,11 +71,13 @@ export async function send(
 ): Promise<Response> {
   const sent = new Headers(headers);
   if (token.value !== null) sent.set("Authorization", `Bearer ${token.value}`);
-  if (body !== undefined) sent.set("Content-Type", "application/json");
+  const isForm = body instanceof FormData;
+  // The browser itself names the type of a form, with its boundary.
+  if (body !== undefined && !isForm) sent.set("Content-Type", "application/json");
   const response = await request(url, {
     method,
     headers: sent,
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
     ...(signal === undefined ? {} : { signal }),
   });
   if (response.ok) return response;

@@ -20,6 +20,8 @@ export interface QueryOptions {
   readonly refresh?: "log" | "never" | number;
   /** The answer does not depend on the moment that is shown: it is about the log itself. */
   readonly isOfLog?: boolean;
+  /** The number of changes that the user has made here: another one reads at once. */
+  readonly changes?: number;
   /** Nothing is read while this is false. */
   readonly enabled?: boolean;
 }
@@ -36,7 +38,7 @@ export function useQuery<Path extends GetPath>(
   values: PathValues = {},
   options: QueryOptions = {},
 ): Query<AnswerOf<Path>> {
-  const { query = {}, refresh = "log", enabled = true, isOfLog = false } = options;
+  const { query = {}, refresh = "log", enabled = true, isOfLog = false, changes = 0 } = options;
   const subject = JSON.stringify([path, values, query]);
   const moment = isOfLog ? null : at.value;
   const [found, setFound] = useState<Query<AnswerOf<Path>> & { subject: string }>(() => ({
@@ -74,7 +76,7 @@ export function useQuery<Path extends GetPath>(
       abort.abort();
     };
     // `subject` stands for path, values and query.
-  }, [subject, moment, refresh, enabled, token.value]);
+  }, [subject, moment, refresh, enabled, changes, token.value]);
 
   return found.subject === subject ? found : nothing;
 }

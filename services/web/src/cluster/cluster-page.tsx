@@ -1,5 +1,6 @@
 // The cluster: who leads, what each TaskExecutor's slots hold, and which requests for slots wait.
 
+import { useServer } from "../api/server";
 import { useQuery } from "../api/use-query";
 import { formatBytes, formatCount, formatDuration, formatPlural } from "../formats";
 import { Figures } from "../parts/figures";
@@ -21,6 +22,7 @@ export function ClusterPage() {
 }
 
 function ClusterView({ cluster }: { cluster: ClusterSlots }) {
+  const { isHistory } = useServer();
   const slots = cluster.task_executors.reduce((sum, each) => sum + each.slots.length, 0);
   const free = cluster.task_executors.reduce((sum, each) => sum + countFree(each), 0);
   const waiting = cluster.demands.reduce((sum, each) => sum + each.count, 0);
@@ -55,8 +57,12 @@ function ClusterView({ cluster }: { cluster: ClusterSlots }) {
               </header>
               <SlotGrid executor={each} jobs={cluster.jobs} />
               <p class="muted small number">
-                {formatPlural(each.cpu_cores, "core")}, {formatBytes(each.memory)},{" "}
-                <a href={linkTo(["logs", each.id])}>logs</a>
+                {formatPlural(each.cpu_cores, "core")}, {formatBytes(each.memory)}
+                {!isHistory && (
+                  <>
+                    , <a href={linkTo(["logs", each.id])}>logs</a>
+                  </>
+                )}
                 {each.is_withdrawn && <span class="status warn">may be lost</span>}
               </p>
             </li>

@@ -1,6 +1,5 @@
 // The graph of a job: its vertices, what they do now, and the state of each subtask as a square.
 
-import { useMemo } from "preact/hooks";
 import type { AnswerOf } from "../api/client";
 import { useQuery } from "../api/use-query";
 import {
@@ -18,8 +17,7 @@ import { Bar } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status, toneOf } from "../parts/status";
 import { TableCard } from "../parts/table";
-import { useWidth } from "../parts/use-width";
-import { type Layout, layOut } from "./graph-layout";
+import { PlanGraph } from "./plan-graph";
 import { useVertexFigures, type VertexFigures } from "./vertex-figures";
 
 type Job = AnswerOf<"/v1/jobs/{jobid}">;
@@ -27,15 +25,13 @@ type Vertex = Job["vertices"][number];
 type Attempts = AnswerOf<"/api/v1/jobs/{jobid}/attempts">;
 type VertexAttempts = Attempts["vertices"][number];
 
-const NODE_WIDTH = 250;
 /** With figures, and without. */
 const NODE_HEIGHT = { live: 168, still: 116 };
-const VERTICAL_BELOW = 700;
 /** The most subtasks that a vertex shows as squares; of more it shows how many are in each state. */
 const MOST_CELLS = 240;
 const COLUMNS = 24;
 
-export function GraphView({ id, isRunning }: { id: string; isRunning: boolean }) {
+export function GraphView({ id, isLive }: { id: string; isLive: boolean }) {
   const job = useQuery("/v1/jobs/{jobid}", { jobid: id });
   const attempts = useQuery("/api/v1/jobs/{jobid}/attempts", { jobid: id });
   return (
@@ -44,83 +40,38 @@ export function GraphView({ id, isRunning }: { id: string; isRunning: boolean })
         body.vertices.length === 0 ? (
           <Empty>The job has no graph yet: its program is not built.</Empty>
         ) : (
-          <Graph job={body} attempts={attempts.body} isRunning={isRunning} />
+          <Graph job={body} attempts={attempts.body} isLive={isLive} />
         )
       }
     </Loaded>
   );
 }
 
-function Graph({ job, attempts, isRunning }: { job: Job; attempts: Attempts | null; isRunning: boolean }) {
-  const [box, width] = useWidth<HTMLElement>();
-  const isVertical = width > 0 && width < VERTICAL_BELOW;
-  const nodeHeight = isRunning && at.value === null ? NODE_HEIGHT.live : NODE_HEIGHT.still;
-  const layout = useLayout(job, isVertical, nodeHeight);
+function Graph({ job, attempts, isLive }: { job: Job; attempts: Attempts | null; isLive: boolean }) {
+  const nodeHeight = isLive && at.value === null ? NODE_HEIGHT.live : NODE_HEIGHT.still;
   const ids = job.vertices.map((vertex) => vertex.id);
-  const figures = useVertexFigures(job.jid, ids, isRunning);
+  const figures = useVertexFigures(job.jid, ids, isLive);
   const byId = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
   const attemptsOf = new Map(attempts?.vertices.map((vertex) => [vertex.id, vertex]));
   return (
     <>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard */}
-      <section ref={box} class="card graph" aria-label="Graph of the job" tabIndex={0}>
-        <div class="plan" style={{ width: `${layout.width}px`, height: `${layout.height}px` }}>
-          <Edges layout={layout} />
-          {layout.nodes.map(({ id, left, top }) => {
-            const vertex = byId.get(id);
-            return (
-              vertex !== undefined && (
-                <article
-                  key={id}
-                  class={`vertex ${toneOf(vertex.status)}`}
-                  style={{
-                    left: `${left}px`,
-                    top: `${top}px`,
-                    width: `${NODE_WIDTH}px`,
-                    height: `${nodeHeight}px`,
-                  }}
-                >
-                  <VertexCard vertex={vertex} attempts={attemptsOf.get(id)} figures={figures.get(id)} />
-                </article>
-              )
-            );
-          })}
-        </div>
-      </section>
+      <PlanGraph
+        plan={job.plan}
+        nodeHeight={nodeHeight}
+        label="Graph of the job"
+        toneOfVertex={(id) => toneOf(byId.get(id)?.status ?? "")}
+      >
+        {(id) => {
+          const vertex = byId.get(id);
+          return (
+            vertex !== undefined && (
+              <VertexCard vertex={vertex} attempts={attemptsOf.get(id)} figures={figures.get(id)} />
+            )
+          );
+        }}
+      </PlanGraph>
       <VertexTable job={job} figures={figures} />
     </>
-  );
-}
-
-function useLayout(job: Job, isVertical: boolean, nodeHeight: number): Layout {
-  const nodes = [...job.plan.nodes].reverse().map((node) => ({
-    id: node.id,
-    inputs: (node.inputs ?? []).map((input) => ({ id: input.id, label: input.ship_strategy.toLowerCase() })),
-  }));
-  const shape = JSON.stringify(nodes);
-  return useMemo(
-    () => layOut(nodes, { nodeWidth: NODE_WIDTH, nodeHeight, isVertical }),
-    [shape, isVertical, nodeHeight],
-  );
-}
-
-function Edges({ layout }: { layout: Layout }) {
-  return (
-    <svg class="edges" width={layout.width} height={layout.height} aria-hidden="true">
-      <defs>
-        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
-          <path d="M0 0L8 4L0 8z" />
-        </marker>
-      </defs>
-      {layout.edges.map((edge) => (
-        <g key={edge.key}>
-          <path class="edge" d={edge.path} marker-end="url(#arrow)" />
-          <text x={edge.labelLeft} y={edge.labelTop - 6}>
-            {edge.label}
-          </text>
-        </g>
-      ))}
-    </svg>
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { JobActions } from "../actions/job-actions";
 import type { AnswerOf } from "../api/client";
+import { useServer } from "../api/server";
 import { useQuery } from "../api/use-query";
 import { formatBytes, formatCount, formatDuration, formatExactTime, formatTime, NONE } from "../formats";
 import { StoryView } from "../history/story-view";
@@ -56,9 +57,10 @@ function JobView({
   view: string;
   isRunning: boolean;
 }) {
+  const { isHistory } = useServer();
   switch (view) {
     case "":
-      return <GraphView id={id} isRunning={isRunning} />;
+      return <GraphView id={id} isLive={isRunning && !isHistory} />;
     case "timeline":
       return <TimelineView id={id} />;
     case "exceptions":

@@ -6,12 +6,14 @@ import { HistorySlider } from "./history-slider";
 import { type LogMark, type LogOverview, useLogOverview, useLogPoint } from "./log-overview";
 import { Player } from "./player";
 
-export function TimeBar() {
+/** `isHistory`: the log has no present, only an end. */
+export function TimeBar({ isHistory }: { isHistory: boolean }) {
   const log = useLogOverview();
   const point = useLogPoint(at.value);
   if (log === null || log.first === null || log.last === null) return null;
   const shown = at.value === null ? log.last : (point ?? null);
   const offset = shown?.offset ?? null;
+  const last = isHistory ? "End" : "Now";
   return (
     <section class={at.value === null ? "time-bar" : "time-bar past"} aria-label="Moment">
       <Player log={log} offset={offset} />
@@ -19,7 +21,7 @@ export function TimeBar() {
       <div class="moment">
         <span class="number">
           {at.value === null
-            ? "Now"
+            ? last
             : shown === null
               ? at.value
               : formatExactTime(shown.time / 1000).slice(0, 19)}
@@ -30,7 +32,7 @@ export function TimeBar() {
         <MarkButton mark={markBefore(log, offset)} label="Earlier mark" sign="‹" />
         <MarkButton mark={markAfter(log, offset)} label="Later mark" sign="›" />
         <button type="button" disabled={at.value === null} onClick={() => showMoment(null)}>
-          Now
+          {last}
         </button>
       </div>
     </section>
