@@ -139,8 +139,21 @@ def _main(
             help="The file whose first line is the token for that server. \\[default: TAILRACE_REST_TOKEN_FILE]",
         ),
     ] = None,
+    rest_ca: Annotated[
+        str | None,
+        typer.Option(
+            "--rest-ca",
+            metavar="FILE",
+            help="The PEM file with the authorities of that server's certificate. \\[default: "
+            "TAILRACE_SECURITY_SSL_REST_CA, else those of the system]",
+        ),
+    ] = None,
 ) -> None:
     # Each command makes its configuration by itself, from its own options and the environment.
-    for variable, value in (("TAILRACE_REST_URL", rest), ("TAILRACE_REST_TOKEN_FILE", rest_token_file)):
+    for variable, value in (
+        ("TAILRACE_REST_URL", rest),
+        ("TAILRACE_REST_TOKEN_FILE", rest_token_file),
+        ("TAILRACE_SECURITY_SSL_REST_CA", rest_ca),
+    ):
         if value is not None:
             os.environ[variable] = value

@@ -120,7 +120,10 @@ def _failure_from_error(name: str, code: ExitCode, error: Any) -> CommandFailure
             return CommandFailure(code, f"{error}; `tailrace config` lists all options")
         case "RequestRefused":
             by_status = {404: ExitCode.NOT_FOUND, 409: ExitCode.JOB}
-            return CommandFailure(by_status.get(error.status, code), f"the REST server refuses: {error}")
+            hint = " Check the token in --rest-token-file." if error.status == 401 else ""
+            return CommandFailure(
+                by_status.get(error.status, code), f"the REST server refuses: {error}{hint}"
+            )
         case "JobRejectedError":
             return CommandFailure(code, f"job {error.job_id} was rejected: {error.reason}")
         case _:

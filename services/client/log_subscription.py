@@ -46,6 +46,10 @@ class ClusterSubscription(Subscription):
         self._connected: Tail | None = None
         self._connect()
 
+    def add_address(self, client_address: str) -> None:
+        """From now on also receives the answers to another client."""
+        self._mine |= {client_address}
+
     def follow(self, job_id: str) -> None:
         """From now on also receives the events of a job that `JobIncidentTracker` needs."""
         self._job_master = address(JOB_MASTER, job_id)

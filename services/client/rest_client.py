@@ -3,24 +3,79 @@
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from ...infra.closing import Closeable
+from ...schemas.types import EntryPoint
 from ..configuration import Configuration
 from ..configuration.options.rest import REST_URL
 from ..core.role import CLIENT, address
-from ..log.rest_log import RestConnection, RestEventLog
+from ..log.rest_log import RequestRefused, RestConnection, RestEventLog
 from .client import Client
 from .log_subscription import ClusterSubscription
 
+_BUILD_TIMEOUT_S: Final = 330.0
+"""A server builds two programs at once, each for 60 s at most, and lets eight others wait."""
+_LAG_S: Final = 10.0
+_POLL_S: Final = 0.2
+
 
 class RestClient(Closeable):
-    """The requests of a Client that are about one job. All methods raise RequestRefused, LogUnavailable."""
+    """The requests of a Client that are about one job, and programs that are run elsewhere. All methods raise
+    RequestRefused, LogUnavailable."""
 
     def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
         self._connection = RestConnection(configuration)
         self._trigger_id = secrets.token_hex(16)
         self.address = address(CLIENT, f"rest-{self._trigger_id}")
         """The address to which the outcome of a checkpoint or savepoint is sent."""
+
+    def submit(
+        self,
+        entry_point: EntryPoint,
+        parallelism: int | None,
+        *,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
+    ) -> str:
+        """Submits a program that the jobmanager's machine runs; returns the job's id."""
+        body = {
+            "target": entry_point.target,
+            "arguments": list(entry_point.arguments),
+            "configuration": dict(entry_point.configuration),
+            "parallelism": parallelism,
+            "savepoint_path": savepoint_path,
+            "allow_non_restored_state": allow_non_restored_state,
+        }
+        answer, _ = self._connection.send("POST", "/api/v1/submissions", body)
+        return str(answer["job_id"])
+
+    def run_file(
+        self,
+        path: Path,
+        arguments: Sequence[str],
+        configuration: Mapping[str, str],
+        parallelism: int | None,
+        *,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
+    ) -> str:
+        """Uploads a program, which the server runs up to its first `execute`; returns the job's id. Raises OSError."""
+        uploaded = self._connection.upload("/v1/jars/upload", path.name, path.read_bytes())
+        body = {
+            "programArgsList": list(arguments),
+            "flinkConfiguration": dict(configuration),
+            "parallelism": parallelism,
+            "savepointPath": savepoint_path,
+            "allowNonRestoredState": allow_non_restored_state,
+        }
+        program = uploaded["filename"].rpartition("/")[2]
+        answer, _ = self._connection.send("POST", f"/v1/jars/{program}/run", body, _BUILD_TIMEOUT_S)
+        return self._find_job_id(answer["jobid"])
 
     def cancel(self, job_id: str, *, keep_checkpoints: bool = False) -> None:
         """Cancels a job. Returns when its JobMaster has the command."""
@@ -44,8 +99,24 @@ class RestClient(Closeable):
         """Subscribes to the log's events for this client, from its current end on."""
         return ClusterSubscription(RestEventLog(self._connection), self.address)
 
+    def submitter_of(self, job_id: str) -> str:
+        """Returns the address to which answers about a job that `submit` or `run_file` has submitted are sent."""
+        return address(CLIENT, f"rest-{job_id[-32:]}")
+
     def close(self) -> None:
         """Has no effect: each request has its own connection."""
+
+    def _find_job_id(self, flink_id: str) -> str:
+        until = time.monotonic() + _LAG_S
+        while True:
+            try:
+                answer: Any = self._connection.get(f"/api/v1/jobs/{flink_id}")[0]
+                return str(answer["job"]["job_id"])
+            except RequestRefused as error:
+                # Another server behind the same address may not have read the job's acceptance yet.
+                if error.status != 404 or time.monotonic() > until:
+                    raise
+                time.sleep(_POLL_S)
 
     def _trigger(self, job_id: str, what: str, body: dict[str, object]) -> None:
         given = {key: value for key, value in body.items() if value is not None}

@@ -21,7 +21,6 @@ from ..configuration.options.rest import REST_URL
 from ..core.leadership import LeadershipState
 from ..log import EventLog
 from ..log.event_log import Concerns, OnUnreadable, Tail, Unreadable
-from ..log.rest_log import RestConnection, RestEventLog
 from ..snapshots.store import SnapshotStore
 from .archive.file_log import FileLog
 from .log_position import LogPosition, TimeMarks
@@ -158,6 +157,9 @@ def open_log_source(of: Configuration | Path, *, selections: bool = False) -> Lo
         about = log.description
         return LogSource(log, about.cluster, file=of, whole=about.whole, first=about.first)
     if of.get(REST_URL):
+        # Loaded here: HTTP and TLS take longer to load than a short file to read.
+        from ..log.rest_log import RestConnection, RestEventLog
+
         connection = RestConnection(of)
         return LogSource(RestEventLog(connection), of.cluster_id)
     from .retention.archived_log import open_archived_log

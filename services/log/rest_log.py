@@ -6,7 +6,10 @@ texts by `***`. Nothing can be appended.
 
 from __future__ import annotations
 
+import http.client
 import json
+import secrets
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -17,11 +20,12 @@ from typing import Any, NoReturn
 import msgspec
 
 from ...infra.redaction import redacted
+from ...infra.tls import client_context
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event, Record
 from ...schemas.types import Header
 from ..configuration import Configuration
-from ..configuration.options.rest import REST_TOKEN_FILE, REST_URL
+from ..configuration.options.rest import REST_TLS_CA, REST_TOKEN_FILE, REST_URL
 from ..configuration.secret_file import read_secret
 from ..core.leadership import LeadershipState
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
@@ -29,6 +33,9 @@ from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tai
 _TIMEOUT_S = 40.0
 _PAGE = 1_000
 _POLL_S = 0.5
+_PATIENCE_S = 60.0
+"""A reader that has had an answer waits so long for the next one: the server may be restarted."""
+_NOT_ALLOWED = frozenset({401, 403})
 
 
 class RequestRefused(Exception):
@@ -43,8 +50,11 @@ class RestConnection:
     """Sends requests to one server. Raises LogUnavailable if it does not answer, or is not ready."""
 
     def __init__(self, configuration: Configuration) -> None:
-        """Raises ConfigurationError if the file with the token can't be read."""
+        """Raises ConfigurationError if the file with the token can't be read, UnusableTlsFile for that of the
+        authorities."""
         self.url = configuration.get(REST_URL).rstrip("/")
+        is_secured = self.url.startswith("https:")
+        self._context = client_context(configuration.get(REST_TLS_CA)) if is_secured else None
         token = read_secret(configuration, REST_TOKEN_FILE, "token")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.decode('latin-1')}"}
 
@@ -52,13 +62,29 @@ class RestConnection:
         """Returns the answer and the offset that it is true at. Raises RequestRefused."""
         return self.send("GET", f"{path}?{urllib.parse.urlencode(query or {})}")
 
-    def send(self, method: str, path: str, body: object = None) -> tuple[Any, int]:
+    def send(
+        self, method: str, path: str, body: object = None, timeout_s: float = _TIMEOUT_S
+    ) -> tuple[Any, int]:
         """Like `get`, for any request."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self._headers, "Content-Type": "application/json"}
+        return self._send(method, path, data, "application/json", timeout_s)
+
+    def upload(self, path: str, name: str, content: bytes) -> Any:
+        """Sends a file as a browser's form does (RFC 7578), and returns the answer. Raises RequestRefused."""
+        boundary = secrets.token_hex(16)
+        # Names are escaped as in the HTML standard, "multipart form data".
+        quoted = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{quoted}"\r\n\r\n'
+        data = b"".join((head.encode(), content, f"\r\n--{boundary}--\r\n".encode()))
+        return self._send("POST", path, data, f"multipart/form-data; boundary={boundary}", _TIMEOUT_S)[0]
+
+    def _send(
+        self, method: str, path: str, data: bytes | None, content_type: str, timeout_s: float
+    ) -> tuple[Any, int]:
+        headers = {**self._headers, "Content-Type": content_type}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(request, timeout=timeout_s, context=self._context) as answer:
                 return json.load(answer), int(answer.headers.get("Tailrace-Offset", -1))
         except urllib.error.HTTPError as error:
             message = self._read_message(error)
@@ -67,11 +93,16 @@ class RestConnection:
                     f"the REST server {redacted(self.url)} is not ready: {message}"
                 ) from None
             raise RequestRefused(error.code, message) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise LogUnavailable(
+                    f"the certificate of the REST server {redacted(self.url)} is not accepted: "
+                    f"{reason.verify_message}; check the certificate, and the authority that --rest-ca names"
+                ) from None
             raise LogUnavailable(
-                f"the REST server {redacted(self.url)} does not answer: {reason}; check --rest, and that a jobmanager "
-                "or `tailrace gateway` runs there"
+                f"the REST server {redacted(self.url)} does not answer: {reason or type(error).__name__}; check "
+                "--rest, and that a jobmanager or `tailrace gateway` runs there"
             ) from None
 
     def _read_message(self, error: urllib.error.HTTPError) -> str:
@@ -82,7 +113,7 @@ class RestConnection:
 
 
 class RestEventLog:
-    """The log behind a REST server."""
+    """The log behind a REST server. Who may not read it gets RequestRefused."""
 
     def __init__(self, connection: RestConnection) -> None:
         self._connection = connection
@@ -118,7 +149,7 @@ class RestEventLog:
             # The offset after the end has no events yet.
             if error.status == 404 and start is not None:
                 return [], start
-            raise LogUnavailable(str(error)) from None
+            raise _to_reading_error(error) from None
         return [to_record(event) for event in page["events"]], page["next"]
 
     def close(self) -> None:
@@ -135,11 +166,16 @@ class RestEventLog:
         try:
             return self._connection.get(path, query)
         except RequestRefused as error:
-            raise LogUnavailable(str(error)) from None
+            raise _to_reading_error(error) from None
+
+
+def _to_reading_error(error: RequestRefused) -> Exception:
+    return error if error.status in _NOT_ALLOWED else LogUnavailable(str(error))
 
 
 class _RestTail:
     def __init__(self, log: RestEventLog, start: int, concerns: Concerns | None) -> None:
+        self._answered_at: float | None = None
         self._log = log
         self._position = start
         self._concerns = concerns
@@ -155,7 +191,7 @@ class _RestTail:
     def poll(self, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
         while True:
-            records, following = self._log.read_page(self._position)
+            records, following = self._read_page()
             is_current = following <= self._position
             self._position = max(self._position, following)
             if self._concerns is not None:
@@ -166,6 +202,16 @@ class _RestTail:
                 return records
             if is_current:
                 time.sleep(min(left, _POLL_S))
+
+    def _read_page(self) -> tuple[list[Record], int]:
+        try:
+            page = self._log.read_page(self._position)
+        except LogUnavailable:
+            if self._answered_at is None or time.monotonic() > self._answered_at + _PATIENCE_S:
+                raise
+            return [], self._position
+        self._answered_at = time.monotonic()
+        return page
 
     def close(self) -> None:
         pass

@@ -170,8 +170,11 @@ class Requests(Closeable):
         allow_non_restored_state: bool = False,
     ) -> int:
         """Submits a job, unless the cluster has it, and returns an offset of the log at which it is accepted. `blob`: a
-        file that the job ships as a blob. Raises BadRequest, Conflict if the job is rejected."""
-        requester = _requester(None)
+        file that the job ships as a blob. Raises BadRequest, Conflict if the job is rejected.
+
+        The answers go to an address that follows from the job's id, so who knows the id finds them.
+        """
+        requester = operations.requester_of(ids.to_job_id(job_id))
 
         def find_outcome(record: Record, is_ignored: bool) -> str | None:
             match record.body:

@@ -37,6 +37,23 @@ env.execute("Numbers")
 """
 
 
+TOKEN = "0123456789abcdef"
+BOUNDED_PROGRAM = """
+import sys
+
+from tailrace import StreamExecutionEnvironment
+
+
+def twice(number: int) -> int:
+    return 2 * number
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).map(twice).print()
+env.execute(sys.argv[1])
+"""
+
+
 class Rest:
     """A client of one server."""
 
@@ -277,6 +294,20 @@ def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert master.send("POST", f"/jobs/{job}/stop", {})[0] == 404
 
 
+def test_program_runs_without_kafka(four_slots: Cluster, gateway: Rest) -> None:
+    (four_slots.home.parent / "three_numbers.py").write_text(BOUNDED_PROGRAM)
+    run = ("--rest", gateway.base, "run", "-p", "1", "-o", "json")
+    result = json.loads(four_slots.ok(*run, "three_numbers.py", "Three").stdout)["job"]
+    assert (result["name"], result["status"]) == ("Three", "FINISHED")
+    printed = four_slots.ok("output", result["job_id"]).stdout.splitlines()
+    assert sorted(printed) == ["1> 2", "1> 4", "1> 6"]
+    # The program has no argument now.
+    failed = four_slots.run(*run, "three_numbers.py")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    (line,) = failed.stderr.splitlines()
+    assert "IndexError" in line
+
+
 def test_uploaded_program_runs_once_by_key_and_outlives_its_file(master: Rest, gateway: Rest) -> None:
     """The file has more than a megabyte, so the job gets it as a blob."""
     source = PROGRAM.replace("env = ", "def main(*_: str) -> None:\n    env = ").replace(
@@ -336,31 +367,53 @@ def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, 
     assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)
 
 
-def test_submission_of_killed_server_is_one_job_of_its_principal(
-    four_slots: Cluster, master: Rest, tmp_path: Path
-) -> None:
-    """The client of the killed server sends the request again, to another one."""
-    token, key = "0123456789abcdef", "killed-in-the-middle"
-    certificate, principals = CertificateAuthority(tmp_path).issue("gateway"), tmp_path / "principals"
-    principals.write_text(f"ci submitter sha256:{hashlib.sha256(token.encode()).hexdigest()}\n")
+def secured_options(directory: Path) -> list[str]:
+    """Returns options for a server with TLS and one principal, ci, who has TOKEN."""
+    certificate, principals = CertificateAuthority(directory).issue("gateway"), directory / "principals"
+    principals.write_text(f"ci submitter sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     options = {
         "rest.principals-file": principals,
         "security.ssl.rest.enabled": "true",
         "security.ssl.rest.certificate": certificate,
     }
-    definitions = [part for name, value in options.items() for part in ("-D", f"{name}={value}")]
+    return [part for name, value in options.items() for part in ("-D", f"{name}={value}")]
+
+
+def test_job_is_stopped_with_token_and_tls(four_slots: Cluster, tmp_path: Path) -> None:
+    (four_slots.home.parent / "steady_numbers.py").write_text(PROGRAM)
+    (tmp_path / "token").write_text(TOKEN)
+    with four_slots.popen("gateway", *secured_options(tmp_path)) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip().rpartition(" ")[2]
+        known = ("--rest-token-file", str(tmp_path / "token"), "--rest-ca", str(tmp_path / "authority.pem"))
+        rest = ("--rest", url, *known)
+        own = four_slots.ok(*rest, "run", "-d", "-p", "1", "steady_numbers.py").stdout.strip()
+        status = json.loads(four_slots.ok(*rest, "cluster", "status", "-o", "json").stdout)
+        assert {each["job_id"]: each["name"] for each in status["jobs"]}[own] == "Numbers"
+        assert json.loads(four_slots.ok(*rest, "stop", own, "-o", "json").stdout)["job_id"] == own
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    story = four_slots.ok("story", own).stdout
+    assert "ci by REST server " in story
+
+
+def test_submission_of_killed_server_is_one_job_of_its_principal(
+    four_slots: Cluster, master: Rest, tmp_path: Path
+) -> None:
+    """The client of the killed server sends the request again, to another one."""
+    key, options = "killed-in-the-middle", secured_options(tmp_path)
     body = {
         "target": "tailrace.pipelines.examples.window_word_count:main",
         "arguments": ["--hostname", "127.0.0.1", "--port", "1"],
     }
     content = json.dumps(body)
     trusting = client_context(str(tmp_path / "authority.pem"))
-    with four_slots.popen("gateway", *definitions) as process:
+    with four_slots.popen("gateway", *options) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip().partition("https://")[2]
         host, _, port = address.partition(":")
         first = http.client.HTTPSConnection(host, int(port), timeout=60, context=trusting)
-        headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": key}
+        headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": key}
         first.request("DELETE", "/cluster", headers=headers)
         refused = first.getresponse()
         (message,) = json.load(refused)["errors"]

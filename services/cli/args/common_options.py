@@ -134,11 +134,17 @@ class ClusterOptions:
 
     def find_or_rest(self) -> Configuration:
         """Like `find`, for a command that also works by REST. Raises CommandFailure for a REST server and a Kafka."""
+        found = self.with_rest()
+        return self.find() if found is None else found
+
+    def with_rest(self, definitions: Sequence[str] | None = None) -> Configuration | None:
+        """Returns the configuration if a REST server is named, otherwise None. Raises CommandFailure if a Kafka is
+        named, too."""
         from ...configuration.options.rest import REST_URL
 
-        found = self.configuration()
+        found = self.configuration(definitions)
         if not found.get(REST_URL):
-            return self.find()
+            return None
         for name, value in (("--bootstrap-servers", self.bootstrap_servers), ("--home", self.home)):
             if value is not None:
                 raise CommandFailure(

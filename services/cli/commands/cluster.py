@@ -123,8 +123,16 @@ def status(
 ) -> int:
     """Show processes, masters and their roles, TaskExecutors, slots and jobs. Exit code 3 if a process is down."""
     from ..local.cluster import LocalCluster
-    from .cluster_status import cluster_to_data, processes, show, show_processes
+    from .cluster_status import cluster_to_data, processes, read_by_rest, show, show_processes
 
+    served = cluster.with_rest()
+    if served is not None:
+        data = read_by_rest(served)
+        if output is Format.JSON:
+            print_json(data)
+        else:
+            show(data, f"the cluster of {data['rest_url']}")
+        return ExitCode.OK
     found = cluster.configuration()
     local = LocalCluster.from_configuration(found)
     running = processes(local) if local is not None else []
@@ -152,7 +160,7 @@ def status(
     if output is Format.JSON:
         print_json(data)
     else:
-        show(data)
+        show(data, f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}")
     return ExitCode.OK if all(each["running"] for each in running) else ExitCode.UNREACHABLE
 
 

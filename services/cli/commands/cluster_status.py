@@ -10,6 +10,7 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...core.role import DISPATCHER, JOB_MASTER, kind_of
 from ..args.common_options import Format
+from ..exit_codes import CommandFailure, ExitCode
 from ..render.formatting import format_count, format_time
 from ..render.output import print_json, print_progress, print_result, print_table
 
@@ -86,6 +87,66 @@ def cluster_to_data(
     }
 
 
+def read_by_rest(configuration: Configuration) -> dict[str, Any]:
+    """Returns the status of a cluster as far as its REST server knows it: nothing of processes, dead letters and
+    orphans. Raises LogUnavailable, RequestRefused."""
+    import msgspec
+
+    from ...history.cluster_view import LeaderView
+    from ...log.rest_log import RestConnection
+    from ...rest.api.cluster import FREE, ClusterSlots
+    from ...rest.api.jobs import JobSummaries
+
+    connection = RestConnection(configuration)
+    answer, offset = connection.get("/api/v1/cluster")
+    try:
+        known = msgspec.convert(answer, ClusterSlots)
+        listed = msgspec.convert(connection.get("/api/v1/jobs")[0], JobSummaries).jobs
+    except msgspec.ValidationError as error:
+        raise CommandFailure(
+            ExitCode.UNREACHABLE,
+            f"the answer of {connection.url} can't be read: {error}; use the release of the REST server",
+        ) from None
+    leading = [LeaderView(each.role, each.process, each.epoch, each.since) for each in known.leaders]
+    workers = [
+        {
+            "resource_id": each.id,
+            "address": each.process,
+            "slots": len(each.slots),
+            "free_slots": list(each.slots).count(FREE),
+        }
+        for each in known.task_executors
+    ]
+    return {
+        "rest_url": connection.url,
+        "offset": offset,
+        "leader": next((each.address for each in leading if each.role == DISPATCHER), None),
+        "leaders": msgspec.to_builtins(leading),
+        "masters": _masters(leading, None, None, None),
+        "taskexecutors": workers,
+        "slots": {
+            "total": sum(each["slots"] for each in workers),
+            "free": sum(each["free_slots"] for each in workers),
+        },
+        "jobs": [
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "status": job.status,
+                "reason": job.reason,
+                "submitted": job.submitted * 1000 if job.submitted >= 0 else None,
+                "ended": job.ended * 1000 if job.ended >= 0 else None,
+                "tasks": job.tasks,
+                "required_slots": job.required_slots,
+                "missing_slots": job.missing_slots,
+                "tenant": job.tenant,
+            }
+            for job in listed
+        ],
+        "job_counts": counts(JobStatus(job.status) for job in listed),
+    }
+
+
 def _masters(
     leading: Sequence[LeaderView],
     candidates: tuple[str, ...] | None,
@@ -127,8 +188,9 @@ def _format_servers(master: dict[str, Any]) -> str:
     return " ".join(f"{name}={address}" for name, address in sorted(master["endpoints"].items()))
 
 
-def show(data: dict[str, Any]) -> None:
-    if data["processes"]:
+def show(data: dict[str, Any], cluster: str) -> None:
+    """Prints the status. `cluster`: its name and place."""
+    if data.get("processes"):
         show_processes(Format.TEXT, data["processes"])
     print_table(
         "Masters",
@@ -149,19 +211,18 @@ def show(data: dict[str, Any]) -> None:
         ("JOB", "NAME", "STATUS", "SUBMITTED"),
         [(job["job_id"], job["name"], job["status"], format_time(job["submitted"])) for job in live],
     )
-    for orphan in data["orphans"]:
+    for orphan in data.get("orphans", ()):
         print_result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
-    if data["orphans"]:
+    if data.get("orphans"):
         print_progress("`tailrace cluster clean` removes orphans")
-    for letters in data["dead_letters"]:
+    for letters in data.get("dead_letters", ()):
         print_result(
             f"{format_count(letters['records'], 'record')} of {letters['topic']} ignored, the last at offset "
             f"{letters['offset']}: {letters['reason']}"
         )
     slots = data["slots"]
     print_result(
-        f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
-        f"{slots['free']} of {slots['total']} slots free, {_format_jobs(data['job_counts'])}, "
+        f"{cluster}: {slots['free']} of {slots['total']} slots free, {_format_jobs(data['job_counts'])}, "
         f"log at offset {data['offset']}"
     )
 

@@ -18,7 +18,6 @@ from ..args.common_options import (
     Output,
     Parallelism,
     PyFiles,
-    check_kafka_is_wanted,
     is_entry_point,
     job_options,
     resolve_location,
@@ -77,9 +76,11 @@ def run(
 
     Ctrl-C cancels the job and waits until it has ended. A second Ctrl-C ends the command without waiting. SIGTERM ends
     the command, and the job continues. With -d the command returns when the job is accepted.
+
+    With --rest URL the REST server runs PROGRAM.py up to its first job, and the output of jobs is not printed.
     """
-    configuration = cluster.configuration(definitions)
-    check_kafka_is_wanted(configuration)
+    served = cluster.with_rest(definitions)
+    configuration = cluster.configuration(definitions) if served is None else served
     options, named = job_options(configuration), is_entry_point(program)
     if job_id is not None and not named:
         raise CommandFailure(
@@ -89,11 +90,20 @@ def run(
         raise CommandFailure(
             ExitCode.USAGE, "--allow-non-restored-state is for -s PATH: nothing is restored without it"
         )
+    if served is not None and (job_id is not None or py_files):
+        name = "--py-file" if py_files else "--job-id"
+        raise CommandFailure(
+            ExitCode.USAGE,
+            f"{name} does not work by REST: remove it, or run the command where Kafka is reached",
+        )
     files = shipped_files(py_files or [])
-    configuration = resolve_location(configuration)
-    from ..args.savepoint_location import check_savepoint
+    from ..args.savepoint_location import check_savepoint, parse_location
 
-    uri = None if from_savepoint is None else check_savepoint(from_savepoint, configuration.home)
+    uri = None if from_savepoint is None else parse_location(from_savepoint)
+    if served is None:
+        configuration = resolve_location(configuration)
+        if from_savepoint is not None:
+            check_savepoint(from_savepoint, configuration.home)
     from ..execution.cluster_executor import Restore
     from ..execution.program_run import Program, run_program
 

@@ -18,7 +18,8 @@ from ....pipelines.api.build import run_file
 from ....pipelines.graph.errors import ProgramError
 from ....pipelines.graph.python_files import import_from, unpack
 from ....schemas.types import EntryPoint, JobStatus, PythonFile
-from ...client import Client, Incident, OutputRecord
+from ...client import Incident, OutputRecord
+from ...client.rest_client import RestClient, open_job_client
 from ...configuration import Configuration
 from ..args.common_options import Format, misplaced_options_named
 from ..exit_codes import CommandFailure, ExitCode
@@ -26,6 +27,7 @@ from ..render.formatting import format_amount
 from ..render.output import print_json, print_progress, print_result, print_table, print_verbatim
 from .cluster_executor import ClusterExecutor, Restore
 from .job_output import format_output
+from .rest_executor import RestExecutor
 from .submitted_job import JobOutcome
 
 _MOST_DETAILS = 10
@@ -47,8 +49,13 @@ def run_program(
     configuration: Configuration, program: Program, restore: Restore, output: Format, *, detached: bool
 ) -> int:
     """Runs a program, waits until its jobs end unless `detached`, and returns the exit code. Raises CommandFailure."""
-    with Client(configuration, name="run", timeout_s=10.0) as client:
-        executor = ClusterExecutor(client, RunScreen(detached, output), detached=detached, restore=restore)
+    with open_job_client(configuration, "run", 10.0) as client:
+        screen = RunScreen(detached, output)
+        executor: RestExecutor | ClusterExecutor = (
+            RestExecutor(client, screen, detached=detached, restore=restore)
+            if isinstance(client, RestClient)
+            else ClusterExecutor(client, screen, detached=detached, restore=restore)
+        )
         termination = Termination()
         try:
             if program.is_entry_point:
@@ -60,6 +67,9 @@ def run_program(
                     python_files=program.files,
                 )
                 executor.execute_entry_point(entry_point, program.parallelism, program.job_id).result()
+            elif isinstance(executor, RestExecutor):
+                path = Path(program.target)
+                executor.execute_file(path, program.arguments, program.options, program.parallelism).result()
             else:
                 _run_file(executor, program)
         except (Exception, SystemExit):

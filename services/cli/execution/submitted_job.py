@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Protocol
 
@@ -35,6 +35,7 @@ from ...client import (
 )
 from ...client.checkpoint_requests import CheckpointFailedError as RequestFailedError
 from ...client.checkpoint_requests import request_checkpoint
+from ...client.rest_client import JobClient, RestClient
 from ..args.savepoint_location import parse_optional_location
 from ..render.formatting import format_count
 
@@ -82,7 +83,7 @@ class SubmittedJob:
 
     def __init__(
         self,
-        client: Client,
+        client: JobClient,
         conversation: Subscription,
         accepted: Record,
         name: str,
@@ -102,7 +103,7 @@ class SubmittedJob:
         self._give_up = give_up
         self._incidents = JobIncidentTracker(body.job_id)
         self._counts = AccumulatorTotals(body.job_id)
-        self._reports = KafkaHeartbeatReports(client.configuration, body.job_id)
+        self._reports: KafkaHeartbeatReports | None = None
         self._outcome = JobOutcome(body.job_id, body.name or name, JobStatus.INITIALIZING)
         self._is_reported = False
         """Whether the end of the job, or of the wait for it, was shown."""
@@ -160,6 +161,8 @@ class SubmittedJob:
             self._catch_up()
             if self._has_ended():
                 return dict(self._outcome.accumulators)
+            if self._reports is None:
+                self._reports = KafkaHeartbeatReports(self._client.configuration, self.job_id)
             for report in self._reports.poll():
                 self._counts.on_report(report)
             return self._counts.total()
@@ -207,7 +210,8 @@ class SubmittedJob:
         """A program may run thousands of jobs: one that it may never use again has no connections."""
         with self._reading:
             self._conversation.disconnect()
-            self._reports.close()
+            if self._reports is not None:
+                self._reports.close()
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
@@ -302,9 +306,14 @@ class SubmittedJob:
 class _OutputPrinter:
     """A thread that shows the job's output until the job has ended and all output was shown."""
 
-    def __init__(self, client: Client, job_id: str, listener: JobListener, ended: threading.Event) -> None:
+    def __init__(self, client: JobClient, job_id: str, listener: JobListener, ended: threading.Event) -> None:
         self.failure: Exception | None = None
-        self._source = read_output(client.configuration, job_id, over=ended.is_set)
+        # REST does not have the output of jobs.
+        self._source: Iterator[OutputRecord] = (
+            iter(())
+            if isinstance(client, RestClient)
+            else read_output(client.configuration, job_id, over=ended.is_set)
+        )
         self._listener = listener
         self._thread = threads.Thread(target=self._run, name="output")
         self._thread.start()

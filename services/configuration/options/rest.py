@@ -289,8 +289,9 @@ REST_TLS_CA = ConfigOption[str | None](
     key="security.ssl.rest.ca",
     type=FILE,
     default=None,
-    doc="A PEM file with the authorities that may have issued the certificates of clients.",
-    scopes=MASTER,
+    doc="A PEM file with the authorities that may have issued the certificates of clients. For a command with rest.url "
+    "of https: those of the server's certificate; none: those of the system.",
+    scopes=(Scope.CLIENT, Scope.JOBMANAGER),
     ours=True,
 )
 REST_MAX_CONTENT_LENGTH = ConfigOption(

@@ -20,7 +20,8 @@ from ..flink import ids
 from ..flink.lookup import dispatcher
 from ..moment import Moment
 
-_FREE = -1
+FREE = -1
+"""In `slots`: the slot is free."""
 _UNKNOWN = -2
 
 
@@ -103,8 +104,7 @@ def _slots(state: ResourceManagerState, resource_id: str, places: Mapping[str, i
         id=resource_id,
         process=worker.address,
         slots=[
-            _FREE if slot.state is SlotState.FREE else places.get(slot.job_id or "", _UNKNOWN)
-            for slot in held
+            FREE if slot.state is SlotState.FREE else places.get(slot.job_id or "", _UNKNOWN) for slot in held
         ],
         requested=[number for number, slot in enumerate(held) if slot.state is SlotState.PENDING],
         is_withdrawn=registered is not None and registered.withdrawn,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tailrace.infra.server_socket import listen
+from tailrace.infra.tls import ServerTls
 from tailrace.schemas.event import Event, Record
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.rest.api import cluster, jobs
 from tailrace.services.rest.api.endpoints import log_endpoints
-from tailrace.services.rest.application import create_application
+from tailrace.services.rest.application import Settings, create_application
+from tailrace.services.rest.endpoint import Endpoint
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink.endpoints import READS
 from tailrace.services.rest.live_replica import LiveReplica
@@ -113,14 +116,22 @@ def _messages(answer: http.client.HTTPResponse) -> Iterator[Message]:
 
 @contextmanager
 def serve(
-    log: MemoryEventLog, *, keep_alive_s: float = 15.0, send_timeout_s: float = 30.0
+    log: MemoryEventLog,
+    *,
+    keep_alive_s: float = 15.0,
+    send_timeout_s: float = 30.0,
+    port: int = 0,
+    flink: Sequence[Endpoint] = (),
+    own: Sequence[Endpoint] = (),
+    settings: Settings | None = None,
+    tls: ServerTls | None = None,
 ) -> Iterator[LiveServer]:
-    """Serves the log until the end of the context."""
+    """Serves the log until the end of the context. `flink`, `own`: endpoints besides those that read."""
 
     def open_source() -> LogSource:
         return LogSource(_SharedLog(log), "memory")
 
-    listening = listen("127.0.0.1", [0], 128)
+    listening = listen("127.0.0.1", [port], 128)
     with LiveReplica(open_source) as live:
         feed = EventFeed(open_source, live, keep_alive_s=keep_alive_s, send_timeout_s=send_timeout_s)
 
@@ -129,8 +140,13 @@ def serve(
             with live.read() as moment:
                 yield moment
 
-        application = create_application(read, READS, log_endpoints(open_source, feed))
-        with HttpServer(application, listening), feed:
+        application = create_application(
+            read,
+            [*READS, *flink],
+            [*cluster.READS, *jobs.READS, *log_endpoints(open_source, feed), *own],
+            settings,
+        )
+        with HttpServer(application, listening, tls=tls), feed:
             yield LiveServer(log, listening.getsockname()[1], feed)
 
 
