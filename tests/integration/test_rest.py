@@ -367,10 +367,10 @@ def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, 
     assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)
 
 
-def secured_options(directory: Path) -> list[str]:
-    """Returns options for a server with TLS and one principal, ci, who has TOKEN."""
+def secured_options(directory: Path, principal: str) -> list[str]:
+    """Returns options for a server with TLS and one principal, who has TOKEN."""
     certificate, principals = CertificateAuthority(directory).issue("gateway"), directory / "principals"
-    principals.write_text(f"ci submitter sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+    principals.write_text(f"{principal} submitter sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     options = {
         "rest.principals-file": principals,
         "security.ssl.rest.enabled": "true",
@@ -382,7 +382,7 @@ def secured_options(directory: Path) -> list[str]:
 def test_job_is_stopped_with_token_and_tls(four_slots: Cluster, tmp_path: Path) -> None:
     (four_slots.home.parent / "steady_numbers.py").write_text(PROGRAM)
     (tmp_path / "token").write_text(TOKEN)
-    with four_slots.popen("gateway", *secured_options(tmp_path)) as process:
+    with four_slots.popen("gateway", *secured_options(tmp_path, "nightly")) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip().rpartition(" ")[2]
         known = ("--rest-token-file", str(tmp_path / "token"), "--rest-ca", str(tmp_path / "authority.pem"))
@@ -394,14 +394,14 @@ def test_job_is_stopped_with_token_and_tls(four_slots: Cluster, tmp_path: Path) 
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     story = four_slots.ok("story", own).stdout
-    assert "ci by REST server " in story
+    assert "nightly by REST server " in story
 
 
 def test_submission_of_killed_server_is_one_job_of_its_principal(
     four_slots: Cluster, master: Rest, tmp_path: Path
 ) -> None:
     """The client of the killed server sends the request again, to another one."""
-    key, options = "killed-in-the-middle", secured_options(tmp_path)
+    key, options = "killed-in-the-middle", secured_options(tmp_path, "ci")
     body = {
         "target": "tailrace.pipelines.examples.window_word_count:main",
         "arguments": ["--hostname", "127.0.0.1", "--port", "1"],
