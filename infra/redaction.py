@@ -21,11 +21,14 @@ _NAMES = (
 _SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 _LONGEST_KEY = 100
 # The lookbehind and the bound keep the search linear in the length of the text.
-_ASSIGNMENT = re.compile(
+_KEY = re.compile(
     rf"(?P<key>(?<![\w.-])[\w.-]{{1,{_LONGEST_KEY}}})"
-    r"(?:(?P<equals>\s{0,9}=(?!=)\s{0,9})(?:(?P<quote>\\*[\"'])[^\"'\\\n]+|[^\s\"'\\,;&(){}\[\]]+)"
-    r"|(?P<colon>\\*[\"']\s{0,9}:\s{0,9})(?:(?P<second>\\*[\"'])[^\"'\\\n]+|[0-9][\w.-]*))"
+    r"(?:(?P<equals>\s{0,9}=(?!=)\s{0,9})|\\*[\"']\s{0,9}:\s{0,9})"
 )
+"""A key before a value. Values are matched for secret keys only: that of another key may contain an assignment."""
+_QUOTED = r"(?P<quote>\\*[\"'])[^\"'\\\n]+"
+_VALUE = re.compile(rf"{_QUOTED}|[^\s\"'\\,;&(){{}}\[\]]+")
+_JSON_VALUE = re.compile(rf"{_QUOTED}|[0-9][\w.-]*")
 _AUTHORIZATION = re.compile(
     r"(?P<head>authorization\\*[\"']?\s*[:=]\s*\\*[\"']?(?:Basic|Bearer)\s+)[^\s\"'\\,;]+", re.IGNORECASE
 )
@@ -52,11 +55,15 @@ def redacted(text: str) -> str:
     if "://" in text:
         text = _USER_INFORMATION.sub(f"{HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\g<head>{HIDDEN}", text)
-    return _ASSIGNMENT.sub(_hidden, text)
-
-
-def _hidden(found: re.Match[str]) -> str:
-    if not is_secret(found["key"]):
-        return found[0]
-    between = found["equals"] or found["colon"]
-    return f"{found['key']}{between}{found['quote'] or found['second'] or ''}{HIDDEN}"
+    parts = []
+    done = 0
+    found = _KEY.search(text)
+    while found is not None:
+        end = found.end()
+        if is_secret(found["key"]):
+            value = (_JSON_VALUE if found["equals"] is None else _VALUE).match(text, end)
+            if value is not None:
+                parts += [text[done:end], value["quote"] or "", HIDDEN]
+                done = end = value.end()
+        found = _KEY.search(text, end)
+    return "".join([*parts, text[done:]])

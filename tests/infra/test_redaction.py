@@ -54,6 +54,15 @@ def test_redaction_hides_secret_in_any_context(
     assert secret not in redacted(f"{before} {form.format(key=key, secret=secret)} {after}")
 
 
+@given(name=st.sampled_from(["text", "reason", "n.a-me"]), form=FORMS, key=KEYS, secret=SECRETS)
+@pytest.mark.parametrize("outer", ['{{"{name}":{json}}}', "{name}={text}", "{name}='{text}'"])
+def test_redaction_hides_secret_in_value_of_other_key(
+    outer: str, name: str, form: str, key: str, secret: str
+) -> None:
+    text = form.format(key=key, secret=secret)
+    assert secret not in redacted(outer.format(name=name, text=text, json=json.dumps(text)))
+
+
 @given(
     st.recursive(WORDS, lambda inner: st.lists(inner) | st.dictionaries(WORDS | KEYS, inner), max_leaves=10)
 )
@@ -83,7 +92,8 @@ def test_redaction_keeps_text_without_secrets(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["a", "token", "http://", "password=", "token.", '"secret":', "x=", "://a:b"]
+    "part",
+    ["a", "token", "http://", "password=", "token.", "x=password=", "x='", '"secret":', "x=", "://a:b"],
 )
 def test_redaction_takes_linear_time(part: str) -> None:
     def cost(length: int) -> float:
