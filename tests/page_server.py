@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from tailrace.services.client.print_output import OutputPage, OutputRecord
 from tailrace.services.configuration import Configuration
 from tailrace.services.diagnostics.client import DiagnosticsClient
+from tailrace.services.election.candidates_reader import Candidate
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
+from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
+from tailrace.services.rest.api import masters
+from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.assembly import list_endpoints
 from tailrace.services.rest.authenticator import Authenticator
@@ -24,6 +29,23 @@ from tailrace.services.rest.program_store import ProgramStore
 from tailrace.services.rest.programs import Programs
 from tailrace.services.rest.requests import Requests
 from tailrace.services.rest.server import HttpServer
+
+
+def read_output(_job_id: str, start: int | None, _limit: int) -> OutputPage:
+    """Returns what a job may have printed: there is no Kafka that has it."""
+    records = (
+        [] if start else [OutputRecord(number, 0, 1, None, f"line {number}", None) for number in range(9)]
+    )
+    return OutputPage(records, 9)
+
+
+def read_topics() -> list[TopicExtent]:
+    """Returns topics that a cluster may have."""
+    extent = PartitionExtent(0, 120)
+    return [
+        TopicExtent("file.log", None, [extent]),
+        TopicExtent("file.job.a.b", "a", [extent, None, PartitionExtent(7, 80)]),
+    ]
 
 
 @contextmanager
@@ -45,7 +67,9 @@ def serve_log(file: Path, token_file: Path | None = None, *, programs: Path | No
         diagnostics = Diagnostics.from_moments(DiagnosticsClient(), live.read)
         requests = Requests(Configuration(), live)
         uploads = None if programs is None else Programs(ProgramStore(str(programs)), requests, live, "")
-        endpoints = list_endpoints(open_source, requests, feed, diagnostics, uploads)
+        of_now = topic_endpoints(ClusterTopics(live.read, read_output, read_topics))
+        of_now.append(masters.create_endpoint(lambda: [Candidate("other:1", 1)]))
+        endpoints = list_endpoints(open_source, requests, feed, diagnostics, of_now, uploads)
         configuration = Configuration({"rest.token-file": str(token_file)})
         settings = Settings(None if token_file is None else Authenticator(configuration))
         listening = socket.create_server(("127.0.0.1", 0))

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from ...infra.retry import ABSENT
 from ...pipelines.graph.physical_plan import output_topic
 from ..configuration import Configuration
 from ..log import LogUnavailable
-from ..log.clients import client_configuration, consumer_configuration, retry_until
+from ..log.clients import (
+    ENDS_READING,
+    client_configuration,
+    consumer_configuration,
+    retry_until,
+    watermarks,
+)
 
 _POLL_INTERVAL_S = 0.1
+_FIRST_SPAN: Final = 64
+"""The last records are looked for in so many offsets before the end, and then in twice as many before them."""
+_MOST_OFFSETS_PER_RECORD: Final = 4
+"""The mark of a transaction's end takes an offset, and so do records of aborted transactions."""
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
@@ -86,6 +97,100 @@ def read_output(
                 return
     finally:
         consumer.close()
+
+
+class OutputPage(msgspec.Struct, frozen=True):
+    """Records in the order of the topic. `next`: the offset to continue from."""
+
+    records: Sequence[OutputRecord]
+    next: int
+
+
+def read_output_page(
+    configuration: Configuration,
+    job_id: str,
+    start: int | None,
+    *,
+    limit: int,
+    most_bytes: int,
+    timeout_s: float = 10.0,
+) -> OutputPage | None:
+    """Returns the output from the offset `start` on; None: the last `limit` records.
+
+    A page is complete when it has `limit` records or at least `most_bytes` bytes. Returns None if the topic does not
+    exist. Raises LogUnavailable, also if Kafka does not give the records within `timeout_s` seconds.
+    """
+    topic = output_topic(configuration.cluster_id, job_id)
+    consumer = Consumer(
+        consumer_configuration(configuration.kafka, enable_partition_eof=True, auto_offset_reset="earliest")
+    )
+    deadline = time.monotonic() + timeout_s
+    try:
+        # A client that asks for one topic does not create it: allow.auto.create.topics is false.
+        described = consumer.list_topics(topic, timeout_s).topics[topic]
+        if described.error is not None and described.error.code() in ABSENT:
+            return None
+        first, end = watermarks(consumer, topic, timeout_s)
+        if start is None:
+            return _read_last(consumer, topic, range(first, end), limit, most_bytes, deadline)
+        return _read_first(consumer, topic, range(max(first, start), end), limit, most_bytes, deadline)
+    except KafkaException as error:
+        raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def _read_first(
+    consumer: Consumer, topic: str, offsets: range, limit: int, most_bytes: int, deadline: float
+) -> OutputPage:
+    found, size = [], 0
+    for message in _read_range(consumer, topic, offsets, deadline):
+        found.append(_decode(message))
+        size += len(message)
+        if len(found) == limit or size >= most_bytes:
+            return OutputPage(found, found[-1].offset + 1)
+    return OutputPage(found, offsets.stop)
+
+
+def _read_last(
+    consumer: Consumer, topic: str, offsets: range, limit: int, most_bytes: int, deadline: float
+) -> OutputPage:
+    lowest = max(offsets.start, offsets.stop - limit * _MOST_OFFSETS_PER_RECORD)
+    found: list[Message] = []
+    begin, span = offsets.stop, _FIRST_SPAN
+    while begin > lowest and len(found) < limit and sum(map(len, found)) < most_bytes:
+        part = range(max(lowest, begin - span), begin)
+        found[:0] = _read_range(consumer, topic, part, deadline)
+        begin, span = part.start, span * 2
+    kept, size = 0, 0
+    while kept < min(limit, len(found)) and size < most_bytes:
+        kept += 1
+        size += len(found[-kept])
+    return OutputPage([_decode(message) for message in found[len(found) - kept :]], offsets.stop)
+
+
+def _read_range(consumer: Consumer, topic: str, offsets: range, deadline: float) -> Iterator[Message]:
+    """Yields the messages at these offsets. Raises LogUnavailable after the deadline, by the monotonic clock."""
+    if not offsets:
+        return
+    consumer.assign([TopicPartition(topic, 0, offsets.start)])
+    while True:
+        message = consumer.poll(_POLL_INTERVAL_S)
+        if message is None:
+            if time.monotonic() > deadline:
+                raise LogUnavailable(f"{topic} can't be read: Kafka does not give its records in time")
+            continue
+        error = message.error()
+        if error is None:
+            offset = message.offset() or 0
+            if offset < offsets.stop:
+                yield message
+            if offset >= offsets.stop - 1:
+                return
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        elif error.fatal() or error.code() in ENDS_READING:
+            raise LogUnavailable(f"{topic} can't be read: {error.str()}")
 
 
 def _exists(admin: AdminClient, topic: str, timeout_s: float) -> bool:

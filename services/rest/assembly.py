@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,8 +17,9 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource, open_log_source
 from . import page
-from .api import all_jobs, attempts, cluster, jobs, state
+from .api import all_jobs, attempts, cluster, jobs, masters, state
 from .api.endpoints import log_endpoints
+from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
 from .diagnostics import Diagnostics, diagnostics_endpoints
@@ -45,9 +46,11 @@ def list_endpoints(
     requests: Commands,
     feed: EventFeed,
     diagnostics: Diagnostics,
+    of_now: Sequence[Endpoint],
     programs: Programs | None = None,
 ) -> tuple[list[Endpoint], list[Endpoint]]:
-    """Returns Flink's endpoints, and tailrace's own. `programs`: None if the server runs no programs."""
+    """Returns Flink's endpoints, and tailrace's own. `of_now`: what the log does not have.
+    `programs`: None if the server runs no programs."""
     of_programs = WITHOUT_PROGRAMS if programs is None else program_commands(programs)
     flink = [
         *of_programs,
@@ -56,14 +59,20 @@ def list_endpoints(
         *diagnostics_endpoints(diagnostics),
         *UNSUPPORTED,
     ]
-    own = own_endpoints(open_source, requests, feed)
+    own = [*own_endpoints(open_source, requests, feed), *of_now]
     return flink, own
 
 
 def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) -> list[Endpoint]:
-    """Returns tailrace's own endpoints."""
+    """Returns tailrace's own endpoints that need the log only."""
     reads = [*state.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
+
+
+def create_endpoints_of_now(configuration: Configuration, read: Read) -> list[Endpoint]:
+    """Returns the endpoints that ask Kafka and ZooKeeper for what the log does not have."""
+    topics = ClusterTopics.from_configuration(configuration, read)
+    return [*topic_endpoints(topics), masters.create_endpoint(lambda: masters.read_candidates(configuration))]
 
 
 def _create_programs(
@@ -107,6 +116,7 @@ class ReplicaServer(Closeable):
             self._requests,
             self._feed,
             diagnostics,
+            create_endpoints_of_now(configuration, self._live.read),
             _create_programs(
                 configuration, self._requests, self._live, f"{'http' if tls is None else 'https'}://{address}"
             ),

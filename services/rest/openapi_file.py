@@ -14,7 +14,7 @@ from typing import NoReturn
 from ..configuration import Configuration
 from ..diagnostics.client import DiagnosticsClient
 from .application import encode_document
-from .assembly import list_endpoints
+from .assembly import create_endpoints_of_now, list_endpoints
 from .diagnostics import Diagnostics
 from .event_feed import EventFeed
 from .history_server import list_clusters_endpoint
@@ -26,12 +26,13 @@ from .requests import Requests
 
 def write(path: Path) -> None:
     """Writes the document. Endpoints are only described here, so no log is opened."""
-    replica = LiveReplica(_open_nothing)
-    requests = Requests(Configuration(), replica)
+    configuration, replica = Configuration(), LiveReplica(_open_nothing)
+    requests = Requests(configuration, replica)
     programs = Programs(ProgramStore(str(path.parent)), requests, replica, "")
     feed = EventFeed(_open_nothing, replica)
     diagnostics = Diagnostics.from_moments(DiagnosticsClient(), replica.read)
-    flink, own = list_endpoints(_open_nothing, requests, feed, diagnostics, programs)
+    of_now = create_endpoints_of_now(configuration, replica.read)
+    flink, own = list_endpoints(_open_nothing, requests, feed, diagnostics, of_now, programs)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_document(flink, [*own, list_clusters_endpoint(_open_nothing)]))
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +78,16 @@ class Home:
                 return str(item["name"])
         return None
 
+    def serves_candidates(self) -> bool:
+        """Returns whether the leader's REST server lists the masters that stand for election, and one joined them."""
+        known = self.status()["masters"]
+        (address,) = (item["endpoints"]["rest"] for item in known if "rest" in item["endpoints"])
+        with urllib.request.urlopen(f"http://{address}/api/v1/masters", timeout=TIMEOUT_S) as answer:
+            served = [each["process"] for each in json.load(answer)["masters"]]
+        return len(served) == 3 and set(served) == {
+            item["address"] for item in known if item["stands_for_election"]
+        }
+
     @property
     def record(self) -> ClusterRecord:
         record = read_record(self.path)
@@ -123,6 +134,7 @@ def test_one_of_three_masters_leads_and_another_after_kill(home: Home) -> None:
         address = f":{joined.pid}"
         wait_until(lambda: any(item["address"].endswith(address) for item in home.status()["masters"]))
         assert home.leader() == second, "who joins stands by"
+        wait_until(home.serves_candidates, "REST to list the masters that stand for election")
 
         assert f"{first} stands by" in home.start()
         assert home.leader() == second

@@ -100,7 +100,7 @@ def visited_pages(address: str) -> dict[str, str]:
     with urllib.request.urlopen(f"{address}/v1/jobs/overview") as answer:
         at, (job,) = answer.headers["Tailrace-Offset"], json.load(answer)["jobs"]
     job_id = job["jid"]
-    views = ("timeline", "exceptions", "checkpoints", "accumulators", "configuration", "story")
+    views = ("timeline", "exceptions", "checkpoints", "accumulators", "output", "configuration", "story")
     pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}", "submit": "submit"}
     pages |= {"events": "events", "event": "events/32", "stories": "story", "difference": "difference"}
     pages |= {view: f"jobs/{job_id}/{view}" for view in views}

@@ -285,6 +285,48 @@ def test_page_follows_log_files_of_processes(browser: Browser, gateway: Rest, jo
     page.close()
 
 
+def test_output_of_job_is_followed(browser: Browser, four_slots: Cluster, gateway: Rest, job: str) -> None:
+    """By pages of REST, and on the page. Both have the lines of `tailrace output`."""
+    path = f"/api/v1/jobs/{job}/output"
+    last = gateway.get(f"{path}?limit=5")
+    assert len(last["lines"]) == 5
+    own = gateway.get(f"/api/v1/jobs/{job}")["job"]["job_id"]
+    printed = four_slots.ok("output", own).stdout.splitlines()
+    found: list[dict[str, Any]] = []
+    start = 0
+    while len(found) < len(printed):
+        page = gateway.get(f"{path}?from={start}&limit=999")
+        found += page["lines"]
+        start = page["next"]
+    assert [f"{each['subtask']}> {each['text']}" for each in found][: len(printed)] == printed
+    assert [each for each in found if each["offset"] < last["next"]][-5:] == last["lines"]
+    whole = gateway.get(f"{path}?limit=10000")["lines"]
+    assert whole[: len(found)] == found
+    shown = browser.new_page()
+    shown.goto(f"{gateway.base}/#/jobs/{job}/output")
+    expect(shown.locator(".log-lines")).to_contain_text(printed[-1])
+    shown.close()
+
+
+def test_topics_are_those_of_cluster_and_its_jobs(
+    browser: Browser, four_slots: Cluster, gateway: Rest, job: str
+) -> None:
+    topics = {each["name"]: each for each in gateway.get("/api/v1/topics")["topics"]}
+    cluster = four_slots.configuration.cluster_id
+    own = gateway.get(f"/api/v1/jobs/{job}")["job"]["job_id"]
+    (log,) = topics[f"{cluster}.log"]["partitions"]
+    assert (log["first"], topics[f"{cluster}.log"]["job_id"]) == (0, None)
+    assert log["end"] > gateway.get(f"/api/v1/events?job={job}&type=JobAccepted")["events"][0]["offset"]
+    of_job = {name for name, each in topics.items() if each["job_id"] == own}
+    assert f"{cluster}.job.{own}.output" in of_job
+    assert {len(topics[name]["partitions"]) for name in of_job} == {1, 2}
+    page = browser.new_page()
+    page.goto(f"{gateway.base}/#/cluster")
+    page.get_by_role("heading", name="Topics").scroll_into_view_if_needed()
+    expect(page.get_by_role("link", name=f"{cluster}.job.{own}.output")).to_be_visible()
+    page.close()
+
+
 def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert gateway.send("PATCH", f"/jobs/{job}", None, **{"Idempotency-Key": "x"})[0] == 202
     wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "CANCELED"}, "the job to be cancelled")

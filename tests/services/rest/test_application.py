@@ -15,18 +15,23 @@ from starlette.testclient import TestClient
 
 from tailrace.infra.open_telemetry import current_traceparent
 from tailrace.schemas.event import Record
+from tailrace.services.client.print_output import OutputPage, OutputRecord
 from tailrace.services.diagnostics.client import DiagnosticsClient, ServerAddress
 from tailrace.services.diagnostics.logs import LogFiles
 from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.diagnostics.stacks import STACKS, Stack, serve_stacks
 from tailrace.services.diagnostics.threads import THREADS, serve_threads
-from tailrace.services.history import HistoryProjection
+from tailrace.services.election.candidates_reader import Candidate
+from tailrace.services.history import HistoryProjection, cluster_view
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
 from tailrace.services.history.time_travel import cluster_moment, replica_at
+from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.rest.api import state
+from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
+from tailrace.services.rest.api import masters, state
 from tailrace.services.rest.api.endpoints import log_endpoints
+from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
 from tailrace.services.rest.diagnostics import Diagnostics, diagnostics_endpoints, find_address
@@ -139,7 +144,41 @@ FLINK = [
     *UNSUPPORTED,
 ]
 FEED = EventFeed(open_source, LiveReplica(open_source))
-OWN = [*state.READS, *log_endpoints(open_source, FEED), *own_commands(COMMANDS)]
+
+
+@contextmanager
+def read_now() -> Iterator[Moment]:
+    yield now()
+
+
+def read_output(job_id: str, start: int | None, limit: int) -> OutputPage:
+    """Returns what the job printed, for a job of the log: a thousand lines, the last one with a secret."""
+    assert job_id == jobs_of_log()[0]
+    texts = [*map(str, range(999)), "password=hunter2"]
+    first = len(texts) - limit if start is None else start
+    records = [
+        OutputRecord(offset, 0, 1, None, text, {"text": text})
+        for offset, text in list(enumerate(texts))[max(first, 0) :][:limit]
+    ]
+    return OutputPage(records, records[-1].offset + 1 if records else len(texts))
+
+
+def jobs_of_log() -> list[str]:
+    return [each.job_id for each in cluster_view.jobs(now().fold)]
+
+
+def read_topics() -> list[TopicExtent]:
+    return [TopicExtent("c.log", None, [PartitionExtent(0, 3)]), TopicExtent("c.job.a.b", "a", [None])]
+
+
+TOPICS = ClusterTopics(read_now, read_output, read_topics)
+OWN = [
+    *state.READS,
+    *log_endpoints(open_source, FEED),
+    *own_commands(COMMANDS),
+    *topic_endpoints(TOPICS),
+    masters.create_endpoint(lambda: [Candidate("host:1", 2)]),
+]
 
 
 def client(settings: Settings | None = None) -> TestClient:
@@ -158,16 +197,12 @@ def client(settings: Settings | None = None) -> TestClient:
 
 
 def test_address_of_process_is_that_in_the_log() -> None:
-    @contextmanager
-    def read() -> Iterator[Moment]:
-        yield now()
-
     with pytest.raises(NotFound, match="nobody"):
-        find_address(read, "nobody")
+        find_address(read_now, "nobody")
     (worker, *_) = diagnostics_addresses(now()) or [None]
     for known in (None, worker):
         with pytest.raises(Unavailable, match="secret-file"):
-            find_address(read, known)
+            find_address(read_now, known)
 
 
 def test_flame_graph_is_sum_of_samples_of_all_processes() -> None:
@@ -190,13 +225,9 @@ def test_flame_graph_is_sum_of_samples_of_all_processes() -> None:
 
 
 def test_flame_graph_of_job_that_has_ended_has_no_data() -> None:
-    @contextmanager
-    def read() -> Iterator[Moment]:
-        yield now()
-
     job = jobs.jobs(now(), {}).jobs[0]
     vertices = jobs.job(now(), {"jobid": job.id}).vertices
-    ended = Diagnostics.from_moments(DiagnosticsClient(), read)
+    ended = Diagnostics.from_moments(DiagnosticsClient(), read_now)
     answer = ended.flame_graph({"jobid": job.id, "vertexid": vertices[0].id}, None, None)
     assert msgspec.json.encode(answer.body) == b'{"endTimestamp":-1}'
     with pytest.raises(NotFound):
@@ -210,6 +241,42 @@ def test_log_and_threads_of_process_are_passed_on() -> None:
         dump = rest.get("/v1/taskmanagers/any/thread-dump").json()["threadInfos"]
         assert any("test_log_and_threads" in each["stringifiedThreadInfo"] for each in dump)
         assert {"MainThread", "diagnostics server"} <= {each["threadName"] for each in dump}
+
+
+def test_output_is_followed_by_its_pages() -> None:
+    (job_id,) = jobs_of_log()
+    path = f"/api/v1/jobs/{job_id}/output"
+    with client() as rest:
+        followed, start = [], 0
+        while lines := (page := rest.get(f"{path}?from={start}&limit=150").json())["lines"]:
+            followed += lines
+            start = page["next"]
+        assert [each["offset"] for each in followed] == list(range(1_000))
+        assert [each["text"] for each in followed[-2:]] == ["998", "password=***"]
+        last = rest.get(f"{path}?limit=10").json()
+        assert last == {"lines": followed[-10:], "next": 1_000}
+        assert rest.get(f"/api/v1/jobs/{'0' * 32}/output").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "message"),
+    [
+        (None, 404, "ended longer ago than job.output.retention"),
+        (LogUnavailable("no broker"), 503, "no broker."),
+    ],
+)
+def test_output_that_can_not_be_read_has_reason(
+    failure: LogUnavailable | None, status: int, message: str
+) -> None:
+    def fail(*_: object) -> None:
+        if failure is not None:
+            raise failure
+
+    topics = ClusterTopics(read_now, fail, fail)
+    for _ in range(10):
+        with pytest.raises((NotFound, Unavailable), match=message) as error:
+            topics.output({"jobid": jobs_of_log()[0]}, None, None)
+        assert error.value.status == status
 
 
 def test_answer_names_its_offset() -> None:

@@ -1,8 +1,10 @@
 // The cluster: who leads, what each TaskExecutor's slots hold, and which requests for slots wait.
 
+import type { AnswerOf } from "../api/client";
 import { useServer } from "../api/server";
 import { useQuery } from "../api/use-query";
-import { formatBytes, formatCount, formatDuration, formatPlural } from "../formats";
+import { formatBytes, formatCount, formatDuration, formatPlural, NONE } from "../formats";
+import { at } from "../moment";
 import { Figures } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { TableCard } from "../parts/table";
@@ -10,18 +12,31 @@ import { linkTo } from "../routing";
 import type { ClusterSlots, SlotDemand } from "./cluster-slots";
 import { countFree, hueOf } from "./cluster-slots";
 import { SlotGrid } from "./slot-grid";
+import { TopicsView } from "./topics-view";
+
+const MASTERS_REFRESH_MS = 5_000;
+
+type Candidates = AnswerOf<"/api/v1/masters">["masters"];
 
 export function ClusterPage() {
   const cluster = useQuery("/api/v1/cluster");
+  const isNow = !useServer().isHistory && at.value === null;
+  const masters = useQuery(
+    "/api/v1/masters",
+    {},
+    { refresh: MASTERS_REFRESH_MS, isOfLog: true, enabled: isNow },
+  );
+  const candidates = (isNow && masters.body?.masters) || [];
   return (
     <>
       <h1>Cluster</h1>
-      <Loaded query={cluster}>{(body) => <ClusterView cluster={body} />}</Loaded>
+      <Loaded query={cluster}>{(body) => <ClusterView cluster={body} candidates={candidates} />}</Loaded>
+      {isNow && <TopicsView />}
     </>
   );
 }
 
-function ClusterView({ cluster }: { cluster: ClusterSlots }) {
+function ClusterView({ cluster, candidates }: { cluster: ClusterSlots; candidates: Candidates }) {
   const { isHistory } = useServer();
   const slots = cluster.task_executors.reduce((sum, each) => sum + each.slots.length, 0);
   const free = cluster.task_executors.reduce((sum, each) => sum + countFree(each), 0);
@@ -38,7 +53,7 @@ function ClusterView({ cluster }: { cluster: ClusterSlots }) {
         ]}
       />
       {cluster.demands.length > 0 && <Demands cluster={cluster} />}
-      <Leaders cluster={cluster} />
+      <Masters cluster={cluster} candidates={candidates} />
       <h2>Slots</h2>
       {cluster.jobs.length > 0 && <Legend cluster={cluster} />}
       {cluster.task_executors.length === 0 ? (
@@ -137,7 +152,8 @@ function Legend({ cluster }: { cluster: ClusterSlots }) {
 }
 
 /** One process mostly leads all roles: the roles are grouped by the process. */
-function Leaders({ cluster }: { cluster: ClusterSlots }) {
+/** The processes that lead, as the log says, and those that stand by, as ZooKeeper says now. */
+function Masters({ cluster, candidates }: { cluster: ClusterSlots; candidates: Candidates }) {
   const processes = new Map<string, { roles: string[]; jobs: number; epoch: number; since: number }>();
   for (const { role, process, epoch, since } of cluster.leaders) {
     const found = processes.get(process) ?? { roles: [], jobs: 0, epoch, since };
@@ -149,10 +165,11 @@ function Leaders({ cluster }: { cluster: ClusterSlots }) {
       since: Math.min(found.since, since),
     });
   }
+  const standbys = candidates.filter((each) => !processes.has(each.process));
   return (
     <>
       <h2>Masters</h2>
-      {processes.size === 0 ? (
+      {processes.size + standbys.length === 0 ? (
         <Empty>No process leads the cluster.</Empty>
       ) : (
         <TableCard label="Masters">
@@ -177,6 +194,14 @@ function Leaders({ cluster }: { cluster: ClusterSlots }) {
                 <td>{[...roles, ...(jobs > 0 ? [formatPlural(jobs, "job")] : [])].join(", ")}</td>
                 <td class="right">{epoch}</td>
                 <td class="right">{formatCount(since)}</td>
+              </tr>
+            ))}
+            {standbys.map(({ process }) => (
+              <tr key={process}>
+                <td>{process}</td>
+                <td class="muted">nothing: stands by</td>
+                <td class="right">{NONE}</td>
+                <td class="right">{NONE}</td>
               </tr>
             ))}
           </tbody>

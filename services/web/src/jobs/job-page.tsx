@@ -15,22 +15,26 @@ import { CheckpointsView } from "./checkpoints-view";
 import { ConfigurationView } from "./configuration-view";
 import { ExceptionsView } from "./exceptions-view";
 import { GraphView } from "./graph-view";
+import { OutputView } from "./output-view";
 import { TimelineView } from "./timeline-view";
 
 type Progress = AnswerOf<"/api/v1/jobs/{jobid}">;
 
+const OUTPUT: Tab = { path: "output", title: "Output" };
 const TABS: readonly Tab[] = [
   { path: "", title: "Graph" },
   { path: "timeline", title: "Timeline" },
   { path: "exceptions", title: "Exceptions" },
   { path: "checkpoints", title: "Checkpoints" },
   { path: "accumulators", title: "Accumulators" },
+  OUTPUT,
   { path: "story", title: "Story" },
   { path: "configuration", title: "Configuration" },
 ];
 
 export function JobPage({ id, parts }: { id: string; parts: readonly string[] }) {
   const progress = useQuery("/api/v1/jobs/{jobid}", { jobid: id });
+  const { isHistory } = useServer();
   const [view = ""] = parts;
   return (
     <Loaded query={progress}>
@@ -38,7 +42,11 @@ export function JobPage({ id, parts }: { id: string; parts: readonly string[] })
         <>
           <JobHead progress={body} />
           <JobActions id={id} isRunning={body.job.ended < 0} />
-          <Tabs base={["jobs", id]} tabs={TABS} current={view} />
+          <Tabs
+            base={["jobs", id]}
+            tabs={isHistory ? TABS.filter((tab) => tab !== OUTPUT) : TABS}
+            current={view}
+          />
           <JobView id={id} jobId={body.job.job_id} view={view} isRunning={body.job.ended < 0} />
         </>
       )}
@@ -69,6 +77,8 @@ function JobView({
       return <CheckpointsView id={id} />;
     case "accumulators":
       return <AccumulatorsView id={id} />;
+    case "output":
+      return <OutputView id={id} />;
     case "story":
       return <StoryView entity={`job:${jobId}`} isOver={!isRunning} />;
     case "configuration":

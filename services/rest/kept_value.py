@@ -1,0 +1,40 @@
+"""A value that is dear to read: it is read when a request needs it, and kept for a few seconds.
+
+One request reads at a time. Others wait, and get what it has read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from .errors import Unavailable
+
+T = TypeVar("T")
+_KEPT_S: Final = 5.0
+_WAIT_S: Final = 5.0
+
+
+class KeptValue(Generic[T]):
+    """Thread-safe. `read` returns the value; what it raises is raised by `get`."""
+
+    def __init__(self, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: tuple[T, float] | None = None
+        """The value, and when it was read."""
+
+    def get(self) -> T:
+        """Returns a value that is a few seconds old at most. Raises Unavailable if another request reads too long."""
+        if not self._lock.acquire(timeout=_WAIT_S):
+            raise Unavailable("Another request still reads this.", {"Retry-After": "5"})
+        try:
+            now_s = self._clock()
+            if self._known is None or now_s - self._known[1] >= _KEPT_S:
+                self._known = self._read(), now_s
+            return self._known[0]
+        finally:
+            self._lock.release()
