@@ -122,9 +122,8 @@ class ClusterOptions:
         """Like `configuration`, for an existing cluster, with its Kafka. Raises CommandFailure if none is known.
 
         If Kafka is not that of the home, the command fails at once where it cannot use it: KafkaRefusal,
-        KafkaUnreachable. It also fails if a REST server is named instead of Kafka.
+        KafkaUnreachable.
         """
-        check_kafka_is_wanted(self.configuration(definitions, more))
         found = self.locate(definitions, more)
         if self.configuration(definitions, more).bootstrap_servers:
             from ..readers.kafka_check import check_kafka_reachable
@@ -157,8 +156,11 @@ class ClusterOptions:
         definitions: Sequence[str] | None = None,
         more: Mapping[str, tuple[str, object]] | None = None,
     ) -> Configuration:
-        """Like `find`, for a process that waits for Kafka, or does not need it."""
-        return resolve_location(self.configuration(definitions, more))
+        """Like `find`, for a process that waits for Kafka, or does not need it. Raises CommandFailure if a REST server
+        is named instead of Kafka."""
+        found = self.configuration(definitions, more)
+        check_kafka_is_wanted(found)
+        return resolve_location(found)
 
 
 DEFAULT_CLUSTER = ClusterOptions()

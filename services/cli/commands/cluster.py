@@ -15,6 +15,7 @@ from ..args.common_options import (
     Format,
     Home,
     Output,
+    check_kafka_is_wanted,
 )
 from ..args.option_groups import CommandGroup
 from ..exit_codes import CommandFailure, ExitCode
@@ -64,6 +65,7 @@ def start(
 
     more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
     found = cluster.configuration(definitions, more).as_user(KafkaUser.JOBMANAGER)
+    check_kafka_is_wanted(found)
     if found.bootstrap_servers:
         from ..readers.kafka_check import check_kafka_reachable
 
@@ -105,6 +107,7 @@ def stop(
     from ..local.topic_recovery import describe_remaining_topics
 
     found = ClusterOptions(home).configuration().as_user(KafkaUser.JOBMANAGER)
+    check_kafka_is_wanted(found)
     with progress("Stopping the cluster") as say:
         local = LocalCluster.from_configuration(found, progress=say)
         if local is None:

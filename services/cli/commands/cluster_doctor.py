@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..args.common_options import (
-    DEFAULT_CLUSTER,
-    ClusterOptions,
-    Definitions,
-    Format,
-    Output,
-    check_kafka_is_wanted,
-)
+from ..args.common_options import DEFAULT_CLUSTER, ClusterOptions, Definitions, Format, Output
 from ..render.formatting import format_count
 from ..render.output import print_json, print_progress, print_result
 from .cluster_acls import Groups, Reads, TopicsExist, Writes, parse_role, scope_of
@@ -53,7 +46,6 @@ def doctor(
     from ..render.acls import SCRIPT, KafkaTool
 
     wanted = parse_role(role)
-    check_kafka_is_wanted(cluster.configuration(definitions))
     configuration = cluster.locate(definitions)
     configuration = configuration.as_user(USERS.get(wanted, KafkaUser.COMMAND))
     log_to_stderr()

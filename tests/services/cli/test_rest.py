@@ -126,9 +126,12 @@ def test_commands_without_file_work_by_rest(server: LiveServer, capsys: pytest.C
         (["offsets", "reset", "x", "--to-latest"], ExitCode.USAGE, "needs Kafka"),
         (["top", "--once"], ExitCode.USAGE, "needs Kafka"),
         (["log", "archive"], ExitCode.USAGE, "needs Kafka"),
+        (["log", "import", "x.avro"], ExitCode.USAGE, "needs Kafka"),
+        (["kafka-tools", "topics", "--list"], ExitCode.USAGE, "needs Kafka"),
+        *(([name], ExitCode.USAGE, "needs Kafka") for name in ("jobmanager", "taskexecutor", "gateway")),
         *(
             (["cluster", name], ExitCode.USAGE, "needs Kafka")
-            for name in ("doctor", "verify", "snapshot", "clean", "recover", "upgrade")
+            for name in ("start", "stop", "doctor", "verify", "snapshot", "clean", "recover", "upgrade")
         ),
         (["list", "--bootstrap-servers", "x:1"], ExitCode.USAGE, "exclude each other"),
         (["show", "nobody"], ExitCode.NOT_FOUND, "nobody"),
