@@ -256,8 +256,8 @@ class _Shell:
         assert endpoint.view is not None
         is_live = at is None and endpoint.is_live
         with self._read_live(parameters) if is_live else self._read(at, parameters) as moment:
-            offset, value = moment.offset, endpoint.view(moment, parameters)
-            return _response(value, endpoint.status, offset)
+            value = endpoint.view(moment, parameters)
+            return _response(value, endpoint.status, moment.offset, moment.lag)
 
     async def _find_principal(self, request: Request) -> Principal:
         if self._settings.authenticator is None:
@@ -357,8 +357,9 @@ def _is_ip_address(name: str) -> bool:
     return True
 
 
-def _response(value: Any, status: int, offset: int | None) -> Response:
-    headers = {} if offset is None else {"Tailrace-Offset": str(offset)}
+def _response(value: Any, status: int, offset: int | None, lag: int | None = None) -> Response:
+    known = {"Tailrace-Offset": offset, "Tailrace-Lag": lag}
+    headers = {name: str(number) for name, number in known.items() if number is not None}
     if isinstance(value, Text):
         return Response(value.text, status, headers | dict(value.headers), media_type="text/plain")
     # As every output for people: reasons, stack traces and options may have a URL with a password.

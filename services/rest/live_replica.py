@@ -23,6 +23,7 @@ from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import LogSource
 from ..log import LogUnavailable
 from .errors import Unavailable
+from .log_end import LogEndWatch
 from .moment import Moment
 
 _log = logger(__name__)
@@ -59,6 +60,9 @@ class LiveReplica(Closeable):
         self._waiters: list[_Waiter] = []
         self._end = 0
         """The end of the log when the fold began."""
+        self._position = 0
+        """All events below it are folded."""
+        self._end_watch = LogEndWatch()
         self._current = threading.Event()
         """Set when the fold has reached that."""
         self._stop = threading.Event()
@@ -71,7 +75,7 @@ class LiveReplica(Closeable):
         """Yields the present moment; the fold waits meanwhile. Raises Unavailable before the log is read."""
         self._await_current()
         with self._lock:
-            yield Moment(self._fold, time.time_ns() // 1_000_000)
+            yield Moment(self._fold, time.time_ns() // 1_000_000, lag=self._lag())
 
     @property
     def offset(self) -> int:
@@ -93,16 +97,21 @@ class LiveReplica(Closeable):
                 self._waiters.remove(waiter)
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the threads."""
         self._stop.set()
+        self._end_watch.close()
         if self._thread is not None:
             self._thread.join(5.0)
+
+    def _lag(self) -> int:
+        return max(0, self._end_watch.last_seen() - self._position)
 
     def _await_current(self) -> None:
         with self._start_lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threads.Thread(target=self._run, name="rest replica")
                 self._thread.start()
+                self._end_watch.start()
         if not self._current.wait(_START_TIMEOUT_S):
             raise Unavailable(
                 self._failure
@@ -142,6 +151,7 @@ class LiveReplica(Closeable):
             else:
                 start = self._fold.replica.offset + 1
             tail = source.log.tail(start)
+            self._position, self._end_watch.log = start, source.log
             try:
                 while not self._stop.is_set():
                     if tail.position >= self._end:
@@ -152,9 +162,13 @@ class LiveReplica(Closeable):
                         part = batch[first : first + _PART]
                         with self._lock:
                             self._apply(part)
+                            self._position = part[-1].offset + 1
                         if self.on_events is not None:
                             self.on_events(part)
+                    # Markers of transactions have offsets, too.
+                    self._position = tail.position
             finally:
+                self._end_watch.log = None
                 tail.close()
 
     def _apply(self, batch: Sequence[Record]) -> None:

@@ -13,12 +13,14 @@ class Moment:
     """The cluster after the event at `fold.replica.offset`.
 
     `now` is the time by which durations are computed, in milliseconds since the epoch: the present, or the time of the
-    last event for a moment of the past. `live`: the metrics of TaskExecutors, for endpoints that need them.
+    last event for a moment of the past. `live`: the metrics of TaskExecutors, for endpoints that need them. `lag`: the
+    events from there to the end of the log that the server last saw; None for a moment of the past.
     """
 
     fold: HistoryProjection
     now: int
     live: LiveMetrics = NO_METRICS
+    lag: int | None = None
 
     @property
     def offset(self) -> int:

@@ -37,6 +37,14 @@ _FILE: Mapping[str, Any] = {
     "properties": {"jarfile": {"type": "string", "contentMediaType": "application/octet-stream"}},
     "required": ["jarfile"],
 }
+_OFFSET: Mapping[str, Any] = {
+    "description": "The offset of the log that the answer is true at.",
+    "schema": {"type": "integer", "minimum": -1},
+}
+_LAG: Mapping[str, Any] = {
+    "description": "Of an answer of the present: the events from there to the end of the log that the server last saw.",
+    "schema": {"type": "integer", "minimum": 0},
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -113,14 +121,10 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
             "content": {"text/plain": {"schema": {"type": "string"}}},
         }
     elif response is not None:
+        lag = {"Tailrace-Lag": _LAG} if endpoint.view is not None else {}
         responses[str(endpoint.status)] = {
             "description": "The answer.",
-            "headers": {
-                "Tailrace-Offset": {
-                    "description": "The offset of the log that the answer is true at.",
-                    "schema": {"type": "integer", "minimum": -1},
-                }
-            },
+            "headers": {"Tailrace-Offset": _OFFSET, **lag},
             "content": {"application/json": {"schema": by_type[repr(response)]}},
         }
         if endpoint.view is not None:

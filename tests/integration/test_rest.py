@@ -9,16 +9,29 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import CertificateAuthority
+from kafka_topics import Topics
 from playwright.sync_api import Browser, expect
 from polling import wait_until
 
+from tailrace.infra.server_socket import listen
 from tailrace.infra.tls import client_context
+from tailrace.schemas.client import JobStatusChanged
+from tailrace.schemas.types import JobStatus
+from tailrace.services.configuration import Configuration
+from tailrace.services.log.factory import create_admin_client, open_event_log
+from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+from tailrace.services.rest import requests
+from tailrace.services.rest.application import Settings
+from tailrace.services.rest.assembly import ReplicaServer
 
+from ..services.rest.live_server import append, golden_records
 from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)
@@ -129,6 +142,8 @@ def test_master_and_gateway_answer_alike(master: Rest, gateway: Rest, job: str) 
         assert master.get(f"{path}?at={at}") == gateway.get(f"/v1{path}?at={at}")
     first = master.get("/jobs/overview?at=0")
     assert job not in {each["jid"] for each in first["jobs"]}
+    assert "tailrace-lag" not in gateway.send("GET", f"/jobs/overview?at={at}")[2]
+    wait_until(lambda: gateway.send("GET", "/jobs/overview")[2]["tailrace-lag"] == "0", "a current answer")
 
 
 def vertices_of(server: Rest, job: str) -> list[dict[str, Any]]:
@@ -407,6 +422,50 @@ def test_submission_with_same_key_is_one_job(four_slots: Cluster, master: Rest, 
     assert [each["id"] for each in master.get("/jobs")["jobs"]].count(flink_id) == 1
     assert four_slots.run("--rest", gateway.base, "cancel", job_id).returncode in (0, 1)
     assert master.send("PATCH", f"/jobs/{job_id}")[0] in (202, 409)
+
+
+def test_without_leader_write_is_unavailable_and_reads_go_on(
+    four_slots: Cluster, cluster_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of a cluster whose only master is gone: the log ends with a job that runs."""
+    monkeypatch.setattr(requests, "_OUTCOME_TIMEOUT_S", 1.0)
+    servers, records = four_slots.record.bootstrap_servers, golden_records("a_job_finishes")
+    configuration = Configuration(
+        {"home": str(tmp_path), "bootstrap.servers": servers, "cluster.id": cluster_id}
+    )
+    ensure_cluster_topics(create_admin_client(configuration), cluster_id)
+    running, job = next(
+        (number, record.body.job_id)
+        for number, record in enumerate(records)
+        if isinstance(record.body, JobStatusChanged) and record.body.status is JobStatus.RUNNING
+    )
+    with closing(open_event_log(configuration)) as log:
+        append(log, records[: running + 1])
+        end = log.end()
+    writes = [
+        ("PATCH", f"/jobs/{job}", None),
+        ("POST", f"/jobs/{job}/savepoints", {}),
+        ("POST", f"/jobs/{job}/stop", {}),
+        ("POST", "/api/v1/submissions", {"target": "any_module:main"}),
+    ]
+    listening = listen("127.0.0.1", [0], 128)
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    with (
+        ReplicaServer(configuration, listening, Settings(), address=address),
+        ThreadPoolExecutor(len(writes)) as clients,
+    ):
+        rest = Rest(address)
+        waiting = [clients.submit(rest.send, *write) for write in writes]
+        while not all(each.done() for each in waiting):
+            status, body, headers = rest.send("GET", f"/jobs/{job}/status")
+            assert (status, body) == (200, {"status": "RUNNING"})
+            assert headers["tailrace-offset"] == str(end - 1)
+        for status, body, headers in (each.result() for each in waiting):
+            assert (status, headers["retry-after"]) == (503, "5"), body
+            assert "no leader answered" in body["errors"][0]
+        assert rest.get(f"/jobs/{job}/status") == {"status": "RUNNING"}
+    # The next leader finds all requests.
+    assert len(Topics(servers).read(submissions_topic(cluster_id), len(writes))) == len(writes)
 
 
 def secured_options(directory: Path, principal: str) -> list[str]:

@@ -16,6 +16,7 @@ from tailrace.infra.tls import ServerTls
 from tailrace.schemas.event import Event, Record
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource
+from tailrace.services.log import EventLog
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.rest.api import cluster, jobs
@@ -36,7 +37,7 @@ def golden_records(name: str) -> list[Record]:
         return [record for batch in read_to_end(log) for record in batch]
 
 
-def append(log: MemoryEventLog, records: list[Record]) -> None:
+def append(log: EventLog, records: list[Record]) -> None:
     """Appends events again, in the same order."""
     log.append([Event(record.header, record.body) for record in records])
 
