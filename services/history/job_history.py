@@ -26,7 +26,7 @@ from ..job_master.state import StartedJob
 from .checkpoint_history import CheckpointsView
 from .execution_history import StoredExecutions
 from .forgotten_jobs import ForgottenJob
-from .snapshot_requests import SnapshotRequestView
+from .snapshot_requests import DisposalView, SnapshotRequestView
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
@@ -46,6 +46,8 @@ class JobHistory(msgspec.Struct, frozen=True):
     """By job id, until the cluster forgets the job."""
     snapshot_requests: dict[str, SnapshotRequestView] = {}
     """Client address -> its last request for a checkpoint or savepoint."""
+    disposals: dict[str, DisposalView] = {}
+    """Client address -> its request to delete a savepoint."""
     forgotten: dict[str, ForgottenJob] = {}
     """By job id."""
 

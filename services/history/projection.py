@@ -36,7 +36,7 @@ from .forgotten_jobs import ForgottenJob, ForgottenJobs, describe_jobs
 from .job_history import JobHistory, RestartCauses
 from .job_history_store import JobHistoryStore, newest
 from .lazy_states import LazyStates
-from .snapshot_requests import SNAPSHOT_ANSWERS, SnapshotRequestHistory, SnapshotRequestView
+from .snapshot_requests import SNAPSHOT_ANSWERS, DisposalView, SnapshotRequestHistory, SnapshotRequestView
 
 PartKey = tuple[str, str]
 """A field of JobHistory, and what the part is about: a job, a checkpoint or a client."""
@@ -64,7 +64,7 @@ class HistoryProjection:
         self.executions = ExecutionHistory()
         """The graphs of jobs, and the times of their attempts."""
         self.snapshot_requests = SnapshotRequestHistory()
-        """The requests for checkpoints and savepoints."""
+        """The requests for checkpoints and savepoints, and to delete savepoints."""
         self.forgotten = ForgottenJobs()
         """The jobs that no state has any more."""
         self.replica = self._new_replica()
@@ -120,6 +120,7 @@ class HistoryProjection:
             checkpoints=self.checkpoints.all(),
             executions=self.executions.all(),
             snapshot_requests=self.snapshot_requests.all(),
+            disposals=self.snapshot_requests.disposals(),
             forgotten=self.forgotten.all(),
         )
 
@@ -133,7 +134,9 @@ class HistoryProjection:
         fold.name_tasks()
         fold.failures = RestartCauses.from_failures(self.failures.all())
         fold.checkpoints, fold.executions = self.checkpoints.copy(), self.executions.copy()
-        fold.snapshot_requests = SnapshotRequestHistory(self.snapshot_requests.all())
+        fold.snapshot_requests = SnapshotRequestHistory(
+            self.snapshot_requests.all(), self.snapshot_requests.disposals()
+        )
         fold.forgotten = ForgottenJobs(self.forgotten.all())
         fold.whole = self.whole
         return fold
@@ -149,6 +152,7 @@ class HistoryProjection:
             ("checkpoint", self.checkpoints.views()),
             ("executions", self.executions.stored()),
             ("snapshot_requests", self.snapshot_requests.all().items()),
+            ("disposals", self.snapshot_requests.disposals().items()),
             ("forgotten", self.forgotten.all().items()),
         ):
             for key, part in parts:
@@ -173,7 +177,9 @@ class HistoryProjection:
             decoded("checkpoints", StoredCheckpoints), parts.get("checkpoint", {})
         )
         self.executions = ExecutionHistory.from_bytes(parts.get("executions", {}), self._live_jobs())
-        self.snapshot_requests = SnapshotRequestHistory(decoded("snapshot_requests", SnapshotRequestView))
+        self.snapshot_requests = SnapshotRequestHistory(
+            decoded("snapshot_requests", SnapshotRequestView), decoded("disposals", DisposalView)
+        )
         self.forgotten = ForgottenJobs(decoded("forgotten", ForgottenJob))
 
     def resume_from(self, replica: Replica) -> None:
@@ -227,7 +233,7 @@ class HistoryProjection:
         self.failures = RestartCauses.from_failures(past.failures)
         self.checkpoints = CheckpointHistory.from_views(past.checkpoints)
         self.executions = ExecutionHistory.from_stored(past.executions, self._live_jobs())
-        self.snapshot_requests = SnapshotRequestHistory(past.snapshot_requests)
+        self.snapshot_requests = SnapshotRequestHistory(past.snapshot_requests, past.disposals)
         self.forgotten = ForgottenJobs(past.forgotten)
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:

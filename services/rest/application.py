@@ -214,7 +214,9 @@ class _Shell:
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         if NotSupported in endpoint.errors:
-            raise NotSupported(f"tailrace does not support {endpoint.method} {_path(request)}.")
+            raise NotSupported(
+                f"tailrace does not support {endpoint.method} {_path(request)}: {endpoint.instead}."
+            )
         if endpoint.writes_by_get:
             _check_site(request)
         parameters = _read_parameters(endpoint, request)

@@ -25,7 +25,7 @@ from .commands import Commands, flink_commands, own_commands, program_commands
 from .diagnostics import Diagnostics, diagnostics_endpoints
 from .endpoint import Endpoint, Parameters
 from .event_feed import EventFeed
-from .flink.endpoints import READS, UNSUPPORTED, WITHOUT_PROGRAMS
+from .flink.endpoints import READS, UNSUPPORTED, WITHOUT_PROGRAMS, log_url_endpoint
 from .flink.taskmanagers import diagnostics_addresses
 from .forgotten_job import find_last_offset
 from .live_replica import LiveReplica
@@ -48,13 +48,15 @@ def list_endpoints(
     diagnostics: Diagnostics,
     of_now: Sequence[Endpoint],
     programs: Programs | None = None,
+    url: str = "",
 ) -> tuple[list[Endpoint], list[Endpoint]]:
     """Returns Flink's endpoints, and tailrace's own. `of_now`: what the log does not have.
-    `programs`: None if the server runs no programs."""
+    `programs`: None if the server runs no programs. `url`: of the server, for links to its page."""
     of_programs = WITHOUT_PROGRAMS if programs is None else program_commands(programs)
     flink = [
         *of_programs,
         *READS,
+        log_url_endpoint(url),
         *flink_commands(requests),
         *diagnostics_endpoints(diagnostics),
         *UNSUPPORTED,
@@ -111,15 +113,15 @@ class ReplicaServer(Closeable):
         self._fetcher = MetricFetcher(client, configuration.get(METRICS_UPDATE_INTERVAL) / SECOND)
         diagnostics = Diagnostics.from_moments(client, self._live.read)
         self._feed = EventFeed(open_source, self._live)
+        url = f"{'http' if tls is None else 'https'}://{address}"
         flink, own = list_endpoints(
             open_source,
             self._requests,
             self._feed,
             diagnostics,
             create_endpoints_of_now(configuration, self._live.read),
-            _create_programs(
-                configuration, self._requests, self._live, f"{'http' if tls is None else 'https'}://{address}"
-            ),
+            _create_programs(configuration, self._requests, self._live, url),
+            url,
         )
         application = create_application(
             self._read, flink, own, settings, page.create_routes(), read_live=self._read_live

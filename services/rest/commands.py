@@ -44,6 +44,10 @@ class Commands(Protocol):
         """Takes a checkpoint."""
         ...
 
+    def dispose(self, _parameters: Parameters, body: operations.DisposalBody, key: str | None, /) -> Answer:
+        """Deletes a savepoint."""
+        ...
+
     def shut_down(self, _parameters: Parameters, _body: object, key: str | None, /) -> Answer:
         """Ends the cluster."""
         ...
@@ -64,6 +68,15 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
     mode = Parameter("mode", operations.TerminationMode, "cancel, which is the default.")
     return [
         Endpoint("DELETE", "/cluster", command=commands.shut_down, response=operations.Empty),
+        Endpoint(
+            "POST",
+            "/savepoint-disposal",
+            command=commands.dispose,
+            body=operations.DisposalBody,
+            response=trigger,
+            needs_body=True,
+            role=Role.SUBMITTER,
+        ),
         Endpoint(
             "GET",
             _JOB_CANCEL,

@@ -100,6 +100,8 @@ class Endpoint:
     """Whether a GET changes something: Flink has such endpoints for YARN's proxy, and its dashboard uses them."""
     takes_file: bool = False
     """Whether the body is multipart/form-data with one file: the command gets an UploadedFile."""
+    instead: str = ""
+    """Of an endpoint that tailrace does not have: a sentence that says what to do instead."""
     role: Role | None = None
     """The role that a principal needs; None: reader for a GET, operator for all others."""
 

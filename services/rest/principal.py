@@ -80,6 +80,14 @@ class Principal:
         whose = f"is of tenant {tenant}" if tenant else "is of no tenant"
         raise Forbidden(f"Job {job_id} {whose}, and {self.name} is {self.grant}.")
 
+    def check_disposal(self) -> None:
+        """Raises Forbidden if the principal may delete no savepoints: only the savepoint itself says whose it is, and
+        the leader compares that with the tenant of a request, if it has one."""
+        if self.grant.role is not Role.OPERATOR and not self.grant.tenant:
+            raise Forbidden(
+                f"{self.name} is {self.grant}, and only an operator, or a submitter of its tenant, deletes savepoints."
+            )
+
 
 ANONYMOUS = Principal("anonymous", Grant(Role.OPERATOR))
 """Everyone, at a server without authentication."""

@@ -28,6 +28,7 @@ from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT
 from ..core.role import CLIENT, address
 from ..dispatcher.state import DispatcherState, Job
+from ..dispatcher.submission_validation import savepoint_directory
 from ..history import cluster_view
 from ..history.cluster_view import JobView
 from ..log import LogUnavailable
@@ -124,6 +125,25 @@ class Requests(Closeable):
         return self._trigger(
             parameters, body.trigger_id, key, lambda client, job_id: client.trigger_checkpoint(job_id)
         )
+
+    def dispose(self, _parameters: Parameters, body: operations.DisposalBody, key: str | None) -> Answer:
+        """POST /savepoint-disposal: deletes a savepoint; a submitter of a tenant deletes those of its jobs"""
+        current_principal().check_disposal()
+        trigger_id = secrets.token_hex(16) if key is None else digest_of_key(f"savepoint-disposal/{key}")
+        answer, requester = operations.TriggerResponse(trigger_id), operations.requester_of(trigger_id)
+        with self._replica.read() as moment:
+            is_answered = moment.fold.snapshot_requests.get_disposal(requester) is not None
+            if is_answered or operations.is_disposal_pending(dispatcher(moment), requester):
+                return Answer(answer, 200, moment.offset)
+
+        def find_outcome(record: Record, is_ignored: bool) -> str | None:
+            is_admitted = isinstance(record.body, dispatcher_events.DisposeSavepoint) and not is_ignored
+            return "" if is_admitted and record.header.sender == requester else None
+
+        # The answer names the directory as a URI.
+        path = savepoint_directory(body.savepoint_path) or body.savepoint_path
+        _, offset = self._send(requester, lambda client: client.dispose_savepoint(path), find_outcome)
+        return Answer(answer, 200, offset)
 
     def shut_down(self, _parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """DELETE /cluster: ends the cluster as `tailrace cluster stop` does: jobs are cancelled, all processes end"""

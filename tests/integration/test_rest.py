@@ -253,6 +253,12 @@ def test_savepoint_requested_twice_of_two_servers_is_one(master: Rest, gateway: 
     )
     assert [each["external_path"] for each in history] == [location]
     assert master.send("GET", f"{path}/{'6' * 32}")[0] == 404
+    status, begun, _ = gateway.send("POST", "/savepoint-disposal", {"savepoint-path": location})
+    assert status == 200
+    disposal = f"/savepoint-disposal/{begun['request-id']}"
+    deleted = {"status": {"id": "COMPLETED"}, "operation": {}}
+    wait_until(lambda: master.get(disposal) == deleted, "the savepoint to be deleted")
+    assert not Path(location.removeprefix("file://")).exists()
 
 
 def test_command_line_works_without_kafka(four_slots: Cluster, gateway: Rest, job: str) -> None:

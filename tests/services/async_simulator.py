@@ -158,7 +158,9 @@ class AsyncSimulator:
             body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason="asked to stop")
             process.append_now(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
 
-    def request(self, body: Body, *, admitted: int = 1, tenant: str = "") -> int:
+    def request(
+        self, body: Body, *, admitted: int = 1, tenant: str = "", requester: str = "client/test"
+    ) -> int:
         """Appends a client's request several times, admitted from the topic of a tenant; returns the first offset."""
         offset = len(self.log)
         origin = Origin(topic="submissions", partition=0, offset=self.submitted, tenant=tenant)
@@ -166,7 +168,7 @@ class AsyncSimulator:
         header = Header(
             event_id=f"request {self.submitted}",
             time=self.now,
-            sender="client/test",
+            sender=requester,
             sender_epoch=0,
             recipient="dispatcher",
             origin=origin,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from ..endpoint import Endpoint, Parameter, View
 from ..errors import NotFound, NotSupported
+from ..moment import Moment
 from . import (
     applications,
     checkpoints,
@@ -18,6 +21,7 @@ from . import (
     vertex_metrics,
     vertices,
 )
+from .lookup import Parameters, find_job
 
 _GET = Parameter("get", str, "The names of metrics, with commas between.")
 _AGGREGATION = Parameter("agg", str, "The aggregations, with commas between: min, max, avg, sum, skew.")
@@ -43,10 +47,18 @@ PATH_PARAMETERS = {
         Parameter("logname", str, "The name of a log file."),
         Parameter("taskmanagerid", str, "The resource id of a TaskExecutor."),
         Parameter(
-            "triggerid", str, "The id that the request for a savepoint or checkpoint was answered with."
+            "triggerid",
+            str,
+            "The id that the request for a savepoint, checkpoint or disposal was answered with.",
         ),
     )
 }
+
+
+class LogUrl(msgspec.Struct, frozen=True):
+    """Flink's LogUrlResponse."""
+
+    url: str
 
 
 def path_parameters(path: str) -> tuple[Parameter, ...]:
@@ -62,8 +74,19 @@ def _live(path: str, view: View, *query: Parameter) -> Endpoint:
     return _read(path, view, *query, is_live=True)
 
 
-def _unsupported(method: str, path: str) -> Endpoint:
-    return Endpoint(method, path, path_parameters(path), errors=(NotSupported,))
+def _unsupported(method: str, path: str, instead: str) -> Endpoint:
+    return Endpoint(method, path, path_parameters(path), errors=(NotSupported,), instead=instead)
+
+
+def log_url_endpoint(url: str) -> Endpoint:
+    """Returns the endpoint of the page with the log files of the leading jobmanager. `url`: of the server."""
+
+    def log_url(moment: Moment, parameters: Parameters) -> LogUrl:
+        """GET /jobs/:jobid/jobmanager/log-url: the page with the log files of the leading jobmanager"""
+        find_job(moment, parameters)
+        return LogUrl(f"{url}/#/logs/jobmanager")
+
+    return _read(f"{_JOB}/jobmanager/log-url", log_url)
 
 
 _APPLICATION = "/applications/{applicationid}"
@@ -121,6 +144,7 @@ READS: tuple[Endpoint, ...] = (
     _live(f"{_SUBTASK}/metrics", vertex_metrics.subtask_metrics, _GET),
     _live(f"{_SUBTASK}/attempts/{{attempt}}", vertices.subtask),
     _read(f"{_SUBTASK}/attempts/{{attempt}}/accumulators", vertices.attempt_accumulators),
+    _read("/savepoint-disposal/{triggerid}", operations.disposal_result),
     _read("/taskmanagers", taskmanagers.taskmanagers),
     _live("/taskmanagers/metrics", taskmanagers.aggregated_metrics, _GET, _AGGREGATION, _TASKMANAGERS),
     _live(_TASKMANAGER, taskmanagers.taskmanager),
@@ -128,14 +152,18 @@ READS: tuple[Endpoint, ...] = (
 )
 WITHOUT_PROGRAMS = (_read("/config", cluster.configuration_without_programs),)
 """Endpoints of a server that runs no programs: each replaces one of `READS`."""
-UNSUPPORTED: tuple[Endpoint, ...] = tuple(
-    _unsupported(*line.split())
-    for line in (
-        "POST /jobs",
-        "GET /jobs/{jobid}/jobmanager/log-url",
-        "PUT /jobs/{jobid}/resource-requirements",
-        "PATCH /jobs/{jobid}/rescaling",
-        "POST /savepoint-disposal",
-    )
+_NO_RESCALING = (
+    "the parallelism of a job does not change while it runs. Stop it with a savepoint (POST /jobs/:jobid/stop), and "
+    "run it from there with another parallelism"
+)
+UNSUPPORTED: tuple[Endpoint, ...] = (
+    _unsupported(
+        "POST",
+        "/jobs",
+        "it runs no job graphs of Flink. Submit a program with POST /api/v1/submissions, or upload one and run it with "
+        "POST /jars/:jarid/run",
+    ),
+    _unsupported("PUT", f"{_JOB}/resource-requirements", _NO_RESCALING),
+    _unsupported("PATCH", f"{_JOB}/rescaling", _NO_RESCALING),
 )
 """Endpoints of Flink that tailrace does not have: they are answered with 501."""

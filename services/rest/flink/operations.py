@@ -10,12 +10,15 @@ import msgspec
 
 from ....schemas.types import SnapshotType
 from ...core.role import CLIENT, address
+from ...dispatcher.state import DispatcherState, DisposalRequest
 from ...history.snapshot_requests import SnapshotRequestView
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
 from .jobs import FailureCause, QueueStatus
-from .lookup import Parameters, find_job
+from .lookup import Parameters, dispatcher, find_job
+
+_FLINK_EXCEPTION = "org.apache.flink.util.FlinkException"
 
 
 class TerminationMode(StrEnum):
@@ -55,6 +58,12 @@ class CheckpointBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     trigger_id: str | None = None
 
 
+class DisposalBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """POST /savepoint-disposal: the directory of a savepoint, as a URI or absolute path."""
+
+    savepoint_path: str
+
+
 class TriggerResponse(msgspec.Struct, frozen=True, rename="kebab"):
     """The id to ask for the result with."""
 
@@ -89,6 +98,19 @@ class CheckpointResult(msgspec.Struct, frozen=True, omit_defaults=True):
     operation: CheckpointInfo | None = None
 
 
+class DisposalInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """Why a savepoint still exists; empty: it is deleted."""
+
+    failure_cause: FailureCause | None = None
+
+
+class DisposalResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GET /savepoint-disposal/:triggerid"""
+
+    status: QueueStatus
+    operation: DisposalInfo | None = None
+
+
 class SubmissionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """POST /submissions. `target`: module:function, importable where the jobmanager runs. `arguments`: its arguments.
     `configuration`: options of the job."""
@@ -109,7 +131,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 def requester_of(trigger_id: str) -> str:
-    """Returns the address under which a savepoint or checkpoint is requested."""
+    """Returns the address under which a savepoint or checkpoint, or a disposal, is requested."""
     return address(CLIENT, f"rest-{trigger_id}")
 
 
@@ -131,6 +153,24 @@ def checkpoint_result(moment: Moment, parameters: Parameters) -> CheckpointResul
     if found.checkpoint_id is None:
         return CheckpointResult(QueueStatus("IN_PROGRESS"))
     return CheckpointResult(QueueStatus("COMPLETED"), CheckpointInfo(checkpoint_id=found.checkpoint_id))
+
+
+def disposal_result(moment: Moment, parameters: Parameters) -> DisposalResult:
+    """GET /savepoint-disposal/:triggerid: IN_PROGRESS, or whether the savepoint is deleted"""
+    requester = requester_of(parameters["triggerid"])
+    found = moment.fold.snapshot_requests.get_disposal(requester)
+    if found is not None:
+        cause = None if found.failure is None else FailureCause(_FLINK_EXCEPTION, found.failure)
+        return DisposalResult(QueueStatus("COMPLETED"), DisposalInfo(cause))
+    if is_disposal_pending(dispatcher(moment), requester):
+        return DisposalResult(QueueStatus("IN_PROGRESS"))
+    raise NotFound(f"There is no savepoint disposal with triggerId={parameters['triggerid'][:80]}.")
+
+
+def is_disposal_pending(state: DispatcherState, requester: str) -> bool:
+    """Returns whether a client waits for the disposal of a savepoint."""
+    asked = (each for each in state.requests.values() if isinstance(each, DisposalRequest))
+    return any(each.requester == requester for each in (*asked, *state.disposals.values()))
 
 
 def _find_request(moment: Moment, parameters: Parameters, wanted: SnapshotType) -> SnapshotRequestView:

@@ -30,6 +30,7 @@ SUBMITTER_MAY = {
     ("POST", "/jobs/{jobid}/stop"),
     ("POST", "/jobs/{jobid}/savepoints"),
     ("POST", "/jobs/{jobid}/checkpoints"),
+    ("POST", "/savepoint-disposal"),
     ("GET", "/jobs/{jobid}/yarn-cancel"),
     ("POST", "/submissions"),
     ("POST", "/jars/upload"),
@@ -196,6 +197,19 @@ def test_principal_controls_jobs_of_its_tenant(grant: Grant, tenant: str) -> Non
         assert grant.tenant != tenant
     else:
         assert grant.role is Role.OPERATOR or grant.tenant == tenant
+
+
+@given(GRANTS)
+def test_principal_deletes_savepoints_of_its_tenant_or_all(grant: Grant) -> None:
+    """The leader knows the tenant of a savepoint, and compares it with that of the request. A request without a tenant
+    may delete all."""
+    try:
+        Principal("ci", grant).check_disposal()
+    except Forbidden:
+        assert grant.role is not Role.OPERATOR
+        assert not grant.tenant
+    else:
+        assert grant.role is Role.OPERATOR or grant.tenant
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ from tailrace.services.rest.endpoint import Answer
 from tailrace.services.rest.errors import NotFound, Unavailable
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink import jobs, operations
-from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED
+from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED, log_url_endpoint
 from tailrace.services.rest.flink.plan import JobPlan, Plan
 from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
 from tailrace.services.rest.live_replica import LiveReplica
@@ -91,6 +92,9 @@ class AcceptingCommands:
 
     stop = savepoint = checkpoint = _trigger
 
+    def dispose(self, _parameters: object, _body: operations.DisposalBody, _key: str | None) -> Answer:
+        return Answer(operations.TriggerResponse("0" * 32), 200, 1)
+
     def shut_down(self, _parameters: object, _body: object, _key: str | None) -> Answer:
         return Answer(operations.Empty(), 200, 1)
 
@@ -138,6 +142,7 @@ DIAGNOSTICS = Diagnostics(
 )
 FLINK = [
     *READS,
+    log_url_endpoint("http://localhost:8081"),
     *program_commands(AcceptingPrograms()),
     *flink_commands(COMMANDS),
     *diagnostics_endpoints(DIAGNOSTICS),
@@ -338,6 +343,27 @@ def test_malformed_numbers_are_refused() -> None:
         for number in ("x", "-1", "1e3", "99999999999999999999", "٣"):
             answer = rest.get(f"/jobs/{job['id']}/checkpoints/details/{number}")
             assert answer.status_code == 400, number
+
+
+def test_log_url_is_page_of_the_server_with_the_logs_of_the_leader() -> None:
+    with client() as rest:
+        (job,) = rest.get("/jobs").json()["jobs"]
+        answer = rest.get(f"/v1/jobs/{job['id']}/jobmanager/log-url")
+        assert answer.json() == {"url": "http://localhost:8081/#/logs/jobmanager"}
+        assert rest.get(f"/jobs/{'0' * 32}/jobmanager/log-url").status_code == 404
+
+
+def test_unsupported_request_is_told_which_others_there_are() -> None:
+    known = {f"{each.method} {each.path}".replace("{", ":").replace("}", "") for each in FLINK}
+    known |= {f"{each.method} /api/v1{each.path}" for each in OWN}
+    with client() as rest:
+        for endpoint in UNSUPPORTED:
+            answer = rest.request(endpoint.method, endpoint.path.replace("{jobid}", "0" * 32))
+            (message,) = answer.json()["errors"]
+            assert answer.status_code == 501
+            named = re.findall(r"(?:GET|POST|PUT|PATCH|DELETE) /[\w/:-]+", message.partition(": ")[2])
+            assert named
+            assert set(named) <= known
 
 
 def test_openapi_document_is_valid() -> None:

@@ -55,6 +55,7 @@ def parameters_of(moment: Moment, endpoint: Endpoint) -> Iterator[Mapping[str, A
 
 
 def trigger_ids(moment: Moment) -> list[str]:
-    """Returns the ids of known requests for checkpoints and savepoints."""
-    known = moment.fold.snapshot_requests.all()
+    """Returns the ids of known requests for checkpoints, savepoints and disposals."""
+    requests = moment.fold.snapshot_requests
+    known = {**requests.all(), **requests.disposals()}
     return [requester.removeprefix("client/rest-") for requester in known]
