@@ -78,7 +78,7 @@ function JobView({
     case "accumulators":
       return <AccumulatorsView id={id} />;
     case "output":
-      return <OutputView id={id} />;
+      return isHistory ? <Empty>A history server has no output of jobs.</Empty> : <OutputView id={id} />;
     case "story":
       return <StoryView entity={`job:${jobId}`} isOver={!isRunning} />;
     case "configuration":
