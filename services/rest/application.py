@@ -369,7 +369,7 @@ def _response(value: Any, status: int, offset: int | None, lag: int | None = Non
 
 
 def _error_response(error: RestError) -> Response:
-    body = msgspec.json.encode(ErrorBody([error.message]))
+    body = redacted(msgspec.json.encode(ErrorBody([error.message])).decode())
     return Response(body, error.status, dict(error.headers), _JSON)
 
 

@@ -35,7 +35,7 @@ class Authenticator:
         if authorization is not None:
             return await self._find_bearer(authorization)
         if subject is None:
-            raise _refuse("The request needs the header `Authorization: Bearer <token>`.")
+            raise _refuse("The request needs the header Authorization with `Bearer <token>`.")
         principal = self._credentials.find_certificate(subject)
         if principal is None:
             raise _refuse(f"No line of rest.principals-file has certificate:{subject[:200]}.")
