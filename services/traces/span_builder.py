@@ -74,9 +74,15 @@ class SpanBuilder:
         self._open: OrderedDict[int, Span] = OrderedDict()
         """Offset -> span of a request without an answer, or of a checkpoint without an end."""
         self._checkpoints: dict[tuple[str, int], int] = {}
-        """Job and checkpoint -> the offset that has triggered it."""
+        """Job and checkpoint -> the offset that has triggered it, of the checkpoints in `_open`."""
         self._initializing: dict[str, Span] = {}
+        """Job id -> its span JobInitialization, and below its span JobRunning."""
         self._running: dict[str, Span] = {}
+
+    @property
+    def remembered(self) -> int:
+        """The number of events and checkpoints that it remembers; `most_places` and `most_open` bound it."""
+        return len(self._places) + len(self._open) + len(self._checkpoints)
 
     def add(self, event: TracedEvent) -> list[Span]:
         """Returns the spans that have ended with this event."""
@@ -84,15 +90,17 @@ class SpanBuilder:
         ended = [*self._end_requests(event, place), *self._end_checkpoints(event, place)]
         span = _to_span(event, place)
         if event.kind in CLIENT_REQUESTS or event.kind in RPCS:
-            self._wait(event.offset, span)
+            self._open[event.offset] = span
         elif event.kind is job_master.CheckpointTriggered:
-            self._checkpoints[place.job_id or "", _number(event, "checkpoint_id")] = event.offset
-            self._wait(event.offset, span)
+            self._checkpoints[_checkpoint_key(span)] = event.offset
+            self._open[event.offset] = span
         else:
             ended.append(span)
         ended.extend(self._follow_job(event, place))
         while self._most_open is not None and len(self._open) > self._most_open:
-            ended.append(self._open.popitem(last=False)[1])
+            _, oldest = self._open.popitem(last=False)
+            self._checkpoints.pop(_checkpoint_key(oldest), None)
+            ended.append(oldest)
         return ended
 
     def close(self) -> list[Span]:
@@ -102,9 +110,6 @@ class SpanBuilder:
         self._open.clear()
         self._checkpoints.clear()
         return waiting
-
-    def _wait(self, offset: int, span: Span) -> None:
-        self._open[offset] = span
 
     def _find_place(self, event: TracedEvent) -> _Place:
         """Returns the place of an event. Looks up the causes that are not remembered, up to one that is."""
@@ -184,28 +189,28 @@ class SpanBuilder:
         if job_id is not None and event.kind in _INITIALIZING and job_id not in self._initializing:
             self._initializing[job_id] = _job_span(event, place, job_id, JOB_INITIALIZATION)
         elif job_id in self._initializing and event.kind is job_master.CheckpointRestored:
-            begun = self._initializing[job_id]
+            span = self._initializing[job_id]
             self._initializing[job_id] = replace(
-                begun,
-                attributes={**begun.attributes, "checkpointId": event.attributes.get("checkpoint_id", -1)},
+                span,
+                attributes={**span.attributes, "checkpointId": event.attributes.get("checkpoint_id", -1)},
             )
         elif job_id is not None and event.kind is dispatcher.JobReachedTerminalState:
             yield from self._end_job_spans(event, place, job_id)
         for changed, is_running in event.running.items():
             if is_running:
-                begun_here = self._initializing.pop(changed, None)
-                if begun_here is not None:
-                    yield _end_job_span(begun_here, place.time)
+                initialization = self._initializing.pop(changed, None)
+                if initialization is not None:
+                    yield _end_job_span(initialization, place.time)
                 self._running[changed] = _job_span(event, place, changed, JOB_RUNNING)
-            elif (ran := self._running.pop(changed, None)) is not None:
-                yield _end_job_span(ran, place.time)
+            elif (run := self._running.pop(changed, None)) is not None:
+                yield _end_job_span(run, place.time)
 
     def _end_job_spans(self, event: TracedEvent, place: _Place, job_id: str) -> Iterator[Span]:
-        begun, ran = self._initializing.pop(job_id, None), self._running.pop(job_id, None)
-        if begun is not None:
-            yield _end_job_span(begun, place.time, f"the job is {event.attributes.get('status')}")
-        if ran is not None:
-            yield _end_job_span(ran, place.time)
+        initialization, run = self._initializing.pop(job_id, None), self._running.pop(job_id, None)
+        if initialization is not None:
+            yield _end_job_span(initialization, place.time, f"the job is {event.attributes.get('status')}")
+        if run is not None:
+            yield _end_job_span(run, place.time)
 
 
 _CHECKPOINT_EVENTS: Final = (
@@ -318,6 +323,11 @@ def _end_job_span(span: Span, time: Time, error: str | None = None) -> Span:
 
 def _checkpoint_type(attributes: Mapping[str, AttributeValue]) -> str:
     return "Savepoint" if attributes.get("snapshot_type") == SnapshotType.SAVEPOINT.value else "Checkpoint"
+
+
+def _checkpoint_key(span: Span) -> tuple[str, int]:
+    """Returns job and checkpoint of a span; -1 if it is no checkpoint's."""
+    return span.job_id or "", int(span.attributes.get("checkpointId", -1))
 
 
 def _number(event: TracedEvent, name: str) -> int:

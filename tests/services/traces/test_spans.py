@@ -137,6 +137,19 @@ def test_builder_that_forgets_gives_same_places(name: str | int) -> None:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
+def test_bounded_builder_makes_a_span_of_every_event(name: str | int) -> None:
+    """It remembers one place, one open span, and the checkpoint of this span."""
+    records = log_of(name)
+    bounded = SpanBuilder(lambda offset: from_record(records[offset]), most_places=1, most_open=1)
+    found: list[Span] = []
+    for record in records:
+        found += bounded.add(from_record(record))
+        assert bounded.remembered <= 3
+    found += bounded.close()
+    assert event_spans(found).keys() == event_spans(spans(name)).keys()
+
+
+@pytest.mark.parametrize("name", HISTORIES)
 def test_builder_that_begins_later_continues_traces(name: str | int) -> None:
     records = log_of(name)
     middle = len(records) // 2
