@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...infra.config.option_types import SECOND
 from ...infra.logging_setup import logger
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.traces import TRACES_ENDPOINT, TRACES_TIMEOUT
@@ -11,8 +12,6 @@ from ..log import EventLog
 from ..traces.otlp import OtlpHttpExporter, OtlpPackageMissing
 from ..traces.reporter import TraceReporter
 
-_SECOND = 1e6
-"""In microseconds."""
 _log = logger(__name__)
 
 
@@ -26,7 +25,7 @@ def create_trace_reporter(
         return None
     try:
         exporter = OtlpHttpExporter(
-            endpoint, configuration.cluster_id, timeout_s=configuration.get(TRACES_TIMEOUT) / _SECOND
+            endpoint, configuration.cluster_id, timeout_s=configuration.get(TRACES_TIMEOUT) / SECOND
         )
     except OtlpPackageMissing as error:
         raise ConfigurationError([f"{TRACES_ENDPOINT.key}: {error}"]) from None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.error import URLError
 
+from ...infra.config.option_types import SECOND
 from ...infra.logging_setup import logger
 from ...infra.tls import UnusableTlsFile, client_context
 from ..configuration import Configuration, ConfigurationError
@@ -141,7 +142,7 @@ class JwtVerifier:
             issuer=wanted[REST_JWT_ISSUER] or "",
             audience=wanted[REST_JWT_AUDIENCE] or "",
             algorithms=algorithms,
-            leeway_s=configuration.get(REST_JWT_LEEWAY) // 1_000_000,
+            leeway_s=configuration.get(REST_JWT_LEEWAY) // SECOND,
             role_claim=configuration.get(REST_JWT_ROLE_CLAIM),
             principal_claim=configuration.get(REST_JWT_PRINCIPAL_CLAIM),
         )

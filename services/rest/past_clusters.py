@@ -27,7 +27,7 @@ from .event_feed import EventFeed
 from .flink.cluster import ClusterOverview, overview
 from .flink.jobs import JobDetails, all_jobs_overview
 from .moment import Moment
-from .past_moments import KeptMoments, PastMoments
+from .past_moments import MomentCache, PastMoments
 
 _log = logger(__name__)
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -54,10 +54,10 @@ class ClusterSummary(msgspec.Struct, frozen=True):
 class PastCluster:
     """A cluster by its `name` in paths. `error`: why its log cannot be read to its end."""
 
-    def __init__(self, name: str, log: PastLog, kept: KeptMoments) -> None:
+    def __init__(self, name: str, log: PastLog, cache: MomentCache) -> None:
         self.name = name
         self.log = log
-        self.moments = PastMoments(log.open, log.histories, kept)
+        self.moments = PastMoments(log.open, log.histories, cache)
         self.summary: ClusterSummary | None = None
         """None until the log has been read once."""
         self.job_ids: frozenset[str] = frozenset()
@@ -118,7 +118,7 @@ class PastClusters(Closeable):
     def __init__(self, finder: LogFinder, interval_s: float) -> None:
         self._finder = finder
         self._interval_s = interval_s
-        self._kept = KeptMoments()
+        self._cache = MomentCache()
         self._clusters: dict[str, PastCluster] = {}
         """By name."""
         self._names: dict[str, str] = {}
@@ -153,7 +153,7 @@ class PastClusters(Closeable):
             name = self._name(log)
             known = self._clusters.get(name)
             is_same = known is not None and known.log == log
-            clusters[name] = known if known is not None and is_same else PastCluster(name, log, self._kept)
+            clusters[name] = known if known is not None and is_same else PastCluster(name, log, self._cache)
         gone = set(self._clusters.values()) - set(clusters.values())
         self._clusters, self._errors = clusters, found.errors
         for each in gone:

@@ -22,44 +22,44 @@ from ..log.event_log import LogTruncated, read_to_end
 from .errors import BadRequest, NotFound, Unavailable
 from .moment import Moment
 
-_KEPT = 8
+_MOST_MOMENTS = 8
 _MOST_WAITING = 8
 _TIMEOUT_S = 20.0
 
 
-class KeptMoments:
-    """The moments that were read last, of one or many logs. Thread-safe."""
+class MomentCache:
+    """The moments that were read last, of one or many logs. An owner is a log: the PastMoments of it. Thread-safe."""
 
-    def __init__(self, most: int = _KEPT) -> None:
+    def __init__(self, most: int = _MOST_MOMENTS) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._moments: OrderedDict[tuple[int, int], Moment] = OrderedDict()
+        self._moments: OrderedDict[tuple[object, int], Moment] = OrderedDict()
 
     def get(self, owner: object, offset: int) -> Moment | None:
         """Returns a moment of a log, and keeps it for longer."""
         with self._lock:
-            found = self._moments.get((id(owner), offset))
+            found = self._moments.get((owner, offset))
             if found is not None:
-                self._moments.move_to_end((id(owner), offset))
+                self._moments.move_to_end((owner, offset))
             return found
 
     def newest(self, owner: object, first: int, last: int) -> Moment | None:
         """Returns the newest moment of a log from offset `first` to `last`."""
         with self._lock:
-            offsets = [offset for of, offset in self._moments if of == id(owner) and first <= offset <= last]
-            return self._moments[id(owner), max(offsets)] if offsets else None
+            offsets = [offset for of, offset in self._moments if of is owner and first <= offset <= last]
+            return self._moments[owner, max(offsets)] if offsets else None
 
     def put(self, owner: object, offset: int, moment: Moment) -> None:
         """Keeps a moment; the one that was not read for the longest time is dropped."""
         with self._lock:
-            self._moments[id(owner), offset] = moment
+            self._moments[owner, offset] = moment
             while len(self._moments) > self._most:
                 self._moments.popitem(last=False)
 
     def drop(self, owner: object) -> None:
         """Drops the moments of a log."""
         with self._lock:
-            for key in [key for key in self._moments if key[0] == id(owner)]:
+            for key in [key for key in self._moments if key[0] is owner]:
                 del self._moments[key]
 
 
@@ -70,13 +70,13 @@ class PastMoments:
         self,
         open_source: Callable[[], LogSource],
         histories: JobHistoryStore | None = None,
-        kept: KeptMoments | None = None,
+        cache: MomentCache | None = None,
     ) -> None:
         self._open_source = open_source
         self._histories = histories
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
-        self._kept = kept or KeptMoments()
+        self._cache = cache or MomentCache()
         self._progress = (0, 0)
         """The last folded offset of the moment that is being computed, and its offset."""
         self.damage: str | None = None
@@ -96,7 +96,7 @@ class PastMoments:
 
     def drop(self) -> None:
         """Drops the kept moments: the log is another one now."""
-        self._kept.drop(self)
+        self._cache.drop(self)
 
     def _find_or_fail(self, position: LogPosition | None) -> Moment:
         if not self._waiting.acquire(blocking=False):
@@ -113,7 +113,7 @@ class PastMoments:
     def _find(self, position: LogPosition | None) -> Moment:
         # An offset that is kept needs no log.
         if position is not None and position.offset is not None:
-            found = self._kept.get(self, position.offset)
+            found = self._cache.get(self, position.offset)
             if found is not None:
                 return found
         if not self._lock.acquire(timeout=_TIMEOUT_S):
@@ -137,14 +137,14 @@ class PastMoments:
             self._lock.release()
 
     def _find_offset(self, source: LogSource, offset: int) -> Moment:
-        found = self._kept.get(self, offset)
+        found = self._cache.get(self, offset)
         if found is None:
             found = self._fold(source, offset)
-            self._kept.put(self, offset, found)
+            self._cache.put(self, offset, found)
         return found
 
     def _fold(self, source: LogSource, offset: int) -> Moment:
-        earlier = self._kept.newest(self, offset - source.index.interval, offset)
+        earlier = self._cache.newest(self, offset - source.index.interval, offset)
         if earlier is None:
             fold = history_at(source, offset, self._histories, self._note_progress)
         else:

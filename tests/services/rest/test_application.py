@@ -45,7 +45,7 @@ from tailrace.services.rest.flink.plan import JobPlan, Plan
 from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
 from tailrace.services.rest.live_replica import LiveReplica
 from tailrace.services.rest.moment import Moment
-from tailrace.services.rest.past_moments import PastMoments
+from tailrace.services.rest.past_moments import MomentCache, PastMoments
 from tailrace.services.rest.program_requests import (
     PlanBody,
     ProgramFiles,
@@ -305,6 +305,14 @@ def test_past_moment_is_what_the_prefix_of_the_log_gives() -> None:
         for offset in [*list(states)[::5], *list(states)[::-7]]:
             answer = rest.get("/jobs/overview", params={"at": str(offset)})
             assert (answer.json(), answer.headers["Tailrace-Offset"]) == (states[offset], str(offset))
+
+
+def test_cached_moment_is_never_that_of_a_later_log() -> None:
+    """Also if the earlier log is gone, and the later one has its place in memory."""
+    cache = MomentCache()
+    for _ in range(8):
+        cache.put(object(), 0, now())
+        assert cache.get(object(), 0) is None
 
 
 @pytest.mark.parametrize(
