@@ -17,7 +17,7 @@ from typing import Final, TextIO
 import msgspec
 
 from ...infra.redaction import redacted
-from .server import JSON, TEXT, Answer, Content, Query, UnknownPath
+from .server import JSON, TEXT, Content, Handler, Query, UnknownPath
 
 LOGS: Final = "logs"
 LOG: Final = "log"
@@ -56,7 +56,7 @@ class LogFiles:
         self._folder = folder
         self._streams = {LOG: sys.stderr, STDOUT: sys.stdout} if streams is None else streams
 
-    def paths(self) -> Mapping[str, Answer]:
+    def paths(self) -> Mapping[str, Handler]:
         """Returns the paths of a diagnostics server."""
         return {LOGS: self._serve, LOG: lambda query: self._own(LOG, query), STDOUT: self._serve_stdout}
 

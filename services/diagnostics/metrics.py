@@ -9,7 +9,7 @@ import msgspec
 
 from ..metrics.samples import Sample
 from ..metrics.table import METRICS
-from .server import JSON, Answer, Content
+from .server import JSON, Content, Handler
 
 SAMPLES: Final = "samples"
 """The path."""
@@ -24,7 +24,7 @@ class _Sample(msgspec.Struct, frozen=True, array_like=True):
     per_second: float | None
 
 
-def serve_samples(collect: Callable[[], Iterable[Sample]]) -> Answer:
+def serve_samples(collect: Callable[[], Iterable[Sample]]) -> Handler:
     """Returns what answers with all samples."""
     return lambda _query: Content(JSON, encode(collect()))
 

@@ -55,7 +55,7 @@ class UnknownPath(Exception):
     """There is nothing at this path; the message is one sentence."""
 
 
-Answer = Callable[[Query], Content]
+Handler = Callable[[Query], Content]
 """Answers a request; raises UnknownPath, or ValueError for a parameter that cannot be read."""
 
 
@@ -64,7 +64,7 @@ class DiagnosticsServer(Closeable):
 
     def __init__(
         self,
-        paths: Mapping[str, Answer],
+        paths: Mapping[str, Handler],
         *,
         host: str,
         ports: Iterable[int] = (0,),
@@ -94,12 +94,12 @@ class _Server(HTTPServer):
     def __init__(
         self,
         listener: socket.socket,
-        paths: Mapping[str, Answer],
+        paths: Mapping[str, Handler],
         process: str,
         token: bytes | None,
         tls: ServerTls | None,
     ) -> None:
-        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
+        super().__init__(listener.getsockname()[:2], _RequestHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.server_name, self.server_port = listener.getsockname()[:2]
@@ -130,7 +130,7 @@ class _Server(HTTPServer):
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     timeout = _CLIENT_TIMEOUT_S
     server_version = "tailrace"
     sys_version = ""

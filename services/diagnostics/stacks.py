@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from .server import JSON, Answer, Content, Query
+from .server import JSON, Content, Handler, Query
 
 STACKS: Final = "stacks"
 """The path; parameters `job`, `vertex`, and `subtask` for one of them."""
@@ -26,7 +26,7 @@ SampleVertex = Callable[[str, str, int | None], Sequence[Stack]]
 """(job id, vertex id, subtask or None for all) -> the samples of the subtasks that run here."""
 
 
-def serve_stacks(sample: SampleVertex) -> Answer:
+def serve_stacks(sample: SampleVertex) -> Handler:
     """Returns what answers with the samples of a vertex."""
 
     def answer(query: Query) -> Content:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ...infra.redaction import redacted
-from .server import JSON, Answer, Content
+from .server import JSON, Content, Handler
 
 THREADS: Final = "threads"
 """The path."""
@@ -45,6 +45,6 @@ def dump_threads() -> list[ThreadInfo]:
     return sorted(found, key=lambda each: each.thread_name)
 
 
-def serve_threads(of_others: Callable[[], Sequence[ThreadInfo]] = tuple) -> Answer:
+def serve_threads(of_others: Callable[[], Sequence[ThreadInfo]] = tuple) -> Handler:
     """Returns what answers with the threads of this process, and with `of_others`."""
     return lambda _query: Content(JSON, msgspec.json.encode([*dump_threads(), *of_others()]))

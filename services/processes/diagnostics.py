@@ -17,7 +17,7 @@ from ..configuration.options.blob import BLOB_SECRET_FILE
 from ..configuration.options.diagnostics import DIAGNOSTICS_HOST, DIAGNOSTICS_PORT
 from ..diagnostics.logs import LogFiles
 from ..diagnostics.metrics import SAMPLES, serve_samples
-from ..diagnostics.server import TOKEN_USE, Answer, DiagnosticsServer
+from ..diagnostics.server import TOKEN_USE, DiagnosticsServer, Handler
 from ..diagnostics.threads import THREADS, serve_threads
 from ..metrics.samples import Collect
 from .process_lifecycle import process_address
@@ -26,7 +26,7 @@ _log = logger(__name__)
 
 
 def serve_diagnostics(
-    configuration: Configuration, collect: Collect, others: Mapping[str, Answer] | None = None
+    configuration: Configuration, collect: Collect, others: Mapping[str, Handler] | None = None
 ) -> DiagnosticsServer | None:
     """Serves until it is closed; None if Kafka is secured and there is no secret. `collect` returns the metrics,
     `others` are more paths.

@@ -20,6 +20,7 @@ from .moment import Moment
 from .principal import Role
 
 Parameters = Mapping[str, Any]
+"""The parameters of the path and of the query, by name."""
 View = Callable[[Moment, Parameters], Any]
 """Returns a value of the shape of the answer. Pure."""
 OpenStream = Callable[[Parameters, str | None], Awaitable[Response]]

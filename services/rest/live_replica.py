@@ -33,13 +33,13 @@ _PART = 256
 """Events folded at once, while reads wait."""
 _START_TIMEOUT_S = 30.0
 
-Answer = Callable[[Record, bool], Any]
+FindOutcome = Callable[[Record, bool], Any]
 """Called with each new event, and whether readers ignored it; returns the outcome of a request, or None."""
 
 
 @dataclass(slots=True)
 class _Waiter:
-    answer: Answer
+    find_outcome: FindOutcome
     arrived: threading.Event = field(default_factory=threading.Event)
     outcome: Any = None
     offset: int = -1
@@ -82,11 +82,13 @@ class LiveReplica(Closeable):
         """The offset of the last folded event."""
         return self._fold.replica.offset
 
-    def request(self, send: Callable[[], object], answer: Answer, timeout_s: float) -> tuple[Any, int] | None:
+    def request(
+        self, send: Callable[[], object], find_outcome: FindOutcome, timeout_s: float
+    ) -> tuple[Any, int] | None:
         """Sends a request, and returns its outcome with the offset of the event that it is in; None after
         `timeout_s` seconds. Raises what `send` raises."""
         self._await_current()
-        waiter = _Waiter(answer)
+        waiter = _Waiter(find_outcome)
         with self._lock:
             self._waiters.append(waiter)
         try:
@@ -176,7 +178,7 @@ class LiveReplica(Closeable):
             is_ignored = self._fold.apply(record).ignored is not None
             for waiter in self._waiters:
                 if waiter.outcome is None:
-                    waiter.outcome = waiter.answer(record, is_ignored)
+                    waiter.outcome = waiter.find_outcome(record, is_ignored)
                     if waiter.outcome is not None:
                         waiter.offset = record.offset
                         waiter.arrived.set()

@@ -32,10 +32,10 @@ from ..dispatcher.submission_validation import savepoint_directory
 from ..history import cluster_view
 from ..history.cluster_view import JobView
 from ..log import LogUnavailable
-from .endpoint import Answer
+from .endpoint import Answer, Parameters
 from .errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from .flink import ids, operations
-from .flink.lookup import Parameters, dispatcher, find_job
+from .flink.lookup import dispatcher, find_job
 from .live_replica import LiveReplica
 from .moment import Moment
 from .principal import current_principal

@@ -10,11 +10,12 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...history import cluster_view
 from ...history.cluster_view import JobView
+from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
 from .cluster import ConfigurationEntry, jobmanager_configuration
 from .jobs import JobDetails, details_of
-from .lookup import Parameters, find_job
+from .lookup import find_job
 from .times import duration, to_ms
 
 _STATUSES: Mapping[JobStatus, str] = {

@@ -18,10 +18,11 @@ from ...history.checkpoint_history import (
     SubtaskCheckpointView,
 )
 from ...history.execution_history import ExecutionGraphView, VertexView
+from ..endpoint import Parameters
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
-from .lookup import Parameters, dispatcher, find_graph, find_job, find_vertex
+from .lookup import dispatcher, find_graph, find_job, find_vertex
 
 _MAX_HISTORY = 10
 """Flink's rest.web.checkpoints-history."""

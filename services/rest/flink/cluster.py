@@ -14,8 +14,9 @@ from ....schemas.types import JobStatus
 from ...core.role import RESOURCE_MANAGER
 from ...history import cluster_view
 from ...resource_manager.state import ResourceManagerState
+from ..endpoint import Parameters
 from ..moment import Moment
-from .lookup import Parameters, dispatcher, find_job
+from .lookup import dispatcher, find_job
 
 _REFRESH_INTERVAL_MS = 3_000
 _OVER = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})

@@ -12,11 +12,12 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import ExecutionState, JobStatus
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView
+from ..endpoint import Parameters
 from ..moment import Moment
 from .checkpoints import CheckpointingStatistics, checkpoints
 from .cluster import overview
 from .jobs import jobs
-from .lookup import Parameters, find_graph, find_job
+from .lookup import find_graph, find_job
 from .metrics import AggregatedMetric, Metric, aggregate, names_of, select
 
 JobValues = dict[str, float | str]

@@ -16,9 +16,10 @@ from ...history import cluster_view
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
 from ...history.forgotten_jobs import ForgottenJob
+from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
-from .lookup import Parameters, dispatcher, find_attempts, find_graph, find_job
+from .lookup import dispatcher, find_attempts, find_graph, find_job
 from .metrics import IoMetrics, io_metrics
 from .plan import Plan, plan_of
 from .times import EXECUTION_STATES, JOB_STATUSES, duration, end_of, start_of, to_ms

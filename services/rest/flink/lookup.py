@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState, Job
 from ...history import cluster_view
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
+from ..endpoint import Parameters
 from ..errors import BadRequest, NotFound
 from ..moment import Moment
 from . import ids
-
-Parameters = Mapping[str, Any]
-"""The parameters of the path and of the query, by name."""
 
 
 def dispatcher(moment: Moment) -> DispatcherState:

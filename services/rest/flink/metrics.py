@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from ...history.execution_history import AttemptView, ExecutionGraphView, has_ended
+from ..endpoint import Parameters
 from ..errors import BadRequest
 from ..live_metrics import TaskKey, Values
 from ..moment import Moment
-from .lookup import Parameters
 
 _NOTHING: Final[Values] = {}
 AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")

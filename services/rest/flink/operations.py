@@ -12,11 +12,12 @@ from ....schemas.types import SnapshotType
 from ...core.role import CLIENT, address
 from ...dispatcher.state import DispatcherState, DisposalRequest
 from ...history.snapshot_requests import SnapshotRequestView
+from ..endpoint import Parameters
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
 from .jobs import FailureCause, QueueStatus
-from .lookup import Parameters, dispatcher, find_job
+from .lookup import dispatcher, find_job
 
 _FLINK_EXCEPTION = "org.apache.flink.util.FlinkException"
 

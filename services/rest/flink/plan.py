@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from ...history.execution_history import ExecutionGraphView, VertexView
+from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
-from .lookup import Parameters, find_graph, find_job
+from .lookup import find_graph, find_job
 
 
 class PlanInput(msgspec.Struct, frozen=True):

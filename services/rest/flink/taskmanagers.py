@@ -13,10 +13,10 @@ from ...diagnostics.client import ServerAddress
 from ...job_master.state import StartedJob
 from ...resource_manager.state import ResourceManagerState, WorkerRegistration
 from ...resource_manager.task_manager_slot import SlotState, TaskManagerSlot
+from ..endpoint import Parameters
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
-from .lookup import Parameters
 from .metrics import AggregatedMetric, Metric, aggregate, names_of, select
 
 _UNBOUNDED_MB = 1 << 40

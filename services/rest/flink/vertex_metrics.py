@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 from ...history.execution_history import AttemptView
+from ..endpoint import Parameters
 from ..errors import BadRequest
 from ..live_metrics import Values
 from ..moment import Moment
-from .lookup import Parameters, find_attempt, find_attempts, find_graph, find_job, find_vertex
+from .lookup import find_attempt, find_attempts, find_graph, find_job, find_vertex
 from .metrics import AggregatedMetric, Metric, aggregate, live_values, names_of, select
 
 _WATERMARK: Final = "currentInputWatermark"

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
+from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
 from .jobs import vertex_extent
-from .lookup import Parameters, find_attempt, find_attempts, find_graph, find_job, find_vertex
+from .lookup import find_attempt, find_attempts, find_graph, find_job, find_vertex
 from .metrics import IoMetrics, io_metrics
 from .times import (
     EXECUTION_STATES,
