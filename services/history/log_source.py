@@ -147,6 +147,10 @@ class LogSource:
         self.close()
 
 
+OpenSource = Callable[[], LogSource]
+"""Opens a log, as often as it is read. Raises like open_log_source."""
+
+
 def open_log_source(of: Configuration | Path, *, selections: bool = False) -> LogSource:
     """Opens the log of a live cluster, or an exported file; `selections`: also a file without some events.
 

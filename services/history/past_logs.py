@@ -6,7 +6,7 @@ cluster (log_archive.py); or a folder of exported files. A log that cannot be op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ..snapshots.store import SnapshotStore
 from .archive.errors import ArchiveError
 from .archive.file_log import FileLog
 from .job_history_store import JobHistoryStore
-from .log_source import LogSource, open_log_source
+from .log_source import LogSource, OpenSource, open_log_source
 from .retention.log_archive import LogArchive
 from .retention.segment import Segment, SegmentRange
 from .retention.segment_log import SegmentLog
@@ -37,7 +37,7 @@ class PastLog:
     cluster: str
     place: str
     """The file, the URI of the archive, or the topic."""
-    open: Callable[[], LogSource] = field(compare=False)
+    open: OpenSource = field(compare=False)
     histories: JobHistoryStore | None = field(default=None, compare=False)
     version: tuple[int, ...] = ()
 

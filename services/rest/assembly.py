@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from ...infra.closing import Closeable
@@ -15,7 +15,7 @@ from ..configuration.options.diagnostics import METRICS_UPDATE_INTERVAL
 from ..configuration.options.rest import REST_MAX_CONNECTIONS, WEB_SUBMIT_ENABLE, WEB_UPLOAD_DIR
 from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
-from ..history.log_source import LogSource, open_log_source
+from ..history.log_source import LogSource, OpenSource, open_log_source
 from . import page
 from .api import all_jobs, attempts, cluster, jobs, masters, state
 from .api.endpoints import log_endpoints
@@ -27,7 +27,7 @@ from .endpoint import Endpoint, Parameters
 from .event_feed import EventFeed
 from .flink.endpoints import READS, UNSUPPORTED, WITHOUT_PROGRAMS, log_url_endpoint
 from .flink.taskmanagers import diagnostics_addresses
-from .forgotten_job import find_last_offset
+from .forgotten_job import find_last_offset, read_with_job
 from .live_replica import LiveReplica
 from .metric_fetcher import MetricFetcher
 from .moment import Moment
@@ -36,9 +36,6 @@ from .program_store import ProgramStore
 from .programs import Programs
 from .requests import Requests
 from .server import HttpServer
-
-OpenSource = Callable[[], LogSource]
-"""Opens the log."""
 
 
 def list_endpoints(
@@ -128,15 +125,9 @@ class ReplicaServer(Closeable):
         )
         self._server = HttpServer(application, listening, configuration.get(REST_MAX_CONNECTIONS), tls)
 
-    @contextmanager
-    def _read(self, at: str | None, parameters: Parameters) -> Iterator[Moment]:
-        with self._live.read() if at is None else self._past.read(at) as moment:
-            last = find_last_offset(moment, parameters)
-            if last is None:
-                yield moment
-                return
-        with self._past.read(str(last)) as moment:
-            yield moment
+    def _read(self, at: str | None, parameters: Parameters) -> AbstractContextManager[Moment]:
+        wanted = self._live.read() if at is None else self._past.read(at)
+        return read_with_job(wanted, self._past, parameters)
 
     @contextmanager
     def _read_live(self, parameters: Parameters) -> Iterator[Moment]:

@@ -25,7 +25,7 @@ from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...infra.redaction import redacted
 from ...schemas.event import Record
-from ..history.log_source import LogSource
+from ..history.log_source import LogSource, OpenSource
 from .api.events import (
     EncodedEvent,
     EventSelection,
@@ -72,7 +72,7 @@ class EventFeed(Closeable):
 
     def __init__(
         self,
-        open_source: Callable[[], LogSource],
+        open_source: OpenSource,
         replica: EventReplica,
         *,
         keep_alive_s: float = KEEP_ALIVE_S,

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
 from .endpoint import Parameters
 from .flink import ids
 from .moment import Moment
+from .past_moments import PastMoments
+
+
+@contextmanager
+def read_with_job(
+    wanted: AbstractContextManager[Moment], past: PastMoments, parameters: Parameters
+) -> Iterator[Moment]:
+    """Yields the wanted moment, or the last one that has the job of the parameters if that job is forgotten then."""
+    with wanted as moment:
+        last = find_last_offset(moment, parameters)
+        if last is None:
+            yield moment
+            return
+    with past.read(str(last)) as moment:
+        yield moment
 
 
 def find_last_offset(moment: Moment, parameters: Parameters) -> int | None:

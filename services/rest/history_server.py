@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
@@ -34,7 +34,7 @@ from .flink import ids
 from .flink.cluster import ClusterOverview, DashboardConfiguration, configuration
 from .flink.endpoints import READS, UNSUPPORTED
 from .flink.jobs import JobDetails, JobIds, JobIdWithStatus, JobsOverview, all_jobs, all_jobs_overview
-from .forgotten_job import find_last_offset
+from .forgotten_job import read_with_job
 from .moment import Moment
 from .openapi import AT
 from .past_clusters import ClusterSummary, PastCluster, PastClusters
@@ -130,10 +130,8 @@ class HistoryApplication:
         return found
 
     def _create_for_one(self, cluster: PastCluster) -> Starlette:
-        @contextmanager
-        def read(at: str | None, parameters: Parameters) -> Iterator[Moment]:
-            with read_moment(cluster, at, parameters) as moment:
-                yield moment
+        def read(at: str | None, parameters: Parameters) -> AbstractContextManager[Moment]:
+            return _read_moment(cluster, at, parameters)
 
         own = own_endpoints(cluster.open_source, _REFUSAL, cluster.feed)
         return create_application(
@@ -169,11 +167,8 @@ class HistoryApplication:
         ]
         return create_application(self._read, flink, own, self._settings, page.create_routes())
 
-    @contextmanager
-    def _read(self, at: str | None, parameters: Parameters) -> Iterator[Moment]:
-        cluster = self._find(parameters)
-        with read_moment(cluster, at, parameters) as moment:
-            yield moment
+    def _read(self, at: str | None, parameters: Parameters) -> AbstractContextManager[Moment]:
+        return _read_moment(self._find(parameters), at, parameters)
 
     def _find(self, parameters: Parameters) -> PastCluster:
         """Returns the cluster that a request is about. Raises NotFound."""
@@ -256,16 +251,11 @@ def list_clusters_endpoint(command: Callable[..., Answer]) -> Endpoint:
     return Endpoint("GET", "/clusters", command=command, response=ClustersOverview)
 
 
-@contextmanager
-def read_moment(cluster: PastCluster, at: str | None, parameters: Parameters) -> Iterator[Moment]:
+def _read_moment(
+    cluster: PastCluster, at: str | None, parameters: Parameters
+) -> AbstractContextManager[Moment]:
     """Yields the moment of a cluster that has the job of the parameters, if they name one."""
-    with cluster.moments.read(at) as moment:
-        last = find_last_offset(moment, parameters)
-        if last is None:
-            yield moment
-            return
-    with cluster.moments.read(str(last)) as moment:
-        yield moment
+    return read_with_job(cluster.moments.read(at), cluster.moments, parameters)
 
 
 class _Refusal:

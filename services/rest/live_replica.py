@@ -20,7 +20,7 @@ from ...schemas.event import Record
 from ..core.replica import tune_gc_for_replay
 from ..history import HistoryProjection
 from ..history.job_history_store import JobHistoryStore
-from ..history.log_source import LogSource
+from ..history.log_source import OpenSource
 from ..log import LogUnavailable
 from .errors import Unavailable
 from .log_end import LogEndWatch
@@ -49,7 +49,7 @@ class LiveReplica(Closeable):
     """Thread-safe. `open_source` opens the log; it may raise LogUnavailable, and is called again then."""
 
     def __init__(
-        self, open_source: Callable[[], LogSource], histories: JobHistoryStore | None = None
+        self, open_source: OpenSource, histories: JobHistoryStore | None = None
     ) -> None:
         self._open_source = open_source
         self._histories = histories

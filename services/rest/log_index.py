@@ -15,7 +15,7 @@ from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ..history.event_index import EventIndex
 from ..history.log_position import first_offset
-from ..history.log_source import LogSource
+from ..history.log_source import OpenSource
 from ..log import LogUnavailable
 from .errors import Unavailable
 
@@ -31,7 +31,7 @@ class LogIndex(Closeable):
     """Thread-safe. `open_source` opens the log."""
 
     def __init__(
-        self, open_source: Callable[[], LogSource], on_growth: Callable[[], object] | None = None
+        self, open_source: OpenSource, on_growth: Callable[[], object] | None = None
     ) -> None:
         """`on_growth`: called by the thread when the index has grown."""
         self._open_source = open_source

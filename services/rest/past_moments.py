@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..history.archive.errors import ArchiveError, CorruptArchive
 from ..history.indexed_history import history_at
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
-from ..history.log_source import LogSource
+from ..history.log_source import LogSource, OpenSource
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated, read_to_end
 from .errors import BadRequest, NotFound, Unavailable
@@ -68,7 +68,7 @@ class PastMoments:
 
     def __init__(
         self,
-        open_source: Callable[[], LogSource],
+        open_source: OpenSource,
         histories: JobHistoryStore | None = None,
         cache: MomentCache | None = None,
     ) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 
-from ...history.log_source import LogSource
+from ...history.log_source import OpenSource
 from ..endpoint import Endpoint
 from ..errors import NotFound
 from ..event_feed import EventFeed
 from . import events, history, log
 
 
-def log_endpoints(open_source: Callable[[], LogSource], feed: EventFeed) -> list[Endpoint]:
+def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
     """Returns the endpoints. `open_source` opens the log."""
     return [
         events.create_page_endpoint(open_source, feed.index),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from ....schemas.event import Record
 from ...history.archive.errors import ArchiveError
 from ...history.event_index import event_type
 from ...history.log_position import InvalidPosition, LogPosition, PositionOutOfRange, first_offset
-from ...history.log_source import LogSource
+from ...history.log_source import LogSource, OpenSource
 from ...history.to_builtins import to_builtins
 from ...log import LogUnavailable
 from ...log.event_log import LogTruncated, read_to_end
@@ -85,7 +85,7 @@ class EventSelection(msgspec.Struct, frozen=True):
         return self.type is None or self.type in (name, name.rpartition(".")[2])
 
 
-def create_page_endpoint(open_source: Callable[[], LogSource], index: LogIndex) -> Endpoint:
+def create_page_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
     """Returns the endpoint. `open_source` opens the log."""
 
     def events(parameters: Parameters, _body: object, _key: str | None) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -19,7 +19,7 @@ from ...history.entity_history.cause_chains import CauseChain, Effect
 from ...history.entity_history.entity_lookup import AmbiguousEntity, EntityQuery, UnknownEntity
 from ...history.entity_history.timeline import EntityHistory
 from ...history.log_position import LogExtent, LogPosition, PositionOutOfRange
-from ...history.log_source import LogSource
+from ...history.log_source import LogSource, OpenSource
 from ...history.state_diff import StateDifference, diff_states
 from ...history.state_tree import state_path
 from ...history.time_travel import replica_at
@@ -62,7 +62,7 @@ _DETAIL = Parameter(
 class HistoryReader:
     """Answers from the log. `open_source` opens it."""
 
-    def __init__(self, open_source: Callable[[], LogSource]) -> None:
+    def __init__(self, open_source: OpenSource) -> None:
         self._open_source = open_source
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
@@ -146,7 +146,7 @@ class HistoryReader:
             self._waiting.release()
 
 
-def create_endpoints(open_source: Callable[[], LogSource]) -> list[Endpoint]:
+def create_endpoints(open_source: OpenSource) -> list[Endpoint]:
     """Returns the endpoints."""
     history = HistoryReader(open_source)
     event = "/events/{offset}"

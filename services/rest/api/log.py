@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from ...history.event_index import EventIndex
 from ...history.log_marks import LogMark, choose_marks
 from ...history.log_position import PositionOutOfRange
-from ...history.log_source import LogSource
+from ...history.log_source import OpenSource
 from ..endpoint import Answer, Endpoint, Parameter, Parameters
 from ..errors import NotFound
 from ..log_index import LogIndex
@@ -51,7 +51,7 @@ class LogOverview(msgspec.Struct, frozen=True):
     marks_left_out: int
 
 
-def create_endpoint(open_source: Callable[[], LogSource], index: LogIndex) -> Endpoint:
+def create_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
     """Returns the endpoint. `open_source` opens the log."""
 
     def log(parameters: Parameters, _body: object, _key: str | None) -> Answer:
