@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from ...infra.redaction import redacted
+from ...infra.redirects import NoRedirects
 from ...infra.tls import client_context
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event, Record
@@ -53,8 +54,11 @@ class RestConnection:
         """Raises ConfigurationError if the file with the token can't be read, UnusableTlsFile for that of the
         authorities."""
         self.url = configuration.get(REST_URL).rstrip("/")
-        is_secured = self.url.startswith("https:")
-        self._context = client_context(configuration.get(REST_TLS_CA)) if is_secured else None
+        # The token is for this server only.
+        handlers: list[Any] = [NoRedirects]
+        if self.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=client_context(configuration.get(REST_TLS_CA))))
+        self._opener = urllib.request.build_opener(*handlers)
         token = read_secret(configuration, REST_TOKEN_FILE, "token")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.decode('latin-1')}"}
 
@@ -84,7 +88,7 @@ class RestConnection:
         headers = {**self._headers, "Content-Type": content_type}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s, context=self._context) as answer:
+            with self._opener.open(request, timeout=timeout_s) as answer:
                 return json.load(answer), int(answer.headers.get("Tailrace-Offset", -1))
         except urllib.error.HTTPError as error:
             message = self._read_message(error)

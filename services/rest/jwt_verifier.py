@@ -19,6 +19,7 @@ from urllib.error import URLError
 
 from ...infra.config.option_types import SECOND
 from ...infra.logging_setup import logger
+from ...infra.redirects import NoRedirects
 from ...infra.tls import UnusableTlsFile, client_context
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.rest import (
@@ -189,7 +190,7 @@ class JwtVerifier:
 
 def fetch_jwks(url: str, tls: ssl.SSLContext, timeout_s: float = _FETCH_TIMEOUT_S) -> Jwks:
     """Fetches a key set. Raises OSError, ValueError."""
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), _NoRedirects)
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirects)
     try:
         with opener.open(url, timeout=timeout_s) as answer:
             content = answer.read(_MAX_JWKS_BYTES + 1)
@@ -199,13 +200,6 @@ def fetch_jwks(url: str, tls: ssl.SSLContext, timeout_s: float = _FETCH_TIMEOUT_
         raise ValueError(f"{url} has more than {_MAX_JWKS_BYTES:,} bytes")
     found: Jwks = json.loads(content)
     return found
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The keys are those of the configured address, and of no other."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def _has_key(keys: Any, key_id: str | None) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ...infra.open_telemetry import is_collector_url
 from ...infra.redaction import redacted
+from ...infra.redirects import NoRedirects
 from ..core.role import JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 from .span import AttributeValue, Span
 from .span_builder import SCOPE_VERSION
@@ -95,6 +96,8 @@ class OtlpHttpExporter:
             "User-Agent": f"tailrace/{SCOPE_VERSION}",
             **_read_headers(os.environ.get(HEADERS_VARIABLE, "")),
         }
+        # A redirected POST would become a GET without its spans.
+        self._opener = urllib.request.build_opener(NoRedirects)
         # Fail before there is anything to send.
         encode_protobuf((), cluster)
 
@@ -130,18 +133,8 @@ class OtlpHttpExporter:
 
     def _send(self, body: bytes) -> int:
         request = urllib.request.Request(self.url, body, self._headers)
-        with _OPENER.open(request, timeout=self._timeout_s) as answer:
+        with self._opener.open(request, timeout=self._timeout_s) as answer:
             return _count_rejected(answer.read(_LONGEST_ANSWER), answer.headers.get("Content-Type", ""))
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would become a GET without its spans."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def to_traces_url(endpoint: str) -> str:

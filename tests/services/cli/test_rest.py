@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -490,3 +491,30 @@ def test_reader_continues_after_restart_of_server() -> None:
     assert found == records
     with pytest.raises(LogUnavailable):
         RestEventLog(connection).tail(0)
+
+
+def test_redirect_is_not_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It could lead the token to another server."""
+    paths: list[str] = []
+
+    class RedirectHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Logs nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), RedirectHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert main(["--rest", f"http://127.0.0.1:{server.server_port}", "list"]) == ExitCode.UNREACHABLE
+        finally:
+            server.shutdown()
+            thread.join()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "302" in line
+    assert "/elsewhere" not in paths
