@@ -8,35 +8,29 @@ by endpoints that have one. Reads wait in threads, so the event loop never block
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...infra.logging_setup import logger
 from ...infra.open_telemetry import TRACEPARENT, use_traceparent
 from ...infra.redaction import redacted
 from .authenticator import Authenticator
+from .browser_security import check_host, check_origin, create_middleware
 from .endpoint import Answer, Endpoint, Text
 from .errors import (
     BadRequest,
     ErrorBody,
-    Forbidden,
     NotFound,
     NotSupported,
     RequestTimeout,
@@ -70,13 +64,6 @@ CERTIFICATE_SUBJECT: Final = "tailrace_certificate_subject"
 """The key, in the state of a connection, of the subject of the client's verified certificate."""
 IS_SURPLUS: Final = "tailrace_is_surplus"
 """The key, in the state of a connection, that it is one too many."""
-_EVERY_ORIGIN: Final = "*"
-_SECURITY_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    "Referrer-Policy": "no-referrer",
-}
-"""Of every response. A page of the server loads nothing from elsewhere, and no other page shows it in a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +92,15 @@ def create_application(
 ) -> Starlette:
     """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
     that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics."""
-    shell = _Shell(read, read_live or (lambda parameters: read(None, parameters)), settings or Settings())
+    handler = _RequestHandler(read, read_live or (lambda parameters: read(None, parameters)), settings or Settings())
     routes = [
-        *(_route(prefix, endpoint, shell) for prefix in _PREFIXES for endpoint in _ordered(flink)),
-        *(_route("/api/v1", endpoint, shell) for endpoint in _ordered(own)),
+        *(_route(prefix, endpoint, handler) for prefix in _PREFIXES for endpoint in _ordered(flink)),
+        *(_route("/api/v1", endpoint, handler) for endpoint in _ordered(own)),
     ]
     document = encode_document(flink, own)
 
     async def openapi(request: Request) -> Response:
-        return await shell.guard(
+        return await handler.guard(
             request, lambda: _immediate(Response(document, media_type=_JSON)), Role.READER
         )
 
@@ -121,7 +108,7 @@ def create_application(
     application = Starlette(
         routes=[*routes, *others],
         exception_handlers={HTTPException: _on_http_error},
-        middleware=_middleware(settings or Settings()),
+        middleware=create_middleware((settings or Settings()).allowed_origin),
     )
     application.router.redirect_slashes = False
     return application
@@ -143,45 +130,14 @@ def _ordered(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
     return sorted(endpoints, key=lambda endpoint: [part.startswith("{") for part in endpoint.path.split("/")])
 
 
-def _route(prefix: str, endpoint: Endpoint, shell: _Shell) -> Route:
+def _route(prefix: str, endpoint: Endpoint, handler: _RequestHandler) -> Route:
     async def handle(request: Request) -> Response:
-        return await shell.guard(request, lambda: shell.answer(endpoint, request), endpoint.needed_role)
+        return await handler.guard(request, lambda: handler.answer(endpoint, request), endpoint.needed_role)
 
     return Route(prefix + endpoint.path, handle, methods=[endpoint.method])
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
-    found = [Middleware(_SecurityHeaders)]
-    if settings.allowed_origin is not None:
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=[settings.allowed_origin],
-            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", IDEMPOTENCY_KEY],
-            expose_headers=["Tailrace-Offset", "Tailrace-Lag", "Retry-After"],
-        )
-        found.append(cors)
-    return found
-
-
-class _SecurityHeaders:
-    """Adds headers to every response, unless it has its own."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
-class _Shell:
+class _RequestHandler:
     def __init__(self, read: ReadMoment, read_live: ReadLive, settings: Settings) -> None:
         self._read = read
         self._read_live = read_live
@@ -194,13 +150,14 @@ class _Shell:
         """Checks who asks, and turns errors into responses. `role`: what the request needs."""
         try:
             _check_connection(request.scope.get("state", {}))
-            self._check_host(request)
+            if self._settings.checks_host:
+                check_host(request, self._settings.host)
             principal = await self._find_principal(request)
             if self._limiter is not None:
                 self._limiter.take(principal.name)
             principal.check(role, f"{request.method} {_path(request)}")
             if request.method not in ("GET", "HEAD") or role > Role.READER:
-                self._check_origin(request)
+                check_origin(request, self._settings.allowed_origin)
             with acting_as(principal):
                 response: Response = await answer()
             return response
@@ -217,8 +174,6 @@ class _Shell:
             raise NotSupported(
                 f"tailrace does not support {endpoint.method} {_path(request)}: {endpoint.instead}."
             )
-        if endpoint.writes_by_get:
-            _check_site(request)
         parameters = _read_parameters(endpoint, request)
         if endpoint.view is not None:
             return await run_in_threadpool(
@@ -267,27 +222,6 @@ class _Shell:
         subject = request.scope.get("state", {}).get(CERTIFICATE_SUBJECT)
         return await self._settings.authenticator.authenticate(request.headers.get("Authorization"), subject)
 
-    def _check_host(self, request: Request) -> None:
-        """The name of another site may lead a browser to this machine, with a page of that site (DNS rebinding)."""
-        if not self._settings.checks_host:
-            return
-        name = _host_name(f"//{request.headers.get('Host', '')}")
-        if name not in ("localhost", self._settings.host) and not _is_ip_address(name):
-            raise Forbidden(
-                f"The request is for the host {name[:80]!r}: without authentication, name the server by its address, "
-                "by localhost or by rest.address."
-            )
-
-    def _check_origin(self, request: Request) -> None:
-        """A page of another site must not write with the rights of a visitor's machine."""
-        origin = request.headers.get("Origin")
-        if origin is not None and origin == self._settings.allowed_origin != _EVERY_ORIGIN:
-            return
-        # A GET of an image has no Origin, but browsers say where it comes from (Fetch Metadata).
-        is_foreign = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
-        if is_foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("Host")):
-            raise Forbidden("The request comes from a page of another site.")
-
     async def _read_body(self, endpoint: Endpoint, request: Request) -> Any:
         limit = min(self._settings.max_content_length, _MAX_JSON_BYTES)
         too_large = TooLarge(f"The body is larger than {limit:,} bytes.", {"Connection": "close"})
@@ -313,13 +247,6 @@ class _Shell:
             raise BadRequest(f"The body is not as expected: {str(error)[:300]}.") from None
 
 
-def _check_site(request: Request) -> None:
-    """Browsers add no Origin to the GET of an image or a link. They name the relation of the sites, at https and at
-    loopback addresses (Fetch Metadata): elsewhere a request has a token, which a page of another site has not."""
-    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-        raise Forbidden("The request comes from a page of another site.")
-
-
 def _read_parameters(endpoint: Endpoint, request: Request) -> dict[str, Any]:
     found = {
         each.name: each.read(request.path_params[each.name], "path") for each in endpoint.path_parameters
@@ -342,21 +269,6 @@ def _check_connection(state: MutableMapping[str, Any]) -> None:
 def _path(request: Request) -> str:
     """Returns the path for a message. `request.url` would read the header Host, which may be malformed."""
     return str(request.scope["path"])[:200]
-
-
-def _host_name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_ip_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _response(value: Any, status: int, offset: int | None, lag: int | None = None) -> Response:

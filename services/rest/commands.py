@@ -86,7 +86,6 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
             status=202,
             errors=(NotFound, Conflict, Forbidden),
             role=Role.SUBMITTER,
-            writes_by_get=True,
         ),
         Endpoint(
             "POST",

@@ -67,7 +67,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer whose status is not that of its endpoint. `offset`: the log has its outcome at this offset."""
+    """The answer of a command. `offset`: the log has its outcome at this offset."""
 
     body: Any
     status: int
@@ -97,8 +97,6 @@ class Endpoint:
     """Whether the view of the present has the metrics of TaskExecutors."""
     needs_body: bool = False
     """Whether a request must have a body; otherwise an empty one is a body without fields."""
-    writes_by_get: bool = False
-    """Whether a GET changes something: Flink has such endpoints for YARN's proxy, and its dashboard uses them."""
     takes_file: bool = False
     """Whether the body is multipart/form-data with one file: the command gets an UploadedFile."""
     instead: str = ""
