@@ -1,13 +1,16 @@
 """A small HTTP server that only reads, in threads of its own.
 
-It answers few requests at the same time: a slow client costs one thread for some seconds. The paths that it serves are
-given as data.
+It answers few requests at the same time, and a slow client costs one thread for some seconds: a connection has a limit
+of time, and those above a limit of number are closed at once. The paths that it serves are given as data.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final, NamedTuple
@@ -24,6 +27,9 @@ _CLIENT_TIMEOUT_S: Final = 5.0
 _BACKLOG: Final = 64
 _POLL_S: Final = 0.2
 _THREADS: Final = 4
+_MOST_CONNECTIONS: Final = 64
+_CONNECTION_TIMEOUT_S: Final = 30.0
+"""From the connection to the end of its answer, whatever the client sends meanwhile."""
 ENDPOINT: Final = "diagnostics"
 """The name of the server among the endpoints of a master (LeaderElected)."""
 PROCESS_HEADER: Final = "Tailrace-Process"
@@ -108,26 +114,59 @@ class _Server(HTTPServer):
         self.token = token
         self._tls = tls
         self._pool = threads.Pool(_THREADS, "diagnostics")
+        self._lock = threading.Lock()
+        self._connections: set[_Connection] = set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answers in a thread of the pool."""
-        self._pool.submit(self._answer, request, client_address)
+        connection = _Connection(request, time.monotonic() + _CONNECTION_TIMEOUT_S)
+        with self._lock:
+            is_surplus = len(self._connections) >= _MOST_CONNECTIONS
+            if not is_surplus:
+                self._connections.add(connection)
+        if is_surplus:
+            self.shutdown_request(request)
+        else:
+            self._pool.submit(self._answer, connection, client_address)
 
-    def _answer(self, request: Any, client_address: Any) -> None:
+    def service_actions(self) -> None:
+        """Ends the connections whose time is over; the loop of the server calls it all the time."""
+        now = time.monotonic()
+        with self._lock:
+            overdue = [each.socket for each in self._connections if each.deadline_s < now]
+        for each in overdue:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, connection: _Connection, client_address: Any) -> None:
         try:
-            request.settimeout(_CLIENT_TIMEOUT_S)
-            secured = request if self._tls is None else self._tls.wrap(request)
+            connection.socket.settimeout(_CLIENT_TIMEOUT_S)
+            if self._tls is not None:
+                connection.socket = self._tls.wrap(connection.socket)
             try:
-                self.finish_request(secured, client_address)
+                self.finish_request(connection.socket, client_address)
             finally:
-                self.shutdown_request(secured)
+                self.shutdown_request(connection.socket)
         except Exception as error:
             # A client that goes away, or is too slow, concerns nobody else.
             _log.debug("a request was not answered", client=str(client_address), reason=str(error))
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
 
     def server_close(self) -> None:
         super().server_close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Connection:
+    """A connection, and when its time is over, by the monotonic clock."""
+
+    __slots__ = ("deadline_s", "socket")
+
+    def __init__(self, connected: socket.socket, deadline_s: float) -> None:
+        self.socket = connected
+        self.deadline_s = deadline_s
 
 
 class _RequestHandler(BaseHTTPRequestHandler):
@@ -159,7 +198,8 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.send_error(404, str(error))
             return
         except ValueError as error:
-            self.send_error(400, str(error)[:200])
+            # The reason is in the first line of the answer, which is ASCII.
+            self.send_error(400, ascii(str(error)[:200])[1:-1])
             return
         except Exception:
             _log.exception("a request could not be answered", path=name)

@@ -8,7 +8,9 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from polling import wait_until
 
+from tailrace.services.diagnostics import server as diagnostics_server
 from tailrace.services.diagnostics.client import (
     DiagnosticsClient,
     DiagnosticsNotFound,
@@ -81,6 +83,44 @@ def test_silent_client_is_disconnected(server: DiagnosticsServer) -> None:
         assert silent.recv(1) == b""
 
 
+def test_client_that_sends_byte_by_byte_is_disconnected(
+    server: DiagnosticsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnostics_server, "_CONNECTION_TIMEOUT_S", 0.5)
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=0.1) as slow:
+
+        def is_closed() -> bool:
+            try:
+                slow.sendall(b"G")
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_until(is_closed, "the end of the connection")
+    assert get(server) == "accepts x\n"
+
+
+def test_connection_above_limit_is_closed(server: DiagnosticsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnostics_server, "_MOST_CONNECTIONS", 1)
+    host, port = server.address.split(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=60),
+        socket.create_connection((host, int(port)), timeout=60) as surplus,
+    ):
+        assert surplus.recv(1) == b""
+
+    def is_served() -> bool:
+        try:
+            return get(server) == "accepts x\n"
+        except OSError:
+            return False
+
+    wait_until(is_served, "an answer after the first connection has ended")
+
+
 def test_port_in_use_is_passed_over(server: DiagnosticsServer) -> None:
     taken = int(server.address.split(":")[1])
     with DiagnosticsServer(PATHS, host="127.0.0.1", ports=(taken, 0)) as second:
@@ -98,8 +138,9 @@ def test_client_reads_paths_and_parameters(server: DiagnosticsServer) -> None:
     assert (answer.body, answer.headers["x-given"]) == (b"a/b c", "1")
     with pytest.raises(DiagnosticsNotFound, match="no such thing"):
         client.get(ServerAddress(server.address, ""), "/echo/unknown")
-    with pytest.raises(DiagnosticsUnavailable, match="400"):
-        client.get(ServerAddress(server.address, ""), "/echo?number=x")
+    for number in ("x", "%CE%BB", "%0D%0Ax"):
+        with pytest.raises(DiagnosticsUnavailable, match="400"):
+            client.get(ServerAddress(server.address, ""), f"/echo?number={number}")
 
 
 def test_process_that_does_not_listen_is_unavailable(server: DiagnosticsServer) -> None:
