@@ -1,8 +1,9 @@
 """The log files of a process: their list, and parts of them.
 
-A process logs to stderr. If that is a file in `<home>/log`, the other files of this folder are served, too; otherwise
-only its own. Nothing else can be read: a name is one of the list, and links are not followed. Answers are bounded, and
-have whole lines only, in which secrets are redacted: a part of a line could show a secret without its name.
+A process logs to stderr. If that is a file in `<home>/log`, the other files of this directory are served, too;
+otherwise only its own. Nothing else can be read: a name is one of the list, and links are not followed. Answers are
+bounded, and have whole lines only, in which secrets are redacted: a part of a line could show a secret without its
+name.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class LogPart(msgspec.Struct, frozen=True):
 class LogFiles:
     """The files that a process serves."""
 
-    def __init__(self, folder: Path, streams: Mapping[str, TextIO] | None = None) -> None:
-        """`folder`: where the processes of a cluster log to. `streams`: those of this process by path; None: its stdout
-        and stderr."""
-        self._folder = folder
+    def __init__(self, directory: Path, streams: Mapping[str, TextIO] | None = None) -> None:
+        """`directory`: where the processes of a cluster log to. `streams`: those of this process by path; None: its
+        stdout and stderr."""
+        self._directory = directory
         self._streams = {LOG: sys.stderr, STDOUT: sys.stdout} if streams is None else streams
 
     def paths(self) -> Mapping[str, Handler]:
@@ -92,9 +93,9 @@ class LogFiles:
     def _known(self) -> dict[str, tuple[Path, os.stat_result]]:
         own = [path for stream in self._streams.values() if (path := _file_of(stream)) is not None]
         paths = {path.name: path for path in own}
-        folder = self._folder.resolve()
-        if any(path.parent == folder for path in own):
-            paths |= {path.name: path for path in _scan(folder)}
+        directory = self._directory.resolve()
+        if any(path.parent == directory for path in own):
+            paths |= {path.name: path for path in _scan(directory)}
         found = {}
         for name, path in paths.items():
             status = _status(path)
@@ -155,9 +156,9 @@ def _offset(query: Query) -> int | None:
     return int(text)
 
 
-def _scan(folder: Path) -> Iterator[Path]:
+def _scan(directory: Path) -> Iterator[Path]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             yield from (Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
     except OSError:
         return

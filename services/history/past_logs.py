@@ -1,7 +1,7 @@
 """Finds the logs of clusters that no longer run: exported files, archives, and topics in Kafka.
 
-An archive is named by a folder: `high-availability.storageDir`, or any folder below it that has the archive of a
-cluster (log_archive.py); or a folder of exported files. A log that cannot be opened does not hide the others.
+An archive is named by a directory: `high-availability.storageDir`, or any directory below it that has the archive of a
+cluster (log_archive.py); or a directory of exported files. A log that cannot be opened does not hide the others.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _add_file(found: FoundLogs, path: Path) -> None:
 
 def _add_archives(found: FoundLogs, uri: str) -> None:
     try:
-        for storage in _folders(Storage.open(uri), _DEPTH):
+        for storage in _directories(Storage.open(uri), _DEPTH):
             names = storage.sizes()
             ranges = sorted(each for name in names if (each := SegmentRange.from_name(name)) is not None)
             if ranges:
@@ -109,12 +109,12 @@ def _add_archives(found: FoundLogs, uri: str) -> None:
         found.errors[uri] = str(error)
 
 
-def _folders(storage: Storage, depth: int) -> Iterator[Storage]:
+def _directories(storage: Storage, depth: int) -> Iterator[Storage]:
     yield storage
     if depth:
         for name in sorted(storage.directories()):
             if name not in _NO_ARCHIVES:
-                yield from _folders(Storage.open(storage.absolute(name)), depth - 1)
+                yield from _directories(Storage.open(storage.absolute(name)), depth - 1)
 
 
 def _add_archive(found: FoundLogs, storage: Storage, first: SegmentRange) -> None:
@@ -125,8 +125,8 @@ def _add_archive(found: FoundLogs, storage: Storage, first: SegmentRange) -> Non
         found.errors[uri] = f"{storage.absolute(first.manifest_name)} is no manifest: {error}"
         return
     archive = LogArchive(storage, known.cluster, known.log_id)
-    folder = uri.rstrip("/").rpartition("/")[0]
-    base, _, name = folder.rpartition("/")
+    directory = uri.rstrip("/").rpartition("/")[0]
+    base, _, name = directory.rpartition("/")
     # Snapshots and their histories are beside a cluster's archive.
     store = SnapshotStore(Storage.open(f"{base}/snapshots"), known.cluster) if name == "archive" else None
     histories = JobHistoryStore(Storage.open(f"{base}/history")) if name == "archive" else None

@@ -74,8 +74,8 @@ def _read_files() -> Mapping[str, _File]:
     root = resources.files("tailrace") / "services" / "web" / "static"
     return {
         path: _read(file)
-        for folder, prefix in ((root, ""), (root / "assets", "assets/"))
-        for file in folder.iterdir()
+        for directory, prefix in ((root, ""), (root / "assets", "assets/"))
+        for file in directory.iterdir()
         if file.is_file()
         for path in [prefix + file.name]
     }

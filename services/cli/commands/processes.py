@@ -118,8 +118,8 @@ def history_server(
         typer.Option(
             "--archive",
             metavar="URI",
-            help="A folder with archives or exported files, such as high-availability.storageDir. May be given several "
-            "times.",
+            help="A directory with archives or exported files, such as high-availability.storageDir. May be given "
+            "several times.",
         ),
     ] = None,
     kafka: Annotated[
