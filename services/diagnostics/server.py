@@ -27,7 +27,7 @@ _CLIENT_TIMEOUT_S: Final = 5.0
 _BACKLOG: Final = 64
 _POLL_S: Final = 0.2
 _THREADS: Final = 4
-_MOST_CONNECTIONS: Final = 64
+MOST_CONNECTIONS: Final = 64
 _CONNECTION_TIMEOUT_S: Final = 30.0
 """From the connection to the end of its answer, whatever the client sends meanwhile."""
 ENDPOINT: Final = "diagnostics"
@@ -121,7 +121,7 @@ class _Server(HTTPServer):
         """Answers in a thread of the pool."""
         connection = _Connection(request, time.monotonic() + _CONNECTION_TIMEOUT_S)
         with self._lock:
-            is_surplus = len(self._connections) >= _MOST_CONNECTIONS
+            is_surplus = len(self._connections) >= MOST_CONNECTIONS
             if not is_surplus:
                 self._connections.add(connection)
         if is_surplus:

@@ -16,7 +16,7 @@ from ..core.role import DISPATCHER, JOB_MASTER, address
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import StartedJob, TerminatedJob
 
-_MAX_JOBS = 100_000
+MAX_JOBS = 100_000
 
 
 class ForgottenJob(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class ForgottenJobs:
     def add(self, jobs: Mapping[str, ForgottenJob]) -> None:
         """Adds jobs; the oldest ones are dropped."""
         self._jobs.update(jobs)
-        for oldest in list(self._jobs)[: max(0, len(self._jobs) - _MAX_JOBS)]:
+        for oldest in list(self._jobs)[: max(0, len(self._jobs) - MAX_JOBS)]:
             del self._jobs[oldest]
 
 

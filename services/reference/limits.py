@@ -16,19 +16,25 @@ from ...pipelines.graph import accumulators, limits, python_files
 from ..configuration.options import jobs, tenants
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 from ..configuration.options.metrics import METRICS_MAX_SERIES
+from ..configuration.options.rest import REST_MAX_CONNECTIONS, REST_MAX_CONTENT_LENGTH, REST_MAX_REQUESTS
 from ..core.leadership import LARGEST_STEP
 from ..core.reason_limits import LONGEST_REASON_CHARACTERS
+from ..diagnostics import logs
+from ..diagnostics import server as diagnostics_server
 from ..dispatcher import checkpoints as dispatcher_checkpoints
 from ..dispatcher import tenant_turns
 from ..dispatcher.build_queue import MAX_CHOSEN
 from ..dispatcher.job_store import MAX_BATCH
 from ..dispatcher.submission_validation import MAX_DIRECTORY_LENGTH
+from ..history import forgotten_jobs
 from ..host.event_appender import MAX_APPEND_BYTES
 from ..job_master.checkpoints.state import MOST_REQUESTS
 from ..job_master.exception_history import MAX_EXCEPTIONS
 from ..log.event_log import LARGEST_EVENT
 from ..log.topics import LARGEST_SUBMISSION
 from ..resource_manager import message_limits
+from ..rest import application, event_feed, past_moments, programs
+from ..rest.api import events, history
 from ..task_executor.task_slot_table import MAX_SLOTS
 from ..traces import reporter
 from .generated_page import write_or_check
@@ -70,6 +76,9 @@ def _option(what: str, option: ConfigOption[int]) -> Limit:
 _GRAPH: Final = "pipelines/graph/limits.py"
 _FILES: Final = "pipelines/graph/python_files.py"
 _DISPATCHER: Final = "services/dispatcher"
+_REST: Final = "services/rest"
+_REST_OPTIONS: Final = "services/configuration/options/rest.py"
+_DIAGNOSTICS: Final = "services/diagnostics"
 SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
     (
         "Events",
@@ -166,6 +175,61 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 "requested checkpoints and savepoints of a job that wait",
                 _count(MOST_REQUESTS),
                 "services/job_master/checkpoints/state.py",
+            ),
+        ),
+    ),
+    (
+        "REST servers",
+        (
+            Limit(
+                "connections",
+                f"`{REST_MAX_CONNECTIONS.key}`: {REST_MAX_CONNECTIONS.default:,}",
+                _REST_OPTIONS,
+            ),
+            Limit("requests of a principal in a second", f"`{REST_MAX_REQUESTS.key}`", _REST_OPTIONS),
+            Limit("a body in JSON", _bytes(application.MAX_JSON_BYTES), f"{_REST}/application.py"),
+            Limit(
+                "an uploaded program",
+                f"`{REST_MAX_CONTENT_LENGTH.key}`: {_bytes(REST_MAX_CONTENT_LENGTH.default)}",
+                _REST_OPTIONS,
+            ),
+            Limit("uploads at once", _count(application.MAX_UPLOADS), f"{_REST}/application.py"),
+            Limit(
+                "programs that are planned or run at once, and that wait for it",
+                f"{programs.PARALLEL_BUILDS}, {programs.WAITING_BUILDS}",
+                f"{_REST}/programs.py",
+            ),
+            Limit("streams of events", _count(event_feed.MAX_STREAMS), f"{_REST}/event_feed.py"),
+            Limit(
+                "the newest events in memory, for all streams",
+                _bytes(event_feed.MAX_BUFFERED),
+                f"{_REST}/event_feed.py",
+            ),
+            Limit(
+                "a page of events",
+                f"{_count(events.MAX_EVENTS)}, or {_bytes(events.MAX_BYTES)} and one more",
+                f"{_REST}/api/events.py",
+            ),
+            Limit(
+                "earlier moments in memory",
+                _count(past_moments.MOST_MOMENTS),
+                f"{_REST}/past_moments.py",
+            ),
+            Limit(
+                "requests at once for earlier moments; for causes, effects, stories and differences",
+                f"{past_moments.MOST_WAITING}, {history.MOST_WAITING}",
+                f"{_REST}/past_moments.py",
+            ),
+            Limit(
+                "forgotten jobs in a list",
+                _count(forgotten_jobs.MAX_JOBS),
+                "services/history/forgotten_jobs.py",
+            ),
+            Limit("an answer with lines of a log file", _bytes(logs.MOST_BYTES), f"{_DIAGNOSTICS}/logs.py"),
+            Limit(
+                "connections of the diagnostics server of a process",
+                _count(diagnostics_server.MOST_CONNECTIONS),
+                f"{_DIAGNOSTICS}/server.py",
             ),
         ),
     ),

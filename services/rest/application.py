@@ -47,8 +47,8 @@ from .uploads import read_file
 _log = logger(__name__)
 _JSON = "application/json; charset=UTF-8"
 _BODY_TIMEOUT_S = 20.0
-_MAX_JSON_BYTES: Final = 1 << 20
-_MAX_UPLOADS: Final = 4
+MAX_JSON_BYTES: Final = 1 << 20
+MAX_UPLOADS: Final = 4
 """Each may need as much temporary disk space as a body may have."""
 _KEY = re.compile(r"[!-~]{1,128}")
 _PREFIXES = ("/v1", "")
@@ -144,7 +144,7 @@ class _RequestHandler:
         self._settings = settings
         limit = settings.max_requests_per_second
         self._limiter = None if limit is None else RateLimiter(limit)
-        self._uploads = asyncio.Semaphore(_MAX_UPLOADS)
+        self._uploads = asyncio.Semaphore(MAX_UPLOADS)
 
     async def guard(self, request: Request, answer: Callable[[], Any], role: Role) -> Response:
         """Checks who asks, and turns errors into responses. `role`: what the request needs."""
@@ -198,7 +198,7 @@ class _RequestHandler:
         assert endpoint.command is not None
         if self._uploads.locked():
             raise Unavailable(
-                f"The server receives {_MAX_UPLOADS} files already: try again.",
+                f"The server receives {MAX_UPLOADS} files already: try again.",
                 {"Retry-After": "5", "Connection": "close"},
             )
         async with self._uploads:
@@ -223,7 +223,7 @@ class _RequestHandler:
         return await self._settings.authenticator.authenticate(request.headers.get("Authorization"), subject)
 
     async def _read_body(self, endpoint: Endpoint, request: Request) -> Any:
-        limit = min(self._settings.max_content_length, _MAX_JSON_BYTES)
+        limit = min(self._settings.max_content_length, MAX_JSON_BYTES)
         too_large = TooLarge(f"The body is larger than {limit:,} bytes.", {"Connection": "close"})
         length = request.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > limit:

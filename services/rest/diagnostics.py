@@ -90,7 +90,7 @@ class Diagnostics:
 
     def logs(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """The list of the log files of the process"""
-        return Answer(LogList(self._decoded(parameters, LOGS, list[LogFile])), 200)
+        return Answer(LogList(self._read_json(parameters, LOGS, list[LogFile])), 200)
 
     def log(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """The log of the process"""
@@ -106,7 +106,7 @@ class Diagnostics:
 
     def thread_dump(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """What the threads of the process do now"""
-        return Answer(ThreadDump(self._decoded(parameters, THREADS, list[ThreadInfo])), 200)
+        return Answer(ThreadDump(self._read_json(parameters, THREADS, list[ThreadInfo])), 200)
 
     def flame_graph(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """What the subtasks of a vertex do, in samples of one second"""
@@ -140,7 +140,7 @@ class Diagnostics:
         headers = {name: reply.headers[name.lower()] for name in names if name.lower() in reply.headers}
         return Answer(Text(reply.body.decode("utf-8", "replace"), headers), 200)
 
-    def _decoded(self, parameters: Parameters, path: str, kind: type[T]) -> T:
+    def _read_json(self, parameters: Parameters, path: str, kind: type[T]) -> T:
         return self._decode(self._get(parameters, path), kind)
 
     def _decode(self, reply: Reply, kind: type[T]) -> T:

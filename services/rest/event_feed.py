@@ -40,8 +40,8 @@ from .log_index import LogIndex
 from .moment import Moment
 
 _log = logger(__name__)
-_MAX_STREAMS = 100
-_MAX_BUFFERED = 4 << 20
+MAX_STREAMS = 100
+MAX_BUFFERED = 4 << 20
 """Bytes of the newest events that are kept for all streams."""
 _MAX_PART = 64
 """Events that a stream takes at once."""
@@ -104,8 +104,8 @@ class EventFeed(Closeable):
         start, wanted = await run_in_threadpool(self._find_start, parameters, last_event_id)
         stream = EventStream(self, start, wanted)
         with self._lock:
-            if len(self._streams) >= _MAX_STREAMS or self.is_closed:
-                raise Unavailable(f"The server has {_MAX_STREAMS} streams already.", {"Retry-After": "10"})
+            if len(self._streams) >= MAX_STREAMS or self.is_closed:
+                raise Unavailable(f"The server has {MAX_STREAMS} streams already.", {"Retry-After": "10"})
             if not self._streams:
                 self._buffer.clear()
                 self._buffered = 0
@@ -189,7 +189,7 @@ class EventFeed(Closeable):
                     self._buffer.append(event)
                     self._buffered += len(event.data)
                     self._end = event.offset + 1
-            while self._buffered > _MAX_BUFFERED:
+            while self._buffered > MAX_BUFFERED:
                 oldest = self._buffer.popleft()
                 self._buffered -= len(oldest.data)
                 self._first = oldest.offset + 1

@@ -22,15 +22,15 @@ from ..log.event_log import LogTruncated, read_to_end
 from .errors import BadRequest, NotFound, Unavailable
 from .moment import Moment
 
-_MOST_MOMENTS = 8
-_MOST_WAITING = 8
+MOST_MOMENTS = 8
+MOST_WAITING = 8
 _TIMEOUT_S = 20.0
 
 
 class MomentCache:
     """The moments that were read last, of one or many logs. An owner is a log: the PastMoments of it. Thread-safe."""
 
-    def __init__(self, most: int = _MOST_MOMENTS) -> None:
+    def __init__(self, most: int = MOST_MOMENTS) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._moments: OrderedDict[tuple[object, int], Moment] = OrderedDict()
@@ -75,7 +75,7 @@ class PastMoments:
         self._open_source = open_source
         self._histories = histories
         self._lock = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
+        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
         self._cache = cache or MomentCache()
         self._progress = (0, 0)
         """The last folded offset of the moment that is being computed, and its offset."""

@@ -45,8 +45,8 @@ from .program_store import ProgramStore
 from .requests import Requests, digest_of_key
 from .uploads import UploadedFile
 
-_PARALLEL_BUILDS: Final = 2
-_WAITING_BUILDS: Final = 8
+PARALLEL_BUILDS: Final = 2
+WAITING_BUILDS: Final = 8
 """A request that waits holds a thread, and threads answer reads too."""
 _MAX_INLINE_BYTES: Final = 1 << 20
 """A larger file becomes a blob of its job without being read into memory."""
@@ -61,8 +61,8 @@ class Programs:
         self._requests = requests
         self._replica = replica
         self._url = url
-        self._places = threading.BoundedSemaphore(_PARALLEL_BUILDS + _WAITING_BUILDS)
-        self._builds = threading.BoundedSemaphore(_PARALLEL_BUILDS)
+        self._places = threading.BoundedSemaphore(PARALLEL_BUILDS + WAITING_BUILDS)
+        self._builds = threading.BoundedSemaphore(PARALLEL_BUILDS)
 
     def upload(self, _parameters: Parameters, file: UploadedFile, _key: str | None) -> Answer:
         """POST /jars/upload: stores a program, a file .py, .zip or .whl; the same file twice is one program"""

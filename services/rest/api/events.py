@@ -21,7 +21,7 @@ from ..errors import BadRequest, NotFound, Unavailable
 from ..flink import ids
 from ..log_index import LogIndex
 
-_MAX_EVENTS = 1_000
+MAX_EVENTS = 1_000
 _DEFAULT_EVENTS = 100
 _MAX_READ = 20_000
 """The number of events that one request reads; the next page continues."""
@@ -29,7 +29,7 @@ _MAX_GAP = 1_000
 """Above it, the events between two wanted ones are skipped, and not read."""
 _MAX_RUNS = 50
 """How often one request skips events."""
-_MAX_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """A page is complete when it has so many bytes."""
 
 FROM = Parameter("from", str, "The first offset or time: 4711, 2026-11-22T08:30:00, -10m (10 minutes ago).")
@@ -103,7 +103,7 @@ def create_page_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
         "/events",
         query=(
             FROM,
-            Parameter("limit", int, "The maximum number of events.", minimum=1, maximum=_MAX_EVENTS),
+            Parameter("limit", int, "The maximum number of events.", minimum=1, maximum=MAX_EVENTS),
             TYPE,
             JOB,
         ),
@@ -180,7 +180,7 @@ def read_page(
                 event = encode_event(record)
                 found.append(event)
                 size += len(event.data)
-                if len(found) == limit or size >= _MAX_BYTES:
+                if len(found) == limit or size >= MAX_BYTES:
                     return found, record.offset + 1
     return found, max(start, runs[-1].end if wanted.is_all and runs else end)
 

@@ -28,7 +28,7 @@ from ..endpoint import Answer, Endpoint, Parameter, Parameters
 from ..errors import BadRequest, NotFound, Unavailable
 from .events import FROM, TO, EventEntry, encode_event, find_end, find_start, log_errors
 
-_MOST_WAITING = 4
+MOST_WAITING = 4
 _MAX_EFFECT_EVENTS = 100_000
 """Effects are looked for in so many events after their cause."""
 _MAX_OFFSET = 2**63 - 1
@@ -65,7 +65,7 @@ class HistoryReader:
     def __init__(self, open_source: OpenSource) -> None:
         self._open_source = open_source
         self._lock = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
+        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
 
     def event(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """GET /events/:offset: the event at an offset"""

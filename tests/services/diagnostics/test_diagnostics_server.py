@@ -104,7 +104,7 @@ def test_client_that_sends_byte_by_byte_is_disconnected(
 
 
 def test_connection_above_limit_is_closed(server: DiagnosticsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnostics_server, "_MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(diagnostics_server, "MOST_CONNECTIONS", 1)
     host, port = server.address.split(":")
     with (
         socket.create_connection((host, int(port)), timeout=60),

@@ -44,7 +44,7 @@ def files_of(own: TextIO) -> LogFiles:
     return LogFiles(Path(own.name).parent, {"log": own, "stdout": own})
 
 
-def test_list_has_plain_files_of_folder(own: TextIO) -> None:
+def test_list_has_plain_files_of_directory(own: TextIO) -> None:
     assert sorted(each.name for each in files_of(own).list()) == ["other.log", "own.log"]
     assert {each.name: each.size for each in files_of(own).list()}["own.log"] == len("first\nsecond\n")
 

@@ -84,7 +84,7 @@ def test_stream_continues_after_last_event_id() -> None:
 
 
 def test_stream_that_is_behind_buffer_reads_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "_MAX_BUFFERED", 1)
+    monkeypatch.setattr(event_feed, "MAX_BUFFERED", 1)
     records, log = golden_records(LOGS[0]), MemoryEventLog()
     with serve(log) as server, server.stream() as messages:
         append(log, records)
@@ -125,7 +125,7 @@ def test_client_that_takes_nothing_is_disconnected() -> None:
 
 
 def test_streams_above_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "_MAX_STREAMS", 2)
+    monkeypatch.setattr(event_feed, "MAX_STREAMS", 2)
     with serve(MemoryEventLog()) as server, server.stream(), server.stream():
         status, body = server.get("/api/v1/events/stream")
         assert (status, len(body["errors"])) == (503, 1)
