@@ -92,7 +92,9 @@ def create_application(
 ) -> Starlette:
     """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
     that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics."""
-    handler = _RequestHandler(read, read_live or (lambda parameters: read(None, parameters)), settings or Settings())
+    handler = _RequestHandler(
+        read, read_live or (lambda parameters: read(None, parameters)), settings or Settings()
+    )
     routes = [
         *(_route(prefix, endpoint, handler) for prefix in _PREFIXES for endpoint in _ordered(flink)),
         *(_route("/api/v1", endpoint, handler) for endpoint in _ordered(own)),

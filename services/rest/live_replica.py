@@ -48,9 +48,7 @@ class _Waiter:
 class LiveReplica(Closeable):
     """Thread-safe. `open_source` opens the log; it may raise LogUnavailable, and is called again then."""
 
-    def __init__(
-        self, open_source: OpenSource, histories: JobHistoryStore | None = None
-    ) -> None:
+    def __init__(self, open_source: OpenSource, histories: JobHistoryStore | None = None) -> None:
         self._open_source = open_source
         self._histories = histories
         self.on_events: Callable[[Sequence[Record]], object] | None = None

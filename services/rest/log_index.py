@@ -30,9 +30,7 @@ _PART = 1_000
 class LogIndex(Closeable):
     """Thread-safe. `open_source` opens the log."""
 
-    def __init__(
-        self, open_source: OpenSource, on_growth: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, open_source: OpenSource, on_growth: Callable[[], object] | None = None) -> None:
         """`on_growth`: called by the thread when the index has grown."""
         self._open_source = open_source
         self._on_growth = on_growth

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ...history.log_source import OpenSource
 from ..endpoint import Endpoint
 from ..errors import NotFound

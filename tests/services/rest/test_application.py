@@ -345,7 +345,9 @@ def test_bad_request_gets_status_and_one_sentence(method: str, path: str, status
             assert "\n" not in message
 
 
-@pytest.mark.parametrize("path", ["/nope/password=hunter2", "/overview?at=s3://me:hunter2@host", "/jobs/token=hunter2"])
+@pytest.mark.parametrize(
+    "path", ["/nope/password=hunter2", "/overview?at=s3://me:hunter2@host", "/jobs/token=hunter2"]
+)
 def test_secrets_in_errors_are_redacted(path: str) -> None:
     with client() as rest:
         answer = rest.get(path)
