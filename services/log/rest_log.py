@@ -57,7 +57,9 @@ class RestConnection:
         # The token is for this server only.
         handlers: list[Any] = [NoRedirects]
         if self.url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=client_context(configuration.get(REST_TLS_CA))))
+            handlers.append(
+                urllib.request.HTTPSHandler(context=client_context(configuration.get(REST_TLS_CA)))
+            )
         self._opener = urllib.request.build_opener(*handlers)
         token = read_secret(configuration, REST_TOKEN_FILE, "token")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.decode('latin-1')}"}
