@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from ..endpoint import Endpoint, Parameter, View
+from ..endpoint import Endpoint, Parameter, Parameters, View
 from ..errors import NotFound, NotSupported
 from ..moment import Moment
 from . import (
@@ -21,7 +21,7 @@ from . import (
     vertex_metrics,
     vertices,
 )
-from .lookup import Parameters, find_job
+from .lookup import find_job
 
 _GET = Parameter("get", str, "The names of metrics, with commas between.")
 _AGGREGATION = Parameter("agg", str, "The aggregations, with commas between: min, max, avg, sum, skew.")
