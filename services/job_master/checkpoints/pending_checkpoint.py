@@ -35,6 +35,12 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
     tenant: str = ""
     """The tenant of this client; empty: none."""
 
+    def repeats(self, other: CheckpointRequest) -> bool:
+        """Whether it asks for the same savepoint: a client with several requests uses an address for each. A request
+        for a checkpoint asks for one that begins after it."""
+        is_savepoint = self.snapshot_type is SnapshotType.SAVEPOINT
+        return is_savepoint and self == replace(other, offset=self.offset, time=self.time)
+
 
 class Failure(msgspec.Struct, frozen=True):
     """The reason why a checkpoint will not be completed; `cause` is the offset of the event that caused it."""

@@ -3,7 +3,8 @@
 All tasks must run or have finished. Checkpoints are triggered at the interval, with a minimum pause between them and a
 limit of concurrent ones. A requested checkpoint is triggered as soon as the limit allows. A savepoint is exclusive: it
 waits until no checkpoint is in progress, and blocks others until it has ended, because its tasks hold records back
-while they wait for its barriers.
+while they wait for its barriers. A request for a savepoint that is repeated before its end is answered with the same
+one.
 
 The trigger is sent to the subtasks that receive no barriers: sources, and tasks whose senders have all finished.
 """
@@ -54,6 +55,10 @@ def on_trigger_checkpoint(
         drains=body.drains,
         tenant=body.tenant,
     )
+    for pending in checkpoints.pending.values():
+        if len(pending.requests) < MOST_REQUESTS and any(map(request.repeats, pending.requests)):
+            answering = replace(pending, requests=(*pending.requests, request))
+            return replace(state, checkpoints=checkpoints.put(answering))
     return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
 
 
@@ -69,7 +74,7 @@ def _find_fault(
     checkpoints, options = state.checkpoints, state.options.checkpointing
     if state.status not in job_status.ACTIVE:
         return not_running(state)
-    is_requested = any(each.stops for each in before)
+    is_requested = any(each.stops and not request.repeats(each) for each in before)
     if is_requested or checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING):
         return f"job {state.job_id} is being stopped with a savepoint"
     if len(before) >= MOST_REQUESTS:
@@ -131,7 +136,7 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
         _served_together(waiting) if waiting and _has_room(state, alone=_is_savepoint(waiting[0])) else []
     )
     for request in waiting[len(served) :]:
-        if request.time + timeout <= now:
+        if request.time + timeout <= now and not any(map(request.repeats, served)):
             faults[request.offset] = (
                 f"no checkpoint of job {state.job_id} could begin within {timeout / 1e6:g} s: not all of its tasks "
                 "were running (TASKS_NOT_RUNNING), or others were under way"
@@ -160,7 +165,7 @@ def deadline(state: StartedJob) -> Time | None:
 
 
 def _served_together(waiting: Sequence[CheckpointRequest]) -> Sequence[CheckpointRequest]:
-    """Returns the requests that the next checkpoint answers: a savepoint answers one."""
+    """Returns the requests that the next checkpoint is triggered for: a savepoint is for one."""
     if _is_savepoint(waiting[0]):
         return waiting[:1]
     return [*takewhile(lambda request: not _is_savepoint(request), waiting)]
@@ -253,6 +258,7 @@ def on_checkpoint_triggered(
     state: StartedJob, record: Record, body: job_master.CheckpointTriggered
 ) -> StartedJob:
     checkpoints, cause = state.checkpoints, record.offset
+    served = _answered(checkpoints.requests, body.requests)
     if body.checkpoint_id <= checkpoints.counter:
         raise IllegalEvent(
             record,
@@ -265,7 +271,7 @@ def on_checkpoint_triggered(
         triggered=record.header.time,
         cause=cause,
         generation=state.generation,
-        requests=tuple(request for request in checkpoints.requests if request.offset in body.requests),
+        requests=served,
         retained=body.retained,
     )
     awaited: dict[str, VertexKey] = {}
@@ -286,7 +292,7 @@ def on_checkpoint_triggered(
     elif gone is not None or len(awaited) + len(finished) != state.topology.subtasks:
         reason = "not all tasks run any more"
         pending = pending.with_failure(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
-    left = tuple(request for request in checkpoints.requests if request.offset not in body.requests)
+    left = tuple(request for request in checkpoints.requests if request not in served)
     checkpoints = replace(
         checkpoints, counter=body.checkpoint_id, requests=left, last_triggered=record.header.time
     ).put(pending)
@@ -299,6 +305,17 @@ def on_checkpoint_triggered(
         lambda resource_id, attempts: OwedTriggerCheckpoint(
             cause, body.checkpoint_id, resource_id, attempts, pending.triggered, pending.options
         ),
+    )
+
+
+def _answered(waiting: Sequence[CheckpointRequest], offsets: Sequence[int]) -> tuple[CheckpointRequest, ...]:
+    """Returns the requests at the offsets, and those that repeat one of them, as when two REST servers get the same
+    request. Those above the limit may be refused at the same time."""
+    wanted = [request for request in waiting if request.offset in offsets]
+    return tuple(
+        request
+        for number, request in enumerate(waiting)
+        if request in wanted or (number < MOST_REQUESTS and any(map(request.repeats, wanted)))
     )
 
 

@@ -52,6 +52,41 @@ def test_requests_before_trigger_share_one_checkpoint() -> None:
     assert len(bodies(events, job_master.CheckpointTriggered)) == 1, "the fourth asked for a later one"
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_repeated_request_for_savepoint_is_answered_with_the_same_one(stops: bool) -> None:
+    job = running()
+    asked = [job.ask(SAVEPOINT, stops=stops) for _ in range(3)]
+    events = job.send()
+    asked.append(job.ask(SAVEPOINT, stops=stops))
+    events += job.send()
+    job.acknowledged_by_all()
+    events += job.written()
+    assert len(bodies(events, job_master.CheckpointTriggered)) == 1
+    assert [event.cause for event in events if event.recipient == "client/me"] == asked
+    (taken,) = job.checkpoints.savepoints
+    assert answers(events) == [client.CheckpointSucceeded(job_id="j", checkpoint=taken)] * len(asked)
+
+
+def test_other_savepoint_of_the_same_client_is_another_one() -> None:
+    job = running()
+    for directory in ("file:///a", "file:///b"):
+        job.ask(SAVEPOINT, directory=directory)
+    job.send()
+    for _ in range(2):
+        job.acknowledged_by_all()
+        job.written()
+    assert [each.uri[:10] for each in job.checkpoints.savepoints] == ["file:///a/", "file:///b/"]
+
+
+def test_requests_that_are_repeated_too_often_are_answered_once_each() -> None:
+    job = running()
+    asked = [job.ask(SAVEPOINT) for _ in range(MOST_REQUESTS + 3)]
+    events = job.send()
+    job.acknowledged_by_all()
+    events += job.written()
+    assert sorted(event.cause for event in events if event.recipient == "client/me") == asked  # type: ignore[type-var]
+
+
 def test_savepoint_has_own_directory_and_full_state() -> None:
     job = running()
     job.ask(SAVEPOINT)
