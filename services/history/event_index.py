@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from ...schemas.event import Record
@@ -69,15 +69,23 @@ class EventIndex:
         """Returns the first `limit` offsets, from `start` on, of the events of a job and of a type. One of both must be
         given. `type_`: with the namespace, or without it."""
         with self._lock:
-            lists: list[Sequence[int]] = []
-            if job is not None:
-                lists.append(self._by_job.get(job, _NONE))
-            if type_ is not None:
-                of_types = [self._by_type[name] for name in self._full_names.get(type_, ())]
-                lists.append(
-                    of_types[0] if len(of_types) == 1 else sorted(x for each in of_types for x in each)
-                )
-            return _intersect(lists, start, limit)
+            return _intersect(self._find_lists(job, type_), start, limit)
+
+    def select_last(
+        self, offsets: range, limit: int, job: str | None = None, type_: str | None = None
+    ) -> list[int]:
+        """Returns the last `limit` offsets of a range, as `select` returns the first ones."""
+        with self._lock:
+            return _intersect_last(self._find_lists(job, type_), offsets, limit)
+
+    def _find_lists(self, job: str | None, type_: str | None) -> list[Sequence[int]]:
+        lists: list[Sequence[int]] = []
+        if job is not None:
+            lists.append(self._by_job.get(job, _NONE))
+        if type_ is not None:
+            of_types = [self._by_type[name] for name in self._full_names.get(type_, ())]
+            lists.append(of_types[0] if len(of_types) == 1 else sorted(x for each in of_types for x in each))
+        return lists
 
     def last(self, end: int) -> tuple[int, int] | None:
         """Returns offset and time of the last event below the offset `end`; None if there is none."""
@@ -120,6 +128,27 @@ def _list_of(lists: dict[str, array[int]], key: str) -> array[int]:
     if found is None:
         found = lists[key] = array("q")
     return found
+
+
+def _intersect_last(lists: Sequence[Sequence[int]], numbers: range, limit: int) -> list[int]:
+    """Returns the last `limit` numbers of a range that all lists have, in ascending order."""
+    found: list[int] = []
+    end = numbers.stop
+    while len(found) < limit:
+        candidate = end - 1
+        for each in lists:
+            place = bisect_right(each, candidate) - 1
+            if place < 0:
+                return found[::-1]
+            candidate = each[place]
+        if candidate < numbers.start:
+            break
+        if all(each[bisect_left(each, candidate)] == candidate for each in lists):
+            found.append(candidate)
+            end = candidate
+        else:
+            end = candidate + 1
+    return found[::-1]
 
 
 def _intersect(lists: Sequence[Sequence[int]], start: int, limit: int) -> list[int]:

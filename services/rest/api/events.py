@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -36,6 +37,15 @@ FROM = Parameter("from", str, "The first offset or time: 4711, 2026-11-22T08:30:
 TO = Parameter("to", str, "The last offset or time; by default the end of the log.")
 TYPE = Parameter("type", str, "Only events of this type: SubmitTask, or task_executor.SubmitTask.")
 JOB = Parameter("job", str, "Only events of this job, by its id or Flink's.")
+
+
+class Part(StrEnum):
+    """Which events of a range a page has."""
+
+    FIRST = "first"
+    """The first ones."""
+    LAST = "last"
+    """The last ones."""
 
 
 class EventEntry(msgspec.Struct, frozen=True):
@@ -89,12 +99,17 @@ def create_page_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
     """Returns the endpoint. `open_source` opens the log."""
 
     def events(parameters: Parameters, _body: object, _key: str | None) -> Answer:
-        """GET /events: the events from an offset or time on"""
+        """GET /events: the first or the last events from an offset or time on, up to another one"""
         limit = parameters.get("limit", _DEFAULT_EVENTS)
         with log_errors(), open_source() as source:
             start = find_start(source, parameters.get("from"))
+            end = find_end(source, parameters.get("to"))
+            if end < start:
+                raise PositionOutOfRange(f"from={parameters.get('from')} is after to={parameters['to']}.")
             wanted = find_selection(source, index, parameters)
-            found, following = read_page(source, start, limit, wanted, index)
+            if parameters.get("part") is Part.LAST:
+                start = _find_last(range(start, end), limit, wanted, index)
+            found, following = read_page(source, start, limit, wanted, index, end)
             page = EncodedPage([msgspec.Raw(event.data) for event in found], following)
             return Answer(page, 200, following - 1)
 
@@ -103,6 +118,8 @@ def create_page_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
         "/events",
         query=(
             FROM,
+            TO,
+            Parameter("part", Part, "Whether the page has the first events, as by default, or the last ones."),
             Parameter("limit", int, "The maximum number of events.", minimum=1, maximum=MAX_EVENTS),
             TYPE,
             JOB,
@@ -155,11 +172,28 @@ def find_selection(source: LogSource, index: LogIndex, parameters: Parameters) -
     return EventSelection(job, parameters.get("type"))
 
 
+def _find_last(offsets: range, limit: int, wanted: EventSelection, index: LogIndex) -> int:
+    """Returns the offset from which on a page has the last events of a range. Raises Unavailable."""
+    if wanted.is_all:
+        return max(offsets.start, offsets.stop - limit)
+    found = index.read(offsets.stop).select_last(offsets, limit, wanted.job, wanted.type)
+    runs = _split(found)[-_MAX_RUNS:]
+    while len(runs) > 1 and sum(run.end - run.first for run in runs) > _MAX_READ:
+        del runs[0]
+    return runs[0].first if runs else offsets.stop
+
+
 def read_page(
-    source: LogSource, start: int, limit: int, wanted: EventSelection, index: LogIndex
+    source: LogSource,
+    start: int,
+    limit: int,
+    wanted: EventSelection,
+    index: LogIndex,
+    end: int | None = None,
 ) -> tuple[list[EncodedEvent], int]:
-    """Returns up to `limit` events from `start` on, and the offset to continue from. Raises Unavailable."""
-    end = source.log.end()
+    """Returns up to `limit` events from `start` up to `end` (exclusive; None: the end of the log), and the offset to
+    continue from. Raises Unavailable."""
+    end = source.log.end() if end is None else end
     if wanted.is_all:
         runs = [_Run(start, min(end, start + _MAX_READ))] if start < end else []
     else:

@@ -489,7 +489,15 @@ def test_pages_of_events_are_the_log() -> None:
         assert [(each["offset"], each["header"]["event_id"]) for each in found] == [
             (record.offset, record.header.event_id) for record in records()
         ]
+        offsets = [record.offset for record in records()]
+        for part, chosen in (("first", offsets[3:9][:4]), ("last", offsets[3:9][-4:])):
+            page = rest.get(f"/api/v1/events?from=3&to=8&limit=4&part={part}").json()
+            assert [each["offset"] for each in page["events"]] == chosen
+            assert page["next"] == chosen[-1] + 1
+        assert rest.get("/api/v1/events?from=9&to=8").json() == {"events": [], "next": 9}
+        assert rest.get("/api/v1/events?from=10&to=8").status_code == 404
         (accepted,) = rest.get("/api/v1/events?type=JobAccepted").json()["events"]
+        assert rest.get("/api/v1/events?type=JobAccepted&part=last").json()["events"] == [accepted]
         assert accepted["type"] == "client.JobAccepted"
         assert rest.get("/api/v1/events?from=99999").status_code == 404
         assert rest.get("/api/v1/events?limit=0").status_code == 400

@@ -163,6 +163,9 @@ def test_index_selects_what_a_scan_selects() -> None:
                 later = [offset for offset in expected if offset >= start]
                 for limit in (1, 5, len(records)):
                     assert index.select(start, limit, job, type_) == later[:limit]
+                    assert index.select_last(range(start, len(records)), limit, job, type_) == later[-limit:]
+                    earlier = [offset for offset in expected if offset < start]
+                    assert index.select_last(range(start), limit, job, type_) == earlier[-limit:]
 
 
 @pytest.mark.parametrize("buckets", [1, 7, 100])
