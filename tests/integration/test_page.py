@@ -6,20 +6,25 @@ Screenshots are in build/page.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 import socket
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from page_server import serve_log
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 from polling import wait_until
 
+from tailrace.services.history.archive.exporter import EventSelection, export
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.past_logs import LogFinder
 from tailrace.services.rest.application import Settings
 from tailrace.services.rest.history_server import HistoryServer
@@ -60,12 +65,20 @@ def server() -> Iterator[str]:
 
 
 @contextmanager
-def visit(browser: Browser, address: str, *, width: int = DESK, theme: Any = "light") -> Iterator[Page]:
-    """Yields an empty page, and checks at the end that it was at peace."""
+def visit(
+    browser: Browser, address: str, *, width: int = DESK, theme: Any = "light", is_refused: bool = False
+) -> Iterator[Page]:
+    """Yields an empty page, and checks at the end that it was at peace. `is_refused`: the server answers some requests
+    with errors, which the browser reports."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
     page = context.new_page()
     troubles: list[str] = []
-    page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+
+    def on_console(text: str) -> None:
+        if not (is_refused and text.startswith("Failed to load resource")):
+            troubles.append(text)
+
+    page.on("console", lambda message: on_console(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on(
         "request",
@@ -95,10 +108,9 @@ def read(address: str, path: str) -> Any:
         return json.load(answer)
 
 
-def visited_pages(address: str) -> dict[str, str]:
-    """Returns name -> address behind `#`, of every page, as of the end of the log."""
-    with urllib.request.urlopen(f"{address}/v1/jobs/overview") as answer:
-        at, (job,) = answer.headers["Tailrace-Offset"], json.load(answer)["jobs"]
+def visited_pages(address: str, at: str) -> dict[str, str]:
+    """Returns name -> address behind `#`, of every page, as of a moment."""
+    (job,) = read(address, "/v1/jobs/overview")["jobs"]
     job_id = job["jid"]
     views = ("timeline", "exceptions", "checkpoints", "accumulators", "output", "configuration", "story")
     pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}", "submit": "submit"}
@@ -107,13 +119,25 @@ def visited_pages(address: str) -> dict[str, str]:
     return {name: f"#/{path}?at={at}" for name, path in pages.items()}
 
 
-@pytest.mark.parametrize(("width", "theme"), [(DESK, "light"), (PHONE, "dark")])
-def test_every_page_is_readable_by_everybody(browser: Browser, server: str, width: int, theme: str) -> None:
+def last_moment(address: str, kind: str) -> str:
+    """Returns the last moment of the log, as an offset or as a time."""
+    last = read(address, "/api/v1/log")["last"]
+    if kind == "offset":
+        return str(last["offset"])
+    time = datetime.datetime.fromtimestamp(last["time"] / 1e6, datetime.UTC)
+    return urllib.parse.quote(time.isoformat())
+
+
+@pytest.mark.parametrize(("width", "theme", "moment"), [(DESK, "light", "offset"), (PHONE, "dark", "time")])
+def test_every_page_is_readable_by_everybody(
+    browser: Browser, server: str, width: int, theme: str, moment: str
+) -> None:
     with visit(browser, server, width=width, theme=theme) as page:
-        for name, path in visited_pages(server).items():
+        for name, path in visited_pages(server, last_moment(server, moment)).items():
             page.goto(f"{server}/{path}")
             expect(page.locator("main h1")).to_be_visible()
             expect(page.locator(".loading")).to_have_count(0)
+            assert page.locator(".empty.failure, .note.warn[role=status]").all_inner_texts() == [], name
             page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.png", full_page=True)
             check_access(page)
             check_width(page)
@@ -258,10 +282,131 @@ def test_page_shows_what_happens_without_being_loaded_again(browser: Browser, fo
         expect(page.locator(".title .status")).to_have_text("canceled", timeout=60_000)
 
 
-def test_unknown_page_says_so(browser: Browser, server: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("nowhere?at=3", "There is no page nowhere"),
+        ("jobs/nobody", "nobody not found"),
+        ("jobs/nobody/timeline?at=3", "nobody not found"),
+        ("events/999999", "999999"),
+        ("jobs?at=999999", "999999"),
+        ("jobs?at=never", "never"),
+        ("events?to=never", "never"),
+        ("story?entity=nobody", "nobody"),
+        ("difference?from=999999", "999999"),
+    ],
+)
+def test_page_of_what_is_not_there_says_so(browser: Browser, server: str, path: str, text: str) -> None:
+    with visit(browser, server, is_refused=True) as page:
+        page.goto(f"{server}/#/{path}")
+        expect(page.locator("main")).to_contain_text(text)
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        check_access(page)
+        expect(page.get_by_text("connection to the server is lost")).to_have_count(0)
+
+
+@pytest.mark.parametrize("moment", ["", "?at=12"])
+def test_what_is_not_available_is_asked_for_again(browser: Browser, server: str, moment: str) -> None:
+    refused: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503, json={"errors": ["The server still reads the log."]})
+
+    with visit(browser, server, is_refused=True) as page:
+        page.route("**/api/v1/jobs*", refuse_once)
+        page.goto(f"{server}/#/jobs{moment}")
+        expect(page.get_by_text("The server still reads the log.")).to_be_visible()
+        expect(page.get_by_role("link", name="WindowWordCount")).to_be_visible()
+
+
+def set_visibility(page: Page, state: str) -> None:
+    """Tells a page that it is "hidden" behind another tab, or "visible"."""
+    page.evaluate(
+        """(state) => {
+          Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        state,
+    )
+
+
+def test_hidden_page_reads_nothing(browser: Browser, server: str) -> None:
     with visit(browser, server) as page:
-        page.goto(f"{server}/#/nowhere?at=3")
-        expect(page.locator("main")).to_contain_text("There is no page nowhere")
+        page.clock.install()
+        page.goto(f"{server}/#/jobs")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        page.wait_for_load_state("load")
+        set_visibility(page, "hidden")
+        requests: list[Request] = []
+        page.on("request", lambda request: requests.append(request))
+        page.clock.run_for(600_000)
+        assert requests == []
+        with page.expect_request("**/api/v1/jobs"), page.expect_request("**/api/v1/events/stream*"):
+            set_visibility(page, "visible")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+
+
+def test_events_are_paged_from_the_newest_on(browser: Browser, server: str) -> None:
+    wanted = "type=UpdateTaskExecutionState"
+    offsets = [each["offset"] for each in read(server, f"/api/v1/events?{wanted}&limit=1000")["events"]]
+    with visit(browser, server) as page:
+        shown = page.get_by_role("region", name="Events").get_by_role("row")
+        page.goto(f"{server}/#/events?{wanted}")
+        expect(shown.last).to_contain_text(str(offsets[-1]))
+        page.goto(f"{server}/#/events?{wanted}&to={offsets[2]}")
+        expect(shown).to_have_count(4)
+        expect(shown.last).to_contain_text(str(offsets[2]))
+        page.get_by_role("link", name="Later").click()
+        expect(shown.nth(1)).to_contain_text(str(offsets[3]))
+        page.get_by_role("link", name="Earlier").click()
+        expect(shown.last).to_contain_text(str(offsets[2]))
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_page_of_short_log_is_usable(browser: Browser, tmp_path: Path, events: int) -> None:
+    file = tmp_path / "short.avro"
+    with closing(FileLog.open(LOG)) as log:
+        export(log, "short", EventSelection(0, events), file, ArchiveFormat.AVRO)
+    with serve_log(file) as address, visit(browser, address) as page:
+        page.goto(f"{address}/#/events")
+        expect(page.get_by_role("region", name="Events").get_by_role("row")).to_have_count(events and 2)
+        expect(page.get_by_role("slider")).to_have_count(events)
+        check_access(page)
+        if events:
+            for key in ("ArrowLeft", "PageUp", "PageDown", "End", "Home"):
+                page.get_by_role("slider").press(key)
+                assert read_moment(page) == 0
+            page.get_by_role("button", name="Play the history").click()
+            page.wait_for_function("!location.hash.includes('at=')")
+
+
+def test_player_waits_until_a_moment_is_shown(browser: Browser, server: str) -> None:
+    """A server that is slower than the player's frames does not end it, and no moment is left out."""
+    held: list[Route] = []
+    with visit(browser, server) as page:
+
+        def is_held(count: int) -> bool:
+            page.clock.run_for(250)
+            return len(held) == count
+
+        page.goto(f"{server}/#/jobs?at=0")
+        expect(page.get_by_text("No job was submitted.")).to_be_visible()
+        page.get_by_label("Speed").select_option("1×")
+        page.clock.install()
+        page.route("**/api/v1/jobs*", lambda route: held.append(route))
+        page.get_by_role("button", name="Play the history").click()
+        wait_until(lambda: is_held(1), "a request for the next moment")
+        moment = read_moment(page)
+        page.clock.run_for(10_000)
+        assert (len(held), read_moment(page)) == (1, moment)
+        held[0].continue_()
+        wait_until(lambda: is_held(2), "a request for the moment after it")
+        assert read_moment(page) > moment
+        page.get_by_role("button", name="Pause").click()
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +457,7 @@ def test_every_page_of_past_cluster_is_served_below_its_path(browser: Browser, h
     (path,) = (each["path"] for each in clusters if each["place"] == str(LOG))
     address = f"{history_server}{path}"
     with visit(browser, address) as page:
-        for name, place in visited_pages(address).items():
+        for name, place in visited_pages(address, last_moment(address, "offset")).items():
             # With a query of its own, the document of each page is loaded anew.
             page.goto(f"{address}/?{name}{place.partition('?')[0]}")
             if name == "submit":

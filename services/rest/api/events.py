@@ -119,7 +119,9 @@ def create_page_endpoint(open_source: OpenSource, index: LogIndex) -> Endpoint:
         query=(
             FROM,
             TO,
-            Parameter("part", Part, "Whether the page has the first events, as by default, or the last ones."),
+            Parameter(
+                "part", Part, "Whether the page has the first events, as by default, or the last ones."
+            ),
             Parameter("limit", int, "The maximum number of events.", minimum=1, maximum=MAX_EVENTS),
             TYPE,
             JOB,

@@ -57,15 +57,6 @@ export function formatExactTime(ms: number): string {
   return ms <= 0 ? NONE : new Date(ms).toISOString().replace("T", " ").replace("Z", " UTC");
 }
 
-export function formatPercent(share: number): string {
-  return `${Math.round(share * 100)} %`;
-}
-
-/** The first digits of a long id. */
-export function shortId(id: string): string {
-  return id.length > 12 ? id.slice(0, 8) : id;
-}
-
 /** 1 slot, 2 slots */
 export function formatPlural(count: number, noun: string, plural = `${noun}s`): string {
   return `${formatCount(count)} ${count === 1 ? noun : plural}`;

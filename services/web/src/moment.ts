@@ -10,3 +10,8 @@ export const at = computed(() => route.value.query.at ?? null);
 export function showMoment(moment: string | null, replace = false): void {
   changeQuery({ at: moment }, replace);
 }
+
+/** Returns the offset that a moment is; null for a time and for the present. */
+export function toOffset(moment: string | null): number | null {
+  return moment !== null && /^\d+$/.test(moment) ? Number(moment) : null;
+}

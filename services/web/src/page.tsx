@@ -1,13 +1,14 @@
 // The frame of every page: navigation, the state of the connection, and the page that the address names.
 
 import { useEffect, useRef } from "preact/hooks";
-import { connection, follow, lastOffset, stopFollowing } from "./api/event-stream";
+import { connection, follow, isLogKnown, lastOffset, stopFollowing } from "./api/event-stream";
 import { type Server, ServerContext, useServerQuery } from "./api/server";
 import { isTokenWanted, token } from "./api/token";
+import { isVisible } from "./api/visibility";
 import { at } from "./moment";
 import { pageOf, sectionsOf } from "./pages";
 import { LoginBox } from "./parts/login-box";
-import { Failure, Loading } from "./parts/states";
+import { Failure, Loading, Warning } from "./parts/states";
 import { linkTo, route } from "./routing";
 import { switchTheme, theme } from "./theme";
 import { TimeBar } from "./time/time-bar";
@@ -66,12 +67,10 @@ export function Page() {
         </button>
       </header>
       {server !== null && !server.hasManyClusters && <TimeBar isHistory={server.isHistory} />}
-      {at.value === null && connection.value === "lost" && (
-        <p class="banner warning" role="status">
-          The connection to the server is lost. What is shown may be old. Trying again…
-        </p>
-      )}
       <main id="main" ref={main} tabIndex={-1}>
+        {at.value === null && connection.value === "lost" && (
+          <Warning>The connection to the server is lost. What is shown may be old. Trying again…</Warning>
+        )}
         {isTokenWanted.value ? (
           <LoginBox />
         ) : server === null ? (
@@ -88,15 +87,14 @@ export function Page() {
   );
 }
 
-/** Follows the log while the present is shown: all of it, or the events of the job of the page. */
+/** Follows the log while the present is shown to somebody: all of it, or the events of the job of the page. */
 function useStream(job: string | null): void {
-  const isLive = at.value === null;
-  const known = lastOffset.value >= 0;
+  const isLive = at.value === null && isVisible.value && isLogKnown.value;
   useEffect(() => {
-    if (!isLive || !known) return;
+    if (!isLive) return;
     follow(lastOffset.peek(), job);
     return stopFollowing;
-  }, [isLive, known, job, token.value]);
+  }, [isLive, job, token.value]);
 }
 
 function ConnectionState({ server }: { server: Server | null }) {

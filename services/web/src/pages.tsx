@@ -55,7 +55,9 @@ export function pageOf(parts: readonly string[], server: Server | null): PageVie
     return {
       title: "Not found",
       section,
-      view: () => <Empty>A history server only reads logs of clusters: it has no page {section}.</Empty>,
+      view: () => (
+        <NotFoundPage>A history server only reads logs of clusters: it has no page {section}.</NotFoundPage>
+      ),
     };
   }
   if (section === "cluster") return { title: "Cluster", section, view: () => <ClusterPage /> };
@@ -80,5 +82,18 @@ export function pageOf(parts: readonly string[], server: Server | null): PageVie
   if (section === "submit") {
     return { title: "Submit", section, view: () => <SubmitPage parts={parts.slice(1)} /> };
   }
-  return { title: "Not found", section: "", view: () => <Empty>There is no page {parts.join("/")}.</Empty> };
+  return {
+    title: "Not found",
+    section: "",
+    view: () => <NotFoundPage>There is no page {parts.join("/")}.</NotFoundPage>,
+  };
+}
+
+function NotFoundPage({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      <h1>Not found</h1>
+      <Empty>{children}</Empty>
+    </>
+  );
 }

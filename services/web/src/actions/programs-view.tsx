@@ -18,7 +18,7 @@ const REFRESH_MS = 5_000;
 /** `chosen`: the id of a program. */
 export function ProgramsView({ chosen }: { chosen: string | null }) {
   const [changes, setChanges] = useState(0);
-  const programs = useQuery("/v1/jars", {}, { refresh: REFRESH_MS, isOfLog: true, changes });
+  const programs = useQuery("/v1/jars", {}, { refresh: REFRESH_MS, hasMoment: false, changes });
   const countChange = () => setChanges((count) => count + 1);
   return (
     <>

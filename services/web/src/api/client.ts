@@ -24,6 +24,8 @@ export type QueryValues = Readonly<Record<string, string | number | undefined>>;
 export interface Answer<Body> {
   readonly body: Body;
   readonly offset: number | null;
+  /** The characters of the body. */
+  readonly length: number;
 }
 
 /** Why a request failed: `status` is that of HTTP, or 0 if the server did not answer. */
@@ -34,6 +36,11 @@ export class RequestError extends Error {
   ) {
     super(message);
   }
+}
+
+/** Returns whether a request that failed may succeed a little later. */
+export function isTemporary(error: unknown): boolean {
+  return error instanceof RequestError && [0, 429, 503].includes(error.status);
 }
 
 /** Returns a path with its parameters and query filled in, relative to the folder of the page. */
@@ -58,7 +65,12 @@ export async function get<Path extends GetPath>(
 ): Promise<Answer<AnswerOf<Path>>> {
   const response = await send("GET", fillPath(path, values, query), undefined, signal);
   const offset = response.headers.get("Tailrace-Offset");
-  return { body: (await response.json()) as AnswerOf<Path>, offset: offset === null ? null : Number(offset) };
+  const text = await readText(response, signal);
+  return {
+    body: JSON.parse(text) as AnswerOf<Path>,
+    offset: offset === null ? null : Number(offset),
+    length: text.length,
+  };
 }
 
 /** Sends a request, with the token if there is one; a body is a form, or becomes JSON. Throws a RequestError for each status that is no success. */
@@ -91,6 +103,15 @@ async function request(url: string, init: RequestInit): Promise<Response> {
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new RequestError(0, "The server does not answer.");
+  }
+}
+
+async function readText(response: Response, signal?: AbortSignal): Promise<string> {
+  try {
+    return await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new RequestError(0, "The answer of the server has no end.");
   }
 }
 

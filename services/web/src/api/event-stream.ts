@@ -1,18 +1,12 @@
-// The events of the log as they come, by server-sent events. EventSource cannot send a token, so a fetch reads them.
-// After a lost connection the stream goes on behind the last event that it had.
+// Which events the log gets, by server-sent events. EventSource cannot send a token, so a fetch reads them. After a lost
+// connection the stream goes on behind the last event that it had.
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { fillPath, RequestError, send } from "./client";
-
-export interface LogEvent {
-  readonly offset: number;
-  readonly type: string;
-  readonly header: Readonly<Record<string, unknown>>;
-  readonly fields: Readonly<Record<string, unknown>>;
-}
+import { isVisible } from "./visibility";
 
 export type Connection = "connecting" | "live" | "lost";
-type Listener = (event: LogEvent) => void;
+type Listener = () => void;
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
@@ -21,11 +15,23 @@ const LONGEST_PAUSE_MS = 10_000;
 export const connection = signal<Connection>("connecting");
 /** The offset of the last event that is known, -1 before the first. */
 export const lastOffset = signal(-1);
+/** Whether an event is known. */
+export const isLogKnown = computed(() => lastOffset.value >= 0);
 
 const listeners = new Set<Listener>();
 let abort = new AbortController();
 
-/** Calls the listener with each new event, until the function that is returned is called. */
+// Events that come while the page is hidden are not sent one by one later: the stream begins anew.
+isVisible.subscribe((isShown) => {
+  if (isShown) lastOffset.value = -1;
+});
+
+/** Notes that the log has an event at an offset. */
+export function noteOffset(offset: number): void {
+  if (offset > lastOffset.peek()) lastOffset.value = offset;
+}
+
+/** Calls the listener after each new event, until the function that is returned is called. */
 export function listen(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -35,8 +41,7 @@ export function listen(listener: Listener): () => void {
 export function follow(offset: number, job: string | null): void {
   abort.abort();
   abort = new AbortController();
-  lastOffset.value = Math.max(lastOffset.value, offset);
-  void run(job, abort.signal);
+  void run(offset + 1, job, abort.signal);
 }
 
 /** Ends the stream. */
@@ -45,22 +50,35 @@ export function stopFollowing(): void {
   connection.value = "connecting";
 }
 
-async function run(job: string | null, ended: AbortSignal): Promise<void> {
+async function run(start: number, wanted: string | null, ended: AbortSignal): Promise<void> {
+  // `lastOffset` is no position of the stream: answers of other requests may be ahead of it.
+  let position: number | undefined = start;
+  let job = wanted;
   let pause = FIRST_PAUSE_MS;
   while (!ended.aborted) {
     try {
-      const url = fillPath(
-        "/api/v1/events/stream",
-        {},
-        { from: lastOffset.value + 1, job: job ?? undefined },
-      );
+      const url = fillPath("/api/v1/events/stream", {}, { from: position, job: job ?? undefined });
       const response = await send("GET", url, undefined, ended, { Accept: "text/event-stream" });
       connection.value = "live";
       pause = FIRST_PAUSE_MS;
-      if (response.body !== null) await readEvents(response.body);
+      // Without a position, events may have come before the stream.
+      if (position === undefined) announce();
+      if (response.body !== null) {
+        await readEvents(response.body, (offset) => {
+          position = offset + 1;
+          noteOffset(offset);
+        });
+      }
     } catch (error) {
       if (ended.aborted) return;
-      if (error instanceof RequestError && error.status === 401) return;
+      const status = error instanceof RequestError ? error.status : 0;
+      if (status === 401) return;
+      if (status === 404 && (job !== null || position !== undefined)) {
+        // The log does not have the job, or it has no such position any more: all new events are followed.
+        job = null;
+        position = undefined;
+        continue;
+      }
     }
     if (ended.aborted) return;
     connection.value = "lost";
@@ -69,7 +87,8 @@ async function run(job: string | null, ended: AbortSignal): Promise<void> {
   }
 }
 
-async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
+/** Reads messages until the stream ends. `onId` is called with the offset of each. */
+async function readEvents(body: ReadableStream<Uint8Array>, onId: (offset: number) => void): Promise<void> {
   const reader = body
     .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
     .getReader();
@@ -79,24 +98,15 @@ async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
     if (done) return;
     const messages = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = messages.pop() ?? "";
-    for (const message of messages) tell(message);
+    for (const message of messages) {
+      const id = /^id: ?(\d+)$/m.exec(message)?.[1];
+      if (id !== undefined) onId(Number(id));
+    }
+    // A message without data is a comment that keeps the connection open.
+    if (messages.some((message) => /^data:/m.test(message))) announce();
   }
 }
 
-/** Passes a message of the stream on. A message without data is a comment that keeps the connection open. */
-function tell(message: string): void {
-  const data: string[] = [];
-  for (const line of message.split("\n")) {
-    const [name = "", text = ""] = splitOnce(line, ":");
-    if (name === "id" && /^ ?\d+$/.test(text)) lastOffset.value = Number(text);
-    if (name === "data") data.push(text.startsWith(" ") ? text.slice(1) : text);
-  }
-  if (data.length === 0) return;
-  const event = JSON.parse(data.join("\n")) as LogEvent;
-  for (const listener of listeners) listener(event);
-}
-
-function splitOnce(text: string, separator: string): [string, string] {
-  const place = text.indexOf(separator);
-  return place < 0 ? [text, ""] : [text.slice(0, place), text.slice(place + 1)];
+function announce(): void {
+  for (const listener of listeners) listener();
 }

@@ -19,7 +19,7 @@ const REFRESH_MS = 10_000;
 
 /** Asks the server; the frame of the page does this once for all views. */
 export function useServerQuery(): Query<Server> {
-  const { body, offset, error } = useQuery("/v1/config", {}, { refresh: REFRESH_MS, isOfLog: true });
+  const { body, offset, error } = useQuery("/v1/config", {}, { refresh: REFRESH_MS, hasMoment: false });
   if (body === null) return { body, offset, error };
   const { features } = body;
   const isHistory = features["web-history"];

@@ -24,7 +24,7 @@ export function ClusterPage() {
   const masters = useQuery(
     "/api/v1/masters",
     {},
-    { refresh: MASTERS_REFRESH_MS, isOfLog: true, enabled: isNow },
+    { refresh: MASTERS_REFRESH_MS, hasMoment: false, enabled: isNow },
   );
   const candidates = (isNow && masters.body?.masters) || [];
   return (

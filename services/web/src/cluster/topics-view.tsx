@@ -15,7 +15,11 @@ type Topic = AnswerOf<"/api/v1/topics">["topics"][number];
 
 export function TopicsView() {
   const [section, isVisible] = useVisible<HTMLElement>();
-  const topics = useQuery("/api/v1/topics", {}, { refresh: REFRESH_MS, isOfLog: true, enabled: isVisible });
+  const topics = useQuery(
+    "/api/v1/topics",
+    {},
+    { refresh: REFRESH_MS, hasMoment: false, enabled: isVisible },
+  );
   return (
     <section ref={section} aria-labelledby="topics">
       <h2 id="topics">Topics</h2>

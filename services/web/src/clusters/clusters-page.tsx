@@ -9,7 +9,7 @@ import { TableCard } from "../parts/table";
 const REFRESH_MS = 5_000;
 
 export function ClustersPage() {
-  const clusters = useQuery("/api/v1/clusters", {}, { refresh: REFRESH_MS, isOfLog: true });
+  const clusters = useQuery("/api/v1/clusters", {}, { refresh: REFRESH_MS, hasMoment: false });
   return (
     <>
       <h1>Clusters</h1>

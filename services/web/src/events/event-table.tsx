@@ -1,8 +1,10 @@
-import type { LogEvent } from "../api/event-stream";
+import type { AnswerOf } from "../api/client";
 import { formatExactTime, formatTime, NONE } from "../formats";
 import { TableCard } from "../parts/table";
 import { linkTo } from "../routing";
 import { EventLink } from "./event-link";
+
+type LogEvent = AnswerOf<"/api/v1/events">["events"][number];
 
 /** Events, one in each row. */
 export function EventTable({ label, events }: { label: string; events: readonly LogEvent[] }) {
@@ -62,11 +64,10 @@ function EventRow({ event }: { event: LogEvent }) {
   );
 }
 
-/** The time of an event in milliseconds; 0 if it has none. */
-export function timeOf(event: LogEvent): number {
+/** Returns the time of an event in milliseconds since the epoch; 0 if it has none. */
+function timeOf(event: LogEvent): number {
   const { time } = event.header;
-  if (typeof time === "number") return time / 1000;
-  return typeof time === "string" ? Date.parse(time) : 0;
+  return typeof time === "number" ? time / 1000 : 0;
 }
 
 function shortAddress(address: unknown): string {

@@ -1,6 +1,6 @@
-// The events of the log, a page at a time: up to the moment that is shown, or the newest ones.
+// The events of the log, a page at a time: the newest ones up to the moment that is shown, those up to `to` in the
+// address, or those from `from` on.
 
-import { lastOffset } from "../api/event-stream";
 import { useQuery } from "../api/use-query";
 import { at } from "../moment";
 import { Empty, Loaded } from "../parts/states";
@@ -10,16 +10,20 @@ import { EventTable } from "./event-table";
 const PAGE = 100;
 
 export function EventsPage() {
-  const { from, type, job } = route.value.query;
-  const isFiltered = Boolean(type || job);
-  const end = at.value !== null && /^\d+$/.test(at.value) ? Number(at.value) + 1 : lastOffset.value + 1;
-  const start = from !== undefined ? Number(from) : isFiltered ? 0 : Math.max(0, end - PAGE);
+  const { from, to, type, job } = route.value.query;
+  const isNewest = from === undefined && to === undefined;
   const events = useQuery(
     "/api/v1/events",
     {},
     {
-      query: { from: start, limit: PAGE, type: type || undefined, job: job || undefined },
-      enabled: end > 0 || from !== undefined,
+      query: {
+        ...(from === undefined ? { part: "last" } : { from }),
+        to: to ?? at.value ?? undefined,
+        type: type || undefined,
+        job: job || undefined,
+        limit: PAGE,
+      },
+      hasMoment: false,
     },
   );
   return (
@@ -30,24 +34,14 @@ export function EventsPage() {
         {(body) => (
           <>
             {body.events.length === 0 ? (
-              <Empty>The log has no such event from offset {start} on.</Empty>
+              <Empty>The log has no such event here.</Empty>
             ) : (
               <EventTable label="Events" events={body.events} />
             )}
             <nav class="buttons" aria-label="Pages of events">
-              {start > 0 && (
-                <a
-                  class="button"
-                  href={linkTo(["events"], { from: String(Math.max(0, start - PAGE)), ...filters() })}
-                >
-                  Earlier
-                </a>
-              )}
-              {body.next < lastOffset.value + 1 && (
-                <a class="button" href={linkTo(["events"], { from: String(body.next), ...filters() })}>
-                  Later
-                </a>
-              )}
+              <PageLink title="Earlier" query={earlier(body.events[0]?.offset)} />
+              <PageLink title="Later" query={isNewest ? null : { from: String(body.next) }} />
+              <PageLink title="Newest" query={isNewest ? null : {}} />
             </nav>
           </>
         )}
@@ -56,15 +50,26 @@ export function EventsPage() {
   );
 }
 
-function filters(): Record<string, string | null> {
+/** Returns the address of the page before an event; null if there is none. */
+function earlier(first: number | undefined): { to: string } | null {
+  return first === undefined || first === 0 ? null : { to: String(first - 1) };
+}
+
+/** A link to another page of the same events; null: there is no such page. */
+function PageLink({ title, query }: { title: string; query: Readonly<Record<string, string>> | null }) {
+  if (query === null) return null;
   const { type, job } = route.value.query;
-  return { type: type || null, job: job || null };
+  return (
+    <a class="button" href={linkTo(["events"], { type: type || null, job: job || null, ...query })}>
+      {title}
+    </a>
+  );
 }
 
 function Filters() {
   const { type = "", job = "" } = route.value.query;
   const change = (name: string) => (event: { currentTarget: { value: string } }) =>
-    changeQuery({ [name]: event.currentTarget.value.trim() || null, from: null }, true);
+    changeQuery({ [name]: event.currentTarget.value.trim() || null, from: null, to: null }, true);
   return (
     <form class="filters" onSubmit={(event) => event.preventDefault()}>
       <label>

@@ -22,7 +22,7 @@ export function DifferencePage() {
     {
       query: { from, to: at.value ?? undefined },
       refresh: "never",
-      isOfLog: true,
+      hasMoment: false,
       enabled: from !== "",
     },
   );

@@ -18,7 +18,7 @@ export function StoryView({ entity, isOver = false }: { entity: string; isOver?:
     {
       query: { entity, to: at.value ?? undefined },
       refresh: isOver ? "never" : "log",
-      isOfLog: true,
+      hasMoment: false,
     },
   );
   return (

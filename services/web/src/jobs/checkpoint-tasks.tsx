@@ -15,7 +15,7 @@ const LATEST = 8;
 export function CheckpointTasks({ job, checkpoint }: { job: string; checkpoint: number }) {
   const values = { jobid: job, checkpointid: checkpoint };
   const details = useQuery("/v1/jobs/{jobid}/checkpoints/details/{checkpointid}", values);
-  const graph = useQuery("/v1/jobs/{jobid}", { jobid: job });
+  const graph = useQuery("/v1/jobs/{jobid}", { jobid: job }, { refresh: "never" });
   const names = new Map(graph.body?.vertices.map((vertex) => [vertex.id, vertex.name]));
   return (
     <>

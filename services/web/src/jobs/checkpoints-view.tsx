@@ -15,7 +15,7 @@ type Checkpoint = Statistics["history"][number];
 
 export function CheckpointsView({ id }: { id: string }) {
   const checkpoints = useQuery("/v1/jobs/{jobid}/checkpoints", { jobid: id });
-  const configuration = useQuery("/v1/jobs/{jobid}/checkpoints/config", { jobid: id });
+  const configuration = useQuery("/v1/jobs/{jobid}/checkpoints/config", { jobid: id }, { refresh: "never" });
   const [selected, setSelected] = useState<number | null>(null);
   return (
     <Loaded query={checkpoints}>

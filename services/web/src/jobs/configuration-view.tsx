@@ -4,8 +4,8 @@ import { TableCard } from "../parts/table";
 
 /** The options of a job, and those of the cluster that it runs with. */
 export function ConfigurationView({ id }: { id: string }) {
-  const job = useQuery("/v1/jobs/{jobid}/config", { jobid: id });
-  const cluster = useQuery("/v1/jobs/{jobid}/jobmanager/config", { jobid: id });
+  const job = useQuery("/v1/jobs/{jobid}/config", { jobid: id }, { refresh: "never" });
+  const cluster = useQuery("/v1/jobs/{jobid}/jobmanager/config", { jobid: id }, { refresh: "never" });
   return (
     <>
       <h2>Job</h2>

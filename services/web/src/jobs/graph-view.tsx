@@ -29,11 +29,18 @@ type VertexAttempts = Attempts["vertices"][number];
 const NODE_HEIGHT = { live: 168, still: 116 };
 /** The most subtasks that a vertex shows as squares; of more it shows how many are in each state. */
 const MOST_CELLS = 240;
+/** Of a job with more subtasks, none are shown as squares: their attempts would be read again with each event. */
+const MOST_ATTEMPTS = 2_000;
 const COLUMNS = 24;
 
 export function GraphView({ id, isLive }: { id: string; isLive: boolean }) {
   const job = useQuery("/v1/jobs/{jobid}", { jobid: id });
-  const attempts = useQuery("/api/v1/jobs/{jobid}/attempts", { jobid: id });
+  const subtasks = job.body?.vertices.reduce((sum, vertex) => sum + vertex.parallelism, 0);
+  const attempts = useQuery(
+    "/api/v1/jobs/{jobid}/attempts",
+    { jobid: id },
+    { enabled: subtasks !== undefined && subtasks <= MOST_ATTEMPTS },
+  );
   return (
     <Loaded query={job}>
       {(body) =>
@@ -183,28 +190,20 @@ function VertexTable({ job, figures }: { job: Job; figures: ReadonlyMap<string, 
               <td class="right">{formatCount(vertex.parallelism)}</td>
               <td class="right nowrap">{formatDuration(vertex.duration)}</td>
               <td class="right nowrap">
-                <Total
-                  total={metrics["read-records"]}
-                  perSecond={now.recordsInPerSecond}
-                  format={formatCount}
-                />
+                <Total total={metrics["read-records"]} perSecond={now.recordsInPerSecond} format={RECORDS} />
               </td>
               <td class="right nowrap">
                 <Total
                   total={metrics["write-records"]}
                   perSecond={now.recordsOutPerSecond}
-                  format={formatCount}
+                  format={RECORDS}
                 />
               </td>
               <td class="right nowrap">
-                <Total total={metrics["read-bytes"]} perSecond={now.bytesInPerSecond} format={formatBytes} />
+                <Total total={metrics["read-bytes"]} perSecond={now.bytesInPerSecond} format={BYTES} />
               </td>
               <td class="right nowrap">
-                <Total
-                  total={metrics["write-bytes"]}
-                  perSecond={now.bytesOutPerSecond}
-                  format={formatBytes}
-                />
+                <Total total={metrics["write-bytes"]} perSecond={now.bytesOutPerSecond} format={BYTES} />
               </td>
               <td class="nowrap">{now.watermark === undefined ? NONE : formatTime(now.watermark)}</td>
             </tr>
@@ -215,17 +214,25 @@ function VertexTable({ job, figures }: { job: Job; figures: ReadonlyMap<string, 
   );
 }
 
+interface UnitFormat {
+  readonly total: (value: number) => string;
+  readonly perSecond: (value: number) => string;
+}
+
+const RECORDS: UnitFormat = { total: formatCount, perSecond: formatRate };
+const BYTES: UnitFormat = { total: formatBytes, perSecond: (value) => `${formatBytes(value)}/s` };
+
 interface TotalProps {
   readonly total: number;
   readonly perSecond: number | undefined;
-  readonly format: (value: number) => string;
+  readonly format: UnitFormat;
 }
 
 function Total({ total, perSecond, format }: TotalProps) {
   return (
     <>
-      {total === 0 && perSecond === undefined ? NONE : format(total)}
-      {perSecond !== undefined && <div class="muted small">{format(perSecond)}/s</div>}
+      {total === 0 && perSecond === undefined ? NONE : format.total(total)}
+      {perSecond !== undefined && <div class="muted small">{format.perSecond(perSecond)}</div>}
     </>
   );
 }

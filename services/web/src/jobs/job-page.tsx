@@ -37,20 +37,23 @@ export function JobPage({ id, parts }: { id: string; parts: readonly string[] })
   const { isHistory } = useServer();
   const [view = ""] = parts;
   return (
-    <Loaded query={progress}>
-      {(body) => (
-        <>
-          <JobHead progress={body} />
-          <JobActions id={id} isRunning={body.job.ended < 0} />
-          <Tabs
-            base={["jobs", id]}
-            tabs={isHistory ? TABS.filter((tab) => tab !== OUTPUT) : TABS}
-            current={view}
-          />
-          <JobView id={id} jobId={body.job.job_id} view={view} isRunning={body.job.ended < 0} />
-        </>
-      )}
-    </Loaded>
+    <>
+      {progress.body === null && <h1>Job</h1>}
+      <Loaded query={progress}>
+        {(body) => (
+          <>
+            <JobHead progress={body} />
+            <JobActions id={id} isRunning={body.job.ended < 0} />
+            <Tabs
+              base={["jobs", id]}
+              tabs={isHistory ? TABS.filter((tab) => tab !== OUTPUT) : TABS}
+              current={view}
+            />
+            <JobView id={id} jobId={body.job.job_id} view={view} isRunning={body.job.ended < 0} />
+          </>
+        )}
+      </Loaded>
+    </>
   );
 }
 

@@ -3,6 +3,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
+import { repeat } from "../api/repeat";
 import { at } from "../moment";
 
 export interface VertexFigures {
@@ -35,7 +36,7 @@ const NAMES = [
   "backPressuredTimeMsPerSecond",
   "currentInputWatermark",
 ].join(",");
-const PAUSE_MS = 3000;
+const REFRESH_MS = 3_000;
 /** Flink's watermark of a subtask that has none. */
 const NO_WATERMARK = -(2 ** 62);
 
@@ -53,19 +54,17 @@ export function useVertexFigures(
     setFigures(new Map());
     if (!isLive) return;
     const abort = new AbortController();
-    let timer: number | undefined;
-    const read = async (): Promise<void> => {
-      if (document.visibilityState === "visible") {
-        const found = await Promise.all(vertices.map((vertex) => readFigures(job, vertex, abort.signal)));
-        if (abort.signal.aborted) return;
+    const read = async (): Promise<boolean> => {
+      const found = await Promise.all(vertices.map((vertex) => readFigures(job, vertex, abort.signal)));
+      if (!abort.signal.aborted) {
         setFigures(new Map(vertices.map((vertex, place) => [vertex, found[place] ?? {}])));
       }
-      timer = window.setTimeout(read, PAUSE_MS);
+      return true;
     };
-    void read();
+    const stop = repeat(read, { everyMs: REFRESH_MS });
     return () => {
+      stop();
       abort.abort();
-      window.clearTimeout(timer);
     };
   }, [job, known, isLive]);
 

@@ -15,7 +15,7 @@ type LogFile = AnswerOf<"/v1/jobmanager/logs">["logs"][number];
 
 /** `process`: "jobmanager", or the id of a TaskExecutor. `file`: the name of a file of it, if one is shown. */
 export function LogsPage({ process = JOBMANAGER, file }: { process?: string; file?: string | undefined }) {
-  const executors = useQuery("/v1/taskmanagers");
+  const executors = useQuery("/v1/taskmanagers", {}, { hasMoment: false });
   const ids = executors.body?.taskmanagers.map((each) => each.id) ?? [];
   return (
     <>
@@ -37,7 +37,7 @@ export function LogsPage({ process = JOBMANAGER, file }: { process?: string; fil
 }
 
 function JobManagerLogs({ file }: { file: string | undefined }) {
-  const files = useQuery("/v1/jobmanager/logs", {}, { refresh: REFRESH_MS, isOfLog: true });
+  const files = useQuery("/v1/jobmanager/logs", {}, { refresh: REFRESH_MS, hasMoment: false });
   return (
     <Loaded query={files}>
       {({ logs }) => <Files process={JOBMANAGER} folder="/v1/jobmanager/logs" files={logs} shown={file} />}
@@ -49,7 +49,7 @@ function TaskExecutorLogs({ id, file }: { id: string; file: string | undefined }
   const values = { taskmanagerid: id };
   const files = useQuery("/v1/taskmanagers/{taskmanagerid}/logs", values, {
     refresh: REFRESH_MS,
-    isOfLog: true,
+    hasMoment: false,
   });
   const folder = fillPath("/v1/taskmanagers/{taskmanagerid}/logs", values).slice(1);
   return (

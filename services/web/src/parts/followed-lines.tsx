@@ -1,9 +1,10 @@
 // Lines of text: the end of them, and what is added while the page is visible.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Empty, Failure, Loading } from "./states";
+import { repeat } from "../api/repeat";
+import { Empty, Failure, Loading, Warning } from "./states";
 
-const PAUSE_MS = 1_000;
+const REFRESH_MS = 1_000;
 /** A page that stays open keeps the last lines only. */
 const MOST_CHARACTERS = 2_000_000;
 /** Within so many pixels of the end, the view follows what is added. */
@@ -28,26 +29,25 @@ export function FollowedLines({ subject, read, empty }: { subject: string; read:
   useEffect(() => {
     const abort = new AbortController();
     let next: number | undefined;
-    let timer: number | undefined;
     setText(null);
-    const follow = async (): Promise<void> => {
+    const follow = async (): Promise<boolean> => {
       try {
-        if (document.visibilityState === "visible") {
-          const added = await read(next, abort.signal);
-          next = added.next;
-          setText((before) => ((before ?? "") + added.text).slice(-MOST_CHARACTERS));
-          setError(null);
-        }
+        const added = await read(next, abort.signal);
+        if (abort.signal.aborted) return true;
+        next = added.next;
+        setText((before) => ((before ?? "") + added.text).slice(-MOST_CHARACTERS));
+        setError(null);
+        return true;
       } catch (found) {
-        if (abort.signal.aborted) return;
+        if (abort.signal.aborted) return true;
         setError(found instanceof Error ? found : new Error(String(found)));
+        return false;
       }
-      timer = window.setTimeout(follow, PAUSE_MS);
     };
-    void follow();
+    const stop = repeat(follow, { everyMs: REFRESH_MS });
     return () => {
+      stop();
       abort.abort();
-      window.clearTimeout(timer);
     };
     // `subject` stands for `read`.
   }, [subject]);
@@ -59,11 +59,7 @@ export function FollowedLines({ subject, read, empty }: { subject: string; read:
   if (text === null) return error === null ? <Loading /> : <Failure error={error} />;
   return (
     <>
-      {error !== null && (
-        <p class="banner warning" role="status">
-          {error.message}
-        </p>
-      )}
+      {error !== null && <Warning>{error.message}</Warning>}
       {text === "" ? (
         <Empty>{empty}</Empty>
       ) : (

@@ -1,7 +1,7 @@
 // What stands where data will be: nothing yet, nothing at all, or an error.
 
 import type { ComponentChildren } from "preact";
-import { RequestError } from "../api/client";
+import { isTemporary, RequestError } from "../api/client";
 import type { Query } from "../api/use-query";
 
 /** Shows what has no entries. */
@@ -19,13 +19,22 @@ export function Loading() {
 
 export function Failure({ error }: { error: Error }) {
   const status = error instanceof RequestError ? error.status : -1;
-  const title = status === 404 ? "Not found" : status === 0 || status === 503 ? "Not available now" : "Error";
+  const title = status === 404 ? "Not found" : isTemporary(error) ? "Not available now" : "Error";
   return (
     <div class="empty failure" role="alert">
       <b>{title}</b>
       <p>{error.message}</p>
-      {(status === 503 || status === 0) && <p class="muted">The page tries again.</p>}
+      {isTemporary(error) && <p class="muted">The page tries again.</p>}
     </div>
+  );
+}
+
+/** Says that what is shown may be wrong, and why. */
+export function Warning({ children }: { children: ComponentChildren }) {
+  return (
+    <p class="note warn" role="status">
+      {children}
+    </p>
   );
 }
 
@@ -40,11 +49,7 @@ export function Loaded<Body>({
   if (query.body === null) return query.error === null ? <Loading /> : <Failure error={query.error} />;
   return (
     <>
-      {query.error !== null && (
-        <p class="banner warning" role="status">
-          {query.error.message} What is shown may be old.
-        </p>
-      )}
+      {query.error !== null && <Warning>{query.error.message} What is shown may be old.</Warning>}
       {children(query.body)}
     </>
   );

@@ -4,7 +4,6 @@ export interface Tab {
   /** The last part of the address; empty for the first tab. */
   readonly path: string;
   readonly title: string;
-  readonly count?: number;
 }
 
 /** Links between the views of one thing. */
@@ -26,7 +25,6 @@ export function Tabs({
           aria-current={tab.path === current ? "page" : undefined}
         >
           {tab.title}
-          {tab.count !== undefined && tab.count > 0 && <span class="count">{tab.count}</span>}
         </a>
       ))}
     </nav>

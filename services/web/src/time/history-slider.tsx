@@ -2,7 +2,7 @@
 // It is a slider of ARIA: arrows go by an event, Page keys by a hundredth of the time, Home and End to the ends.
 
 import { useRef } from "preact/hooks";
-import { formatExactTime } from "../formats";
+import { formatTime } from "../formats";
 import { showMoment } from "../moment";
 import { type LogOverview, offsetAt, placeOf, placeOfOffset } from "./log-overview";
 
@@ -17,7 +17,7 @@ export function HistorySlider({ log, offset }: { log: LogOverview; offset: numbe
   const { first, last } = log;
   if (first === null || last === null) return null;
   const place = offset === null ? 1 : placeOfOffset(log, offset);
-  const now = offset ?? last.offset;
+  const now = Math.min(last.offset, offset ?? last.offset);
 
   const drag = (event: PointerEvent): void => {
     const box = line.current?.getBoundingClientRect();
@@ -41,7 +41,7 @@ export function HistorySlider({ log, offset }: { log: LogOverview; offset: numbe
       aria-valuemin={first.offset}
       aria-valuemax={last.offset}
       aria-valuenow={now}
-      aria-valuetext={`offset ${now}, about ${formatExactTime(time / 1000).slice(0, 19)}`}
+      aria-valuetext={`offset ${now}, about ${formatTime(time / 1000)}`}
       onPointerDown={(event) => {
         line.current?.setPointerCapture(event.pointerId);
         drag(event);

@@ -19,7 +19,7 @@ export function useLogOverview(): LogOverview | null {
     {
       query: { buckets: BUCKETS, marks: MARKS },
       refresh: REFRESH_MS,
-      isOfLog: true,
+      hasMoment: false,
     },
   ).body;
 }
@@ -33,7 +33,7 @@ export function useLogPoint(moment: string | null): LogPoint | null {
       {
         query: { to: moment ?? undefined, marks: 0 },
         refresh: "never",
-        isOfLog: true,
+        hasMoment: false,
         enabled: moment !== null,
       },
     ).body?.last ?? null

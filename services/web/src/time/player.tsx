@@ -1,6 +1,9 @@
-// Plays the history: time of the log passes so many times as fast as the clock. Spans without events are skipped.
+// Plays the history: time of the log passes so many times as fast as the clock. Spans without events are skipped. A
+// moment stays until all of it is shown.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { isReading } from "../api/use-query";
+import { isVisible } from "../api/visibility";
 import { at, showMoment } from "../moment";
 import { type LogOverview, offsetAt, placeOfOffset } from "./log-overview";
 
@@ -18,7 +21,9 @@ export function Player({ log, offset }: { log: LogOverview; offset: number | nul
   useEffect(() => {
     if (!isPlaying) return;
     const timer = window.setInterval(() => {
-      const next = nextOffset(newest.current.log, newest.current.offset, speed);
+      const { log, offset } = newest.current;
+      if (offset === null || isReading() || !isVisible.peek()) return;
+      const next = nextOffset(log, offset, speed);
       if (next === null) setPlaying(false);
       showMoment(next === null ? null : String(next), true);
     }, FRAME_MS);
@@ -55,8 +60,8 @@ export function Player({ log, offset }: { log: LogOverview; offset: number | nul
 }
 
 /** Returns the offset of the next frame; null at the end of the log. */
-function nextOffset(log: LogOverview, offset: number | null, speed: number): number | null {
-  if (log.first === null || log.last === null || offset === null || offset >= log.last.offset) return null;
+function nextOffset(log: LogOverview, offset: number, speed: number): number | null {
+  if (log.first === null || log.last === null || offset >= log.last.offset) return null;
   const duration = log.last.time - log.first.time;
   const step = duration === 0 ? 1 : (FRAME_MS * 1000 * speed) / duration;
   const target = offsetAt(log, Math.min(1, placeOfOffset(log, offset) + step));

@@ -1,7 +1,7 @@
 // The bar below the head of every page: the whole history of the log, and the moment of it that all pages show.
 
-import { formatExactTime } from "../formats";
-import { at, showMoment } from "../moment";
+import { formatTime } from "../formats";
+import { at, showMoment, toOffset } from "../moment";
 import { HistorySlider } from "./history-slider";
 import { type LogMark, type LogOverview, useLogOverview, useLogPoint } from "./log-overview";
 import { Player } from "./player";
@@ -9,29 +9,27 @@ import { Player } from "./player";
 /** `isHistory`: the log has no present, only an end. */
 export function TimeBar({ isHistory }: { isHistory: boolean }) {
   const log = useLogOverview();
-  const point = useLogPoint(at.value);
+  const moment = at.value;
+  const point = useLogPoint(moment);
   if (log === null || log.first === null || log.last === null) return null;
-  const shown = at.value === null ? log.last : (point ?? null);
-  const offset = shown?.offset ?? null;
+  // An offset is known before its time is.
+  const offset = moment === null ? log.last.offset : (toOffset(moment) ?? point?.offset ?? null);
   const last = isHistory ? "End" : "Now";
   return (
-    <section class={at.value === null ? "time-bar" : "time-bar past"} aria-label="Moment">
-      <Player log={log} offset={offset} />
+    <section class={moment === null ? "time-bar" : "time-bar past"} aria-label="Moment">
+      {/* Once the point is known, the views of the moment are being read. */}
+      <Player log={log} offset={moment === null ? offset : (point?.offset ?? null)} />
       <HistorySlider log={log} offset={offset} />
       <div class="moment">
         <span class="number">
-          {at.value === null
-            ? last
-            : shown === null
-              ? at.value
-              : formatExactTime(shown.time / 1000).slice(0, 19)}
+          {moment === null ? last : point === null ? "" : formatTime(point.time / 1000)}
         </span>
-        <span class="muted small number">{offset === null ? "" : `offset ${offset}`}</span>
+        <span class="muted small number">{offset === null ? moment : `offset ${offset}`}</span>
       </div>
       <div class="buttons">
         <MarkButton mark={markBefore(log, offset)} label="Earlier mark" sign="‹" />
         <MarkButton mark={markAfter(log, offset)} label="Later mark" sign="›" />
-        <button type="button" disabled={at.value === null} onClick={() => showMoment(null)}>
+        <button type="button" disabled={moment === null} onClick={() => showMoment(null)}>
           {last}
         </button>
       </div>
@@ -63,7 +61,7 @@ function markAfter(log: LogOverview, offset: number | null): LogMark | undefined
 }
 
 /** Returns a mark in words. */
-export function describeMark(mark: LogMark): string {
+function describeMark(mark: LogMark): string {
   const subject = mark.job == null ? "" : `${mark.job}: `;
   const times = mark.count > 1 ? ` (${mark.count} events)` : "";
   return `${subject}${mark.text}${times}`;
