@@ -155,7 +155,7 @@ def test_page_shows_the_moment_of_its_address(browser: Browser, server: str) -> 
 
 def read_moment(page: Page) -> int:
     """Returns the offset that the address of a page names."""
-    return int(page.url.rpartition("at=")[2])
+    return int(page.evaluate("location.hash").rpartition("at=")[2])
 
 
 def test_slider_goes_to_every_moment_by_the_keyboard(browser: Browser, server: str) -> None:
@@ -188,7 +188,7 @@ def test_slider_goes_where_the_pointer_is(browser: Browser, server: str) -> None
             pointed = first + share * (last - first)
             until = {each["offset"] for each in events if each["header"]["time"] <= pointed + bar}
             surely = {each["offset"] for each in events if each["header"]["time"] <= pointed - bar}
-            page.wait_for_function("Number(location.hash.split('at=')[1]) >= 0")
+            page.wait_for_url(lambda url: "at=" in url)
             low, high = max(surely, default=0), max(until)
             is_near = functools.partial(_is_moment_between, page, low, high)
             wait_until(is_near, f"the moment at {share} of the history")
@@ -381,7 +381,7 @@ def test_page_of_short_log_is_usable(browser: Browser, tmp_path: Path, events: i
                 page.get_by_role("slider").press(key)
                 assert read_moment(page) == 0
             page.get_by_role("button", name="Play the history").click()
-            page.wait_for_function("!location.hash.includes('at=')")
+            page.wait_for_url(lambda url: "at=" not in url)
 
 
 def test_player_waits_until_a_moment_is_shown(browser: Browser, server: str) -> None:
