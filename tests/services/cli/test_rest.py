@@ -217,7 +217,7 @@ class RecordedCluster:
     def savepoint(self, _parameters: object, _body: object, _key: str | None) -> Answer:
         raise AssertionError
 
-    checkpoint = shut_down = delete = savepoint
+    checkpoint = dispose = shut_down = delete = savepoint
 
     def programs(self, _parameters: object, _body: object, _key: str | None) -> Answer:
         return Answer(ProgramFiles("", ()), 200)
