@@ -91,7 +91,7 @@ def io_metrics(
         write_records_complete=is_complete("numRecordsOut"),
         accumulated_backpressured_time=int(total("accumulateBackPressuredTimeMs")),
         accumulated_idle_time=int(total("accumulateIdleTimeMs")),
-        accumulated_busy_time=round(total("accumulateBusyTimeMs"), 3),
+        accumulated_busy_time=round(float(total("accumulateBusyTimeMs")), 3),
     )
 
 
