@@ -415,5 +415,11 @@ def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
 def poll_messages(consumer: Consumer, timeout_s: float) -> list[Message]:
     """Returns the available messages; waits up to `timeout_s` seconds for the first."""
     # consume() waits for as many messages as requested: wait for one, then take all that are available.
-    first = consumer.poll(timeout_s)
+    try:
+        first = consumer.poll(timeout_s)
+    except SystemError as error:
+        # A signal that arrives together with a message: confluent-kafka returns both the message and the exception.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]

@@ -61,6 +61,7 @@ _CANDIDATES = (
         "open",
         "DEBUG",
     ),
+    *("json", "ES256;RS256"),
 )
 
 

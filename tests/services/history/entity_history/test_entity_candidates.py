@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
+import msgspec
 import pytest
 
 from tailrace.schemas.event import Record
@@ -110,8 +112,16 @@ def test_causes_and_effects_need_no_entities_of_events(name: str) -> None:
             whole.add(known)
             part.add(event)
     for whole, part in trees:
-        assert part.tree() == whole.tree()
+        assert without_entities(part.tree()) == without_entities(whole.tree())
     for record in records[:: max(1, len(records) // 10)]:
-        assert cause_chains.trace_causes(brief, log, record.offset) == cause_chains.trace_causes(
-            annotator, log, record.offset
-        )
+        part, whole = (cause_chains.trace_causes(each, log, record.offset) for each in (brief, annotator))
+        assert without_entities(part) == without_entities(whole)
+
+
+def without_entities(value: Any) -> Any:
+    """Returns causes or effects as data, without the entities that their lines name."""
+    if isinstance(value, dict):
+        return {name: without_entities(each) for name, each in value.items() if name != "entities"}
+    if isinstance(value, list | tuple):
+        return [without_entities(each) for each in value]
+    return without_entities(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
