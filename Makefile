@@ -91,7 +91,7 @@ coverage: .make/venv  ## Which lines and branches the unit tests run: a summary 
 # lets its background processes ignore SIGINT, and so their children, which tests interrupt: env undoes that.
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@mkdir -p build; log=build/unit-tests.log; \
-	nice -n 10 env --default-signal=INT $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" $(T) >$$log 2>&1 & unit=$$!; \
+	nice -n 10 env --default-signal=INT $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration and not soak" --durations=30 $(T) >$$log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T); integration=$$?; \
 	echo "unit tests, which ran meanwhile ($$log):"; wait $$unit; unit=$$?; trap - EXIT; \
