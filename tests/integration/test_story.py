@@ -86,17 +86,22 @@ def test_topic_and_its_file_give_same_histories(
     assert json.loads(report)["root_cause"]["offset"] == FAILED
 
 
+def count_errors(text: str) -> int:
+    """Returns the number of errors in a stderr; warnings of Kafka clients on a busy machine are none."""
+    return sum(line.startswith("tailrace: ") for line in text.splitlines())
+
+
 def test_undecodable_record_has_no_causes(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
     some = events(FAILING)
     log.append(some[:6])
     log.append_all([b"no event"])
     code, out, err = run("story", "--why", 6, *options)
-    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert (code, out, count_errors(err)) == (4, "", 1)
     assert "there is no event at offset 6" in err
     code, _, err = run("story", "--effects", 6, *options)
-    assert (code, err.count("\n")) == (4, 1)
+    assert (code, count_errors(err)) == (4, 1)
     code, _, err = run("story", "--why", 7, *options)
-    assert (code, err.count("\n")) == (4, 1)
+    assert (code, count_errors(err)) == (4, 1)
     assert "its last 6" in err
 
 
@@ -105,7 +110,7 @@ def test_empty_log_has_no_histories(log: KafkaEventLog, options: tuple[str, ...]
     code, out, _ = run("story", *options)
     assert (code, len(out.splitlines())) == (0, 1)
     code, _, err = run("story", "j1", *options)
-    assert (code, err.count("\n")) == (4, 1)
+    assert (code, count_errors(err)) == (4, 1)
     assert "the log has no 'j1'; it has nothing" in err
 
 
