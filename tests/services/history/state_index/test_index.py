@@ -388,7 +388,7 @@ def test_concurrent_builders_build_one_index(tmp_path: Path) -> None:
     assert rows(path) == alone_built
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(data=st.data())
 def test_alternating_builders_build_one_index(data: st.DataObject) -> None:
     """Each continues from its own position, whoever wrote the marks in between."""
