@@ -13,15 +13,14 @@ from ....infra.config.option_types import (
     MINUTE,
     SECOND,
     derived,
-    pattern,
 )
 from ....infra.config.options import ConfigOption, Scope
 from ..ports import PORTS, Ports
-from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, WORKER
+from .kinds import BOTH, EVERYONE, FILE, HOST, MASTER, PATH, WORKER
 
 BLOB_SERVER_HOST = ConfigOption(
     key="blob.server.host",
-    type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
+    type=HOST,
     default="127.0.0.1",
     doc="The address on which the BlobServer of a jobmanager listens and other processes connect to it. Without "
     "blob.secret-file and blob.server.ssl.enabled, use a network that only the cluster can reach.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, MILLISECOND, SECOND, pattern
+from ....infra.config.option_types import DURATION, MILLISECOND, SECOND
 from ....infra.config.options import ConfigOption
 from ..ports import PORTS, Ports
-from .kinds import BOTH, MASTER
+from .kinds import BOTH, HOST, MASTER
 
 DIAGNOSTICS_HOST = ConfigOption(
     key="diagnostics.host",
-    type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
+    type=HOST,
     default="127.0.0.1",
     doc="The address on which a jobmanager or TaskExecutor serves its metrics, log files and stacks to REST servers, "
     "and to which they connect. An address that other machines reach needs blob.secret-file. blob.server.ssl.enabled "

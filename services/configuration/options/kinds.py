@@ -30,5 +30,7 @@ NODE_PATH = pattern(
         text.isprintable() and bool(_NODE.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
     ),
 )
+HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
+"""What a server listens on."""
 PATH = pattern("a path", lambda text: bool(text) and text.isprintable())
 FILE = optional(PATH)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import INT, optional, pattern
+from ....infra.config.option_types import INT, optional
 from ....infra.config.options import ConfigOption
 from ..ports import PORTS
-from .kinds import BOTH
+from .kinds import BOTH, HOST
 
 METRICS_PORT = ConfigOption(
     key="metrics.reporter.prom.port",
@@ -21,7 +21,7 @@ METRICS_PORT = ConfigOption(
 )
 METRICS_HOST = ConfigOption(
     key="metrics.reporter.prom.host",
-    type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
+    type=HOST,
     default="127.0.0.1",
     doc="The address on which a process serves its metrics. Whoever connects can read the names of jobs and operators.",
     scopes=BOTH,

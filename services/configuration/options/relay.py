@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import BOOL, MEMORY, pattern
+from ....infra.config.option_types import BOOL, MEMORY
 from ....infra.config.options import ConfigOption
 from ..ports import PORTS, Ports
-from .kinds import BOTH, MASTER
+from .kinds import BOTH, HOST, MASTER
 
 RELAY_ENABLED = ConfigOption(
     key="log.relay.enabled",
@@ -20,7 +20,7 @@ RELAY_ENABLED = ConfigOption(
 )
 RELAY_HOST = ConfigOption(
     key="log.relay.host",
-    type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
+    type=HOST,
     default="127.0.0.1",
     doc="The address on which the relay of a jobmanager listens and TaskExecutors connect to it. Whoever connects can "
     "read the log, unless blob.secret-file is set. blob.server.ssl.enabled is for the relay, too. If Kafka is secured, "

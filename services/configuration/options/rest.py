@@ -22,10 +22,9 @@ from ....infra.config.option_types import (
 from ....infra.config.options import ConfigOption, Scope
 from ....infra.redaction import has_user_information
 from ..ports import PORTS, Ports
-from .kinds import FILE, MASTER
+from .kinds import FILE, HOST, MASTER
 
 _URL = re.compile(r"https?://[^\s?#]+")
-_HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
 
 JWT_ALGORITHMS = (
     "RS256",
@@ -80,14 +79,14 @@ REST_ENABLED = ConfigOption(
 )
 REST_ADDRESS = ConfigOption[str | None](
     key="rest.address",
-    type=derived(_HOST),
+    type=derived(HOST),
     default=None,
     doc="The address that clients are told to connect to. `auto`: rest.bind-address.",
     scopes=MASTER,
 )
 REST_BIND_ADDRESS = ConfigOption(
     key="rest.bind-address",
-    type=_HOST,
+    type=HOST,
     default="127.0.0.1",
     doc="The address on which the REST server listens. An address that other machines reach needs "
     "rest.token-file, rest.principals-file, rest.jwt.jwks-url or security.ssl.rest.authentication-enabled.",
