@@ -46,7 +46,7 @@ class MomentCache:
     def newest(self, owner: object, first: int, last: int) -> Moment | None:
         """Returns the newest moment of a log from offset `first` to `last`."""
         with self._lock:
-            offsets = [offset for of, offset in self._moments if of is owner and first <= offset <= last]
+            offsets = [offset for log, offset in self._moments if log is owner and first <= offset <= last]
             return self._moments[owner, max(offsets)] if offsets else None
 
     def put(self, owner: object, offset: int, moment: Moment) -> None:

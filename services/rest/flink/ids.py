@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
@@ -41,12 +41,11 @@ def to_attempt_id(job_id: str, vertex_id: str, subtask_index: int, attempt_numbe
     return f"{to_job_id(job_id)}_{to_vertex_id(vertex_id)}_{subtask_index}_{attempt_number}"
 
 
-def find_job_id(job_ids: Iterable[str], wanted: str) -> str | None:
+def find_job_id(job_ids: Collection[str], wanted: str) -> str | None:
     """Returns the job with this id in tailrace's or Flink's form; None if there is none."""
-    known = set(job_ids)
-    if wanted in known:
+    if wanted in job_ids:
         return wanted
-    return next((job_id for job_id in known if to_job_id(job_id) == wanted), None)
+    return next((job_id for job_id in job_ids if to_job_id(job_id) == wanted), None)
 
 
 def is_well_formed(wanted: str) -> bool:
