@@ -7,7 +7,7 @@ import { formatBytes, formatCount, formatDuration, formatPlural, NONE } from "..
 import { at } from "../moment";
 import { Figures } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { linkTo } from "../routing";
 import type { ClusterSlots, SlotDemand } from "./cluster-slots";
 import { countFree, hueOf } from "./cluster-slots";
@@ -93,19 +93,7 @@ function Demands({ cluster }: { cluster: ClusterSlots }) {
     <>
       <h2>Requests that wait for slots</h2>
       <TableCard label="Requests that wait for slots">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col" class="right">
-              Slots
-            </th>
-            <th scope="col">Why</th>
-            <th scope="col">Resources</th>
-            <th scope="col" class="right">
-              For
-            </th>
-          </tr>
-        </thead>
+        <TableHead columns={["Job", { number: "Slots" }, "Why", "Resources", { number: "For" }]} />
         <tbody>
           {cluster.demands.map((demand) => (
             <tr key={`${demand.job} ${demand.profile} ${demand.reason}`}>
@@ -173,18 +161,7 @@ function Masters({ cluster, candidates }: { cluster: ClusterSlots; candidates: C
         <Empty>No process leads the cluster.</Empty>
       ) : (
         <TableCard label="Masters">
-          <thead>
-            <tr>
-              <th scope="col">Process</th>
-              <th scope="col">Leads</th>
-              <th scope="col" class="right">
-                Epoch
-              </th>
-              <th scope="col" class="right">
-                Since offset
-              </th>
-            </tr>
-          </thead>
+          <TableHead columns={["Process", "Leads", { number: "Epoch" }, { number: "Since offset" }]} />
           <tbody>
             {[...processes].map(([process, { roles, jobs, epoch, since }]) => (
               <tr key={process}>

@@ -4,7 +4,7 @@ import type { AnswerOf } from "../api/client";
 import { useQuery } from "../api/use-query";
 import { formatCount, formatPlural, NONE } from "../formats";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { useVisible } from "../parts/use-visible";
 import { linkTo } from "../routing";
 
@@ -40,23 +40,15 @@ function TopicsTable({ topics }: { topics: readonly Topic[] }) {
   return (
     <>
       <TableCard label="Topics of the cluster">
-        <thead>
-          <tr>
-            <th scope="col">Topic</th>
-            <th scope="col" class="right">
-              Partitions
-            </th>
-            <th scope="col" class="right">
-              First offset
-            </th>
-            <th scope="col" class="right">
-              Next offset
-            </th>
-            <th scope="col" class="right">
-              Offsets
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            "Topic",
+            { number: "Partitions" },
+            { number: "First offset" },
+            { number: "Next offset" },
+            { number: "Offsets" },
+          ]}
+        />
         <tbody>
           {topics.slice(0, MOST_ROWS).map((topic) => (
             <TopicRow key={topic.name} topic={topic} />

@@ -4,7 +4,7 @@ import type { ClusterEntry, PlaceError } from "../api/openapi";
 import { useQuery } from "../api/use-query";
 import { formatCount, formatExactTime, formatTime, NONE } from "../formats";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 
 const REFRESH_MS = 5_000;
 
@@ -32,19 +32,9 @@ export function ClustersPage() {
 function ClusterTable({ clusters }: { clusters: readonly ClusterEntry[] }) {
   return (
     <TableCard label="Clusters">
-      <thead>
-        <tr>
-          <th scope="col">Name</th>
-          <th scope="col" class="right">
-            Jobs
-          </th>
-          <th scope="col">Last event</th>
-          <th scope="col" class="right">
-            Its offset
-          </th>
-          <th scope="col">Place of the log</th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={["Name", { number: "Jobs" }, "Last event", { number: "Its offset" }, "Place of the log"]}
+      />
       <tbody>
         {clusters.map((each) => (
           <tr key={each.name}>
@@ -72,12 +62,7 @@ function PlaceTable({ places }: { places: readonly PlaceError[] }) {
     <>
       <h2>Not readable</h2>
       <TableCard label="Places without a readable log">
-        <thead>
-          <tr>
-            <th scope="col">Place</th>
-            <th scope="col">Why</th>
-          </tr>
-        </thead>
+        <TableHead columns={["Place", "Why"]} />
         <tbody>
           {places.map(({ place, error }) => (
             <tr key={place}>

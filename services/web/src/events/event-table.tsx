@@ -1,6 +1,6 @@
 import type { AnswerOf } from "../api/client";
 import { formatExactTime, formatTime, NONE } from "../formats";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { linkTo } from "../routing";
 import { EventLink } from "./event-link";
 
@@ -10,21 +10,9 @@ type LogEvent = AnswerOf<"/api/v1/events">["events"][number];
 export function EventTable({ label, events }: { label: string; events: readonly LogEvent[] }) {
   return (
     <TableCard label={label}>
-      <thead>
-        <tr>
-          <th scope="col" class="right">
-            Offset
-          </th>
-          <th scope="col">Time</th>
-          <th scope="col">Event</th>
-          <th scope="col">From</th>
-          <th scope="col">To</th>
-          <th scope="col">About</th>
-          <th scope="col" class="right">
-            Cause
-          </th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={[{ number: "Offset" }, "Time", "Event", "From", "To", "About", { number: "Cause" }]}
+      />
       <tbody>
         {events.map((event) => (
           <EventRow key={event.offset} event={event} />

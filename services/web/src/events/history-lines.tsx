@@ -2,7 +2,7 @@
 
 import type { AnswerOf } from "../api/client";
 import { formatCount, formatDuration, formatExactTime, formatTime, NONE } from "../formats";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { EventLink } from "./event-link";
 
 export type HistoryLine = AnswerOf<"/api/v1/events/{offset}/causes">["lines"][number];
@@ -13,19 +13,7 @@ const LONG_WAIT_US = 100_000;
 export function HistoryLines({ label, lines }: { label: string; lines: readonly HistoryLine[] }) {
   return (
     <TableCard label={label}>
-      <thead>
-        <tr>
-          <th scope="col" class="right">
-            Offset
-          </th>
-          <th scope="col">Time</th>
-          <th scope="col">Who</th>
-          <th scope="col">What</th>
-          <th scope="col" class="right">
-            Cause
-          </th>
-        </tr>
-      </thead>
+      <TableHead columns={[{ number: "Offset" }, "Time", "Who", "What", { number: "Cause" }]} />
       <tbody>
         {lines.map((line) => (
           <tr key={line.offset} class={toneOf(line)}>

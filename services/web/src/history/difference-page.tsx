@@ -6,7 +6,7 @@ import { EventLink } from "../events/event-link";
 import { formatCount } from "../formats";
 import { at, showMoment } from "../moment";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { changeQuery, route } from "../routing";
 
 type Change = AnswerOf<"/api/v1/diff">["changes"][number];
@@ -70,13 +70,7 @@ export function DifferencePage() {
 function Changes({ of }: { of: readonly Change[] }) {
   return (
     <TableCard label="Changes">
-      <thead>
-        <tr>
-          <th scope="col">Where</th>
-          <th scope="col">Before</th>
-          <th scope="col">After</th>
-        </tr>
-      </thead>
+      <TableHead columns={["Where", "Before", "After"]} />
       <tbody>
         {of.slice(0, MOST_ROWS).map((change) => {
           const path = change.path.join(" › ");

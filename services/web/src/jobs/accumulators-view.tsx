@@ -1,7 +1,7 @@
 import { useQuery } from "../api/use-query";
 import { formatCount } from "../formats";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 
 /** What the subtasks of a job have counted. */
 export function AccumulatorsView({ id }: { id: string }) {
@@ -13,15 +13,7 @@ export function AccumulatorsView({ id }: { id: string }) {
           <Empty>The log has the counts of subtasks from their ends on. None has ended yet.</Empty>
         ) : (
           <TableCard label="Accumulators">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Type</th>
-                <th scope="col" class="right">
-                  Value
-                </th>
-              </tr>
-            </thead>
+            <TableHead columns={["Name", "Type", { number: "Value" }]} />
             <tbody>
               {found.map((each) => (
                 <tr key={each.name}>

@@ -4,7 +4,7 @@ import type { AnswerOf } from "../api/client";
 import { useQuery } from "../api/use-query";
 import { formatBytes, formatDuration, NONE } from "../formats";
 import { Empty, Loaded } from "../parts/states";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 
 type Subtask =
   AnswerOf<"/v1/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}">["subtasks"][number];
@@ -59,29 +59,17 @@ function VertexSubtasks({ job, checkpoint, vertex, name }: VertexSubtasksProps) 
       {({ subtasks }) => (
         <TableCard label={`Subtasks of ${name}`}>
           <caption>{name}</caption>
-          <thead>
-            <tr>
-              <th scope="col">Subtask</th>
-              <th scope="col" class="right">
-                Acknowledged after
-              </th>
-              <th scope="col" class="right">
-                Start delay
-              </th>
-              <th scope="col" class="right">
-                Alignment
-              </th>
-              <th scope="col" class="right">
-                Sync, async
-              </th>
-              <th scope="col" class="right">
-                State
-              </th>
-              <th scope="col" class="right">
-                In flight
-              </th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              "Subtask",
+              { number: "Acknowledged after" },
+              { number: "Start delay" },
+              { number: "Alignment" },
+              { number: "Sync, async" },
+              { number: "State" },
+              { number: "In flight" },
+            ]}
+          />
           <tbody>
             {latestFirst(subtasks)
               .slice(0, LATEST)

@@ -7,7 +7,7 @@ import { formatBytes, formatCount, formatDuration, formatExactTime, formatTime }
 import { Figures } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status } from "../parts/status";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { CheckpointTasks } from "./checkpoint-tasks";
 
 type Statistics = AnswerOf<"/v1/jobs/{jobid}/checkpoints">;
@@ -104,27 +104,19 @@ interface HistoryProps {
 function History({ history, selected, onSelect }: HistoryProps) {
   return (
     <TableCard label="Checkpoints">
-      <thead>
-        <tr>
-          <th scope="col">Id</th>
-          <th scope="col">Status</th>
-          <th scope="col">Type</th>
-          <th scope="col">Triggered</th>
-          <th scope="col" class="right">
-            Duration
-          </th>
-          <th scope="col" class="right">
-            Acknowledged
-          </th>
-          <th scope="col" class="right">
-            State
-          </th>
-          <th scope="col" class="right">
-            Written
-          </th>
-          <th scope="col">Where or why</th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={[
+          "Id",
+          "Status",
+          "Type",
+          "Triggered",
+          { number: "Duration" },
+          { number: "Acknowledged" },
+          { number: "State" },
+          { number: "Written" },
+          "Where or why",
+        ]}
+      />
       <tbody>
         {history.map((each) => (
           <tr key={each.id}>

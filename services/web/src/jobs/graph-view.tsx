@@ -16,7 +16,7 @@ import { Cells } from "../parts/cells";
 import { Bar } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status, toneOf } from "../parts/status";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { PlanGraph } from "./plan-graph";
 import { useVertexFigures, type VertexFigures } from "./vertex-figures";
 
@@ -152,31 +152,19 @@ function Subtasks({ vertex, attempts }: { vertex: Vertex; attempts: VertexAttemp
 function VertexTable({ job, figures }: { job: Job; figures: ReadonlyMap<string, VertexFigures> }) {
   return (
     <TableCard label="Vertices">
-      <thead>
-        <tr>
-          <th scope="col">Vertex</th>
-          <th scope="col">Status</th>
-          <th scope="col" class="right">
-            Subtasks
-          </th>
-          <th scope="col" class="right">
-            Duration
-          </th>
-          <th scope="col" class="right">
-            Records in
-          </th>
-          <th scope="col" class="right">
-            Records out
-          </th>
-          <th scope="col" class="right">
-            Bytes in
-          </th>
-          <th scope="col" class="right">
-            Bytes out
-          </th>
-          <th scope="col">Watermark</th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={[
+          "Vertex",
+          "Status",
+          { number: "Subtasks" },
+          { number: "Duration" },
+          { number: "Records in" },
+          { number: "Records out" },
+          { number: "Bytes in" },
+          { number: "Bytes out" },
+          "Watermark",
+        ]}
+      />
       <tbody>
         {job.vertices.map((vertex) => {
           const now = figures.get(vertex.id) ?? {};

@@ -7,7 +7,7 @@ import { formatBytes, formatCount, formatDuration, formatExactTime, formatTime, 
 import { Figures, StateBar } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status } from "../parts/status";
-import { TableCard } from "../parts/table";
+import { TableCard, TableHead } from "../parts/table";
 import { linkTo } from "../routing";
 
 type Job = AnswerOf<"/api/v1/jobs">["jobs"][number];
@@ -71,26 +71,18 @@ function JobTable({ label, jobs }: { label: string; jobs: readonly Job[] }) {
   return (
     <>
       <TableCard label={label}>
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col">Status</th>
-            <th scope="col">Tasks</th>
-            <th scope="col">Submitted</th>
-            <th scope="col" class="right">
-              Duration
-            </th>
-            <th scope="col" class="right">
-              Restarts
-            </th>
-            <th scope="col" class="right">
-              Checkpoints
-            </th>
-            <th scope="col" class="right">
-              State
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            "Name",
+            "Status",
+            "Tasks",
+            "Submitted",
+            { number: "Duration" },
+            { number: "Restarts" },
+            { number: "Checkpoints" },
+            { number: "State" },
+          ]}
+        />
         <tbody>
           {jobs.slice(0, shown).map((job) => (
             <JobRow key={job.id} job={job} />

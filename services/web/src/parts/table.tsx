@@ -9,3 +9,27 @@ export function TableCard({ label, children }: { label: string; children: Compon
     </section>
   );
 }
+
+/** The title of a column; `number`: of one whose values stand at the right. */
+export type Column = string | { readonly number: string };
+
+/** The head of a table: one row with the titles of its columns. */
+export function TableHead({ columns }: { columns: readonly Column[] }) {
+  return (
+    <thead>
+      <tr>
+        {columns.map((column) =>
+          typeof column === "string" ? (
+            <th key={column} scope="col">
+              {column}
+            </th>
+          ) : (
+            <th key={column.number} scope="col" class="right">
+              {column.number}
+            </th>
+          ),
+        )}
+      </tr>
+    </thead>
+  );
+}
