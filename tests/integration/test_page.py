@@ -92,6 +92,8 @@ def visit(
 
 def check_access(page: Page) -> None:
     """Checks with axe-core that nothing keeps a person out. An evaluated script is not subject to the page's policy."""
+    # A text that appears slowly has no contrast yet.
+    expect(page.locator(".loading")).to_have_count(0)
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     barriers = [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]]
