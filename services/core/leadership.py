@@ -195,6 +195,9 @@ class LeadershipState(msgspec.Struct, frozen=True):
             return self._find_step_fault(sender, epoch)
         if kind_of(sender) in _WITHOUT_EPOCH:
             return f"{sender} speaks under epoch {epoch}, but it has none"
+        if epoch == 0 and isinstance(body, SubmissionsTopicChanged):
+            # The creator of the log was slower than the first leader, which recorded the same.
+            return None
         if epoch <= 0:
             return f"{sender} speaks under epoch {epoch}, but the first one is 1"
         last = self.epoch(sender)
@@ -222,6 +225,15 @@ class LeadershipState(msgspec.Struct, frozen=True):
 def leading_role(role_address: str) -> str:
     """Returns the role whose leader leads an address: that of a JobMaster is the Dispatcher."""
     return DISPATCHER if kind_of(role_address) == JOB_MASTER else role_address
+
+
+def begins_new_run(claim: Record, terminated_at: int | None) -> bool:
+    """Returns whether a claim starts the cluster again that ended at an offset: its process had read the end.
+
+    A standby may be elected between the end and its own exit, before it has read ClusterTerminated.
+    """
+    decided_at = claim.header.decided_at
+    return terminated_at is not None and (decided_at is None or decided_at >= terminated_at)
 
 
 def is_epoch_out_of_reach(leadership: LeadershipState, record: Record) -> bool:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from ...schemas import dispatcher, everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..core.role import RESOURCE_MANAGER, OutgoingEvent, Step
+from ..core.leadership import begins_new_run
+from ..core.role import DISPATCHER, RESOURCE_MANAGER, OutgoingEvent, Step
 from . import jobs
 from .state import Command, DispatcherState, Job, Phase, Shutdown
 from .turn import Turn
@@ -64,15 +65,17 @@ def on_resource_manager_shut_down_cluster(
 
 
 def on_cluster_terminated(
-    state: DispatcherState, _record: Record, _body: everyone.ClusterTerminated
+    state: DispatcherState, record: Record, _body: everyone.ClusterTerminated
 ) -> DispatcherState:
-    return replace(state, ending=state.ending and replace(state.ending, over=True))
+    return replace(state, ending=state.ending and replace(state.ending, terminated_at=record.offset))
 
 
 def on_leader_elected(
-    state: DispatcherState, record: Record, _body: everyone.LeaderElected
+    state: DispatcherState, record: Record, body: everyone.LeaderElected
 ) -> DispatcherState:
-    if state.ending is None or not state.ending.over:
+    if body.role != DISPATCHER:
+        return state
+    if state.ending is None or not begins_new_run(record, state.ending.terminated_at):
         return state
     for job in _in_order(state, state.suspended):
         if job.owed_command is None:

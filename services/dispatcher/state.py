@@ -231,7 +231,7 @@ class Disposal(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """A shutdown in progress: `passed_on` when the ResourceManager knows, `over` when the cluster has terminated.
+    """A shutdown in progress: `passed_on` when the ResourceManager knows.
 
     It outlives the leader that received the request: the next leader continues it, unless it is over.
     """
@@ -241,7 +241,13 @@ class Shutdown(msgspec.Struct, frozen=True):
     suspends: bool = False
     """Whether jobs are suspended; else they are cancelled."""
     passed_on: bool = False
-    over: bool = False
+    terminated_at: int | None = None
+    """The offset of ClusterTerminated; None while the shutdown is in progress."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the cluster has ended."""
+        return self.terminated_at is not None
 
     @property
     def command(self) -> Command:

@@ -210,7 +210,7 @@ def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, EntityAttrib
 def _cluster(state: DispatcherState) -> EntityAttributes:
     found = {}
     if state.ending is not None:
-        found["ends"] = f"{state.ending.reason or 'asked to'}{', is over' if state.ending.over else ''}"
+        found["ends"] = f"{state.ending.reason or 'asked to'}{', is over' if state.ending.is_over else ''}"
     for key, value in (state.configuration or {}).items():
         found[f"configuration {key}"] = value
     return found

@@ -105,7 +105,12 @@ class Host:
             while not stop.is_set():
                 self._iterated_at = time.monotonic()
                 batch = tail.poll(self._poll_timeout_s(wait_until))
-                ready = self._core.step(self._unreadable.filter(batch), self._clock())
+                self._core.fold(self._unreadable.filter(batch), self._clock())
+                is_finished = finished(self._replica)
+                if is_finished and not is_old and not self._core.is_leading:
+                    # Its claim would start the cluster again.
+                    return
+                ready = self._core.step((), self._clock())
                 if self._replica.leadership is not followed:
                     followed = self._replica.leadership
                     self._log.follow(followed)
@@ -115,7 +120,7 @@ class Host:
                 wait_until = ready.wait_until
                 if self._failure is not None:
                     raise self._failure
-                if not finished(self._replica):
+                if not is_finished:
                     is_old = False
                 elif not is_old:
                     return

@@ -2,12 +2,17 @@
 
 The creator of the log records the offsets of the submissions topics from which this log admits submissions. Earlier
 submissions belong to a log that no longer exists, and are not run again.
+
+The topic exists a moment before its first event. A leader that claims in this moment would make all readers ignore the
+event, so each process calls `wait_for_first_event` before it claims a role.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -26,6 +31,8 @@ from .topic_options import DEFAULT_OPTIONS, TopicOptions
 from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topics
 
 _log = logger(__name__)
+FIRST_EVENT_TIMEOUT_S: Final = 3.0
+_FIRST_EVENT_PAUSE_S: Final = 0.02
 
 
 def create_cluster_topics(
@@ -70,6 +77,20 @@ def create_cluster_topics(
         # In one append: the log never knows a part of the topics.
         _append(kafka, log, first, timeout_s)
     return created
+
+
+def wait_for_first_event(
+    kafka: KafkaConnection, cluster: str, stop: threading.Event, timeout_s: float = FIRST_EVENT_TIMEOUT_S
+) -> None:
+    """Waits until the log has an event, `timeout_s` have passed, or `stop` is set.
+
+    Nobody appends a first event if an operator prepared the topics, or if the creator of the log was killed: the first
+    leader then records where submissions begin. Raises LogUnavailable.
+    """
+    topic, until = log_topic(cluster), time.monotonic() + timeout_s
+    while not any(_ends(kafka, topic, 1, timeout_s)) and time.monotonic() < until:
+        if stop.wait(_FIRST_EVENT_PAUSE_S):
+            return
 
 
 def _append(

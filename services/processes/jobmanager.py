@@ -369,6 +369,6 @@ def _find_led_dispatcher(host: Host) -> DispatcherState | None:
 def _has_ended(replica: Replica) -> bool:
     """Returns whether the cluster has terminated and all its jobs are cleaned up."""
     state = replica.states.get(RESOURCE_MANAGER)
-    if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
+    if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.is_over:
         return False
     return not any(needs_cleanup(state) for state in replica.states.values())

@@ -21,7 +21,7 @@ from ..core.role import Clock
 from ..election.leader_election import LeaderElection
 from ..host.host import Host, wall_clock
 from ..log import LogUnavailable
-from ..log.cluster_topics import create_cluster_topics
+from ..log.cluster_topics import create_cluster_topics, wait_for_first_event
 from ..log.factory import create_admin_client
 from ..log.topic_options import TopicOptions
 from ..log.topic_watch import TopicWatch
@@ -144,8 +144,9 @@ def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
 def wait_for_topics(
     configuration: Configuration, stop: threading.Event, *, others_create: bool = False
 ) -> None:
-    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set. `others_create`: a process that may
-    not create them waits until a jobmanager has.
+    """Waits until Kafka answers, and the cluster's topics and the first event exist, or `stop` is set.
+
+    `others_create`: a process that may not create them waits until a jobmanager has.
 
     Raises TopicRefused if one is missing and this process may not create it; KafkaRefusal if Kafka does not accept it.
     """
@@ -161,6 +162,7 @@ def wait_for_topics(
                 configuration.cluster_id,
                 options=TopicOptions.from_configuration(configuration),
             )
+            wait_for_first_event(configuration.kafka, configuration.cluster_id, stop)
             return
         except TopicRefused as error:
             if not others_create:

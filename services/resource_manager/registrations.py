@@ -85,7 +85,7 @@ def on_register_task_executor(
         ),
     )
     ending = state.ending
-    if ending is None or ending.over:
+    if ending is None or ending.is_over:
         return state
     # It registers too late: it is asked to leave, like the others before.
     return dismiss_worker(state, resource_id, ending.reason, ending.cause)

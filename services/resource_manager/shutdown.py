@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
+from ..core.leadership import begins_new_run
 from ..core.role import RESOURCE_MANAGER, OutgoingEvent, Step, Time
 from .owed_events import OwedDisconnectResourceManager
 from .state import ResourceManagerState, Shutdown
@@ -31,9 +32,9 @@ def on_shut_down_cluster(
 
 
 def on_cluster_terminated(
-    state: ResourceManagerState, _record: Record, _body: everyone.ClusterTerminated
+    state: ResourceManagerState, record: Record, _body: everyone.ClusterTerminated
 ) -> ResourceManagerState:
-    return replace(state, ending=state.ending and replace(state.ending, over=True))
+    return replace(state, ending=state.ending and replace(state.ending, terminated_at=record.offset))
 
 
 def on_leader_elected(
@@ -41,7 +42,7 @@ def on_leader_elected(
 ) -> ResourceManagerState:
     if body.role != RESOURCE_MANAGER:
         return state
-    if state.ending is None or not state.ending.over:
+    if state.ending is None or not begins_new_run(record, state.ending.terminated_at):
         # A shutdown that was interrupted continues.
         return replace(state, elected=record.header.time)
     # A cluster that has ended starts again with its next leader.
@@ -57,7 +58,7 @@ def on_leader_elected(
 def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
     """Returns TaskExecutorLost for own workers that do not leave, and ClusterTerminated."""
     ending = state.ending
-    if ending is None or ending.over:
+    if ending is None or ending.is_over:
         return []
     patience = state.options.shutdown_timeout
     late = now >= ending.since + patience
@@ -73,7 +74,7 @@ def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEven
 def deadlines(state: ResourceManagerState) -> list[Time]:
     """Yields the times at which `shutdown_events` may return events without any new event."""
     ending = state.ending
-    if ending is None or ending.over:
+    if ending is None or ending.is_over:
         return []
     patience = state.options.shutdown_timeout
     if _unresponsive(state) or (ending.leaving and not state.pool.stopping):

@@ -65,7 +65,13 @@ class Shutdown(msgspec.Struct, frozen=True):
     since: int
     leaving: Map[str, None] = Map()
     """TaskExecutors that have not left yet."""
-    over: bool = False
+    terminated_at: int | None = None
+    """The offset of ClusterTerminated; None while the shutdown is in progress."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the cluster has ended."""
+        return self.terminated_at is not None
 
 
 class ResourceManagerState(msgspec.Struct, frozen=True):

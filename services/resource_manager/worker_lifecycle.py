@@ -62,7 +62,7 @@ def dismiss_worker(
 ) -> ResourceManagerState:
     """Asks a TaskExecutor to leave; the shutdown waits for it."""
     ending = state.ending
-    if ending is not None and not ending.over:
+    if ending is not None and not ending.is_over:
         ending = replace(ending, leaving=ending.leaving.set(resource_id, None))
     return owe(replace(state, ending=ending), OwedDisconnectResourceManager(cause, resource_id, reason))
 

@@ -19,6 +19,7 @@ from tailrace.schemas import client, dispatcher
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import Header
 from tailrace.services.log import Codec, EventLog, LogTruncated, LogUnavailable, Unreadable
+from tailrace.services.log.cluster_topics import wait_for_first_event
 from tailrace.services.log.event_log import LARGEST_EVENT, EventTooLarge, read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.memory import MemoryEventLog
@@ -478,3 +479,28 @@ def test_end_offset_timeout_is_error(kafka: EmbeddedKafka, cluster_id: str) -> N
         link.heal()
         assert log.end() == 0
         log.close()
+
+
+def test_process_waits_for_first_event_of_new_log(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    waiting = threading.Thread(
+        target=wait_for_first_event, args=(kafka.connection, cluster_id, threading.Event(), TIMEOUT_S)
+    )
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    log = KafkaEventLog(kafka.connection, log_topic(cluster_id), Codec(log_topic(cluster_id)))
+    try:
+        header = Header(event_id="1", time=1, sender="dispatcher", sender_epoch=0, recipient="dispatcher")
+        log.append(
+            [Event(header, dispatcher.SubmissionsTopicChanged(topic_id="i", positions=(), reason="r"))]
+        )
+    finally:
+        log.close()
+    waiting.join(TIMEOUT_S)
+    assert not waiting.is_alive()
+
+
+def test_process_does_not_wait_long_for_log_that_nobody_begins(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    wait_for_first_event(kafka.connection, cluster_id, threading.Event(), timeout_s=0.1)

@@ -30,19 +30,23 @@ class Driver:
         self.lead()
 
     def receive(
-        self, body: Body, sender: str = CLIENT, recipient: str = OWN, cause: int | None = None
+        self,
+        body: Body,
+        sender: str = CLIENT,
+        recipient: str = OWN,
+        cause: int | None = None,
+        decided_at: int | None = None,
     ) -> int:
         """Folds an event; returns its offset."""
         self.offset += 1
-        output = replace(header(sender, recipient), cause=cause)
+        output = replace(header(sender, recipient), cause=cause, decided_at=decided_at)
         self.state = self.role.evolve(self.state, Record(self.offset, output, body))
         return self.offset
 
-    def lead(self) -> None:
-        """Folds the claim of another leader."""
-        self.receive(
-            everyone.LeaderElected(role=OWN, epoch=self.offset + 2, address="a", session="s"), OWN, "*"
-        )
+    def lead(self, decided_at: int | None = None) -> None:
+        """Folds the claim of another leader, which has read the log up to an offset (None: to its end)."""
+        claim = everyone.LeaderElected(role=OWN, epoch=self.offset + 2, address="a", session="s")
+        self.receive(claim, OWN, "*", decided_at=decided_at)
 
     def owed(self) -> list[OutgoingEvent]:
         return self.role.decide(self.state, 0)

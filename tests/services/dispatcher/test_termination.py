@@ -27,6 +27,14 @@ def ended(*, suspend: bool) -> Driver:
     return driver
 
 
+@pytest.mark.parametrize("has_read_the_end", [False, True])
+def test_suspended_job_is_resumed_only_by_leader_that_has_read_the_end(has_read_the_end: bool) -> None:
+    driver = ended(suspend=True)
+    driver.lead(driver.offset if has_read_the_end else driver.offset - 1)
+    assert names(driver.settle()) == (["ResumeJob"] if has_read_the_end else [])
+    assert (driver.state.ending is None) is has_read_the_end
+
+
 # The end of a cluster
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from polling import TIMEOUT_S
 
 from tailrace.infra.storage.storage import Storage
+from tailrace.schemas.dispatcher import SubmissionsTopicChanged
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import Header
@@ -60,6 +61,16 @@ def test_claim_is_accepted_if_epoch_is_above_last_and_within_bound(last: int, st
     assert known.accepts(record) is counts
     assert (known.evolve(record).epoch("dispatcher") == last + step) is (counts or step == 0)
     assert leadership.is_epoch_out_of_reach(known, record) is (step > LARGEST_STEP)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_first_event_of_log_is_no_fault_if_its_writer_is_slower_than_first_leader(is_late: bool) -> None:
+    leaders = {"dispatcher": leadership.Leader(1, "a", "s", 0)} if is_late else {}
+    known = LeadershipState(leaders=LeadershipState().leaders.update(leaders))
+    header = Header(event_id="1", time=1, sender="dispatcher", sender_epoch=0, recipient="dispatcher")
+    record = Record(1, header, SubmissionsTopicChanged(topic_id="i", positions=(), reason="r"))
+    assert known.accepts(record) is not is_late
+    assert known.find_fault(record) is None
 
 
 def _parts(event: Event) -> tuple[Header, LeaderElected]:

@@ -16,11 +16,11 @@ from polling import TIMEOUT_S, wait_until
 from tailrace.schemas import resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
-from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected, StateHash
-from tailrace.services.core.leadership import LeadershipState
+from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected, StateHash
+from tailrace.services.core.leadership import LARGEST_STEP, LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import OutgoingEvent
-from tailrace.services.election.leader_election import StandaloneLeaderElection
+from tailrace.services.election.leader_election import Grant, StandaloneLeaderElection
 from tailrace.services.host.grant_check import ElectedLeaderExists
 from tailrace.services.host.host import Host
 from tailrace.services.host.host_core import Deposed, HostCore, HostIdentity
@@ -29,6 +29,7 @@ from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.message_limits import LONGEST
+from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import HARDWARE, PROFILE, header
@@ -532,6 +533,58 @@ def test_standby_reports_states_and_leads_nothing(new_log: NewLog, start: Callab
     for record in everything(log):
         replica.apply(record)
     assert [record.body for record in records] == [body]
+
+
+class ElectedAt(StandaloneLeaderElection):
+    """The LeaderElection of a standby that is elected when its host has folded the log up to an offset."""
+
+    elected_by = "zookeeper"
+
+    def __init__(self, offset: int) -> None:
+        super().__init__()
+        self._offset = offset
+        self.host: Host | None = None
+
+    @property
+    def grant(self) -> Grant | None:
+        has_read = self.host is not None and self.host._replica.offset >= self._offset
+        return Grant(LARGEST_STEP) if has_read else None
+
+
+def has_ended(replica: Replica) -> bool:
+    state = replica.states.get("resource_manager")
+    return isinstance(state, ResourceManagerState) and state.ending is not None and state.ending.is_over
+
+
+@pytest.mark.parametrize("when", ["before it reads the end", "when it reads the end"])
+def test_standby_that_is_elected_at_end_of_cluster_does_not_start_it_again(
+    when: str, start: Callable[..., Running]
+) -> None:
+    log = MemoryEventLog()
+    log.append(elected(1))
+    held = Held(log)
+    first = held.back_to = log.end()
+    election = ElectedAt(first if when == "before it reads the end" else first + 1)
+    standby = start(held, "b", finished=has_ended, election=election)
+    election.host = standby.host
+    assert wait_until(lambda: standby.host.position >= 0, "it has read the log")
+    request, end = resource_manager.ShutDownCluster(reason="r"), ClusterTerminated(reason="r")
+    log.append(
+        [
+            Event(header("dispatcher", "resource_manager", epoch=1), request),
+            Event(header("resource_manager", EVERYONE, epoch=1), end),
+        ]
+    )
+    if when == "before it reads the end":
+        held.back_to = first + 1
+        wait_for(log, lambda record: isinstance(record.body, LeaderElected) and record.body.session == "b")
+    held.back_to = None
+    assert standby.join() == []
+    replica = Replica([ResourceManager()])
+    for record in everything(log):
+        replica.apply(record)
+    assert has_ended(replica)
+    assert start(log, "c", finished=has_ended).host.leading.wait(TIMEOUT_S)
 
 
 class Lease(StandaloneLeaderElection):

@@ -30,7 +30,7 @@ def test_cluster_has_ended_when_all_task_executors_have_left() -> None:
     manager.leave("te-2")
     assert ended(manager.settle()) == [()]
     assert manager.state.ending is not None
-    assert manager.state.ending.over
+    assert manager.state.ending.is_over
     assert manager.wait(3600) == []
 
 

@@ -45,7 +45,7 @@ def check_resource_manager(state: ResourceManagerState) -> None:
         assert all(slot.changed <= worker.changed for slot in worker.slots.values())
     _check_requests(state.slot_manager.requests)
     assert WorkerState.ABSENT not in {worker.state for worker in state.pool.workers.values()}
-    if state.ending is not None and not state.ending.over:
+    if state.ending is not None and not state.ending.is_over:
         assert set(state.ending.leaving) <= set(state.workers)
 
 
