@@ -26,6 +26,7 @@ from .changelog import (
     time_message,
     write,
 )
+from .entry_store import HEAP, EntryStore, WaitingList
 from .event_times import EventTimes, times_of
 from .list_table import ListTable
 from .map_table import MapTable
@@ -48,15 +49,17 @@ class KeyedStateBackend:
         max_parallelism: int,
         key_groups: range | None = None,
         operator: str = "",
+        store: EntryStore = HEAP,
     ) -> None:
         """`key_groups`: those of the subtask; None: all. `operator`: its name, for messages."""
+        self._store = store
         self._operator = operator
         self._key_type = key_type
         self._max_parallelism = max_parallelism
         self.key_groups = range(max_parallelism) if key_groups is None else key_groups
         """The subtask's own key groups."""
         self._tables: dict[str, StateTable] = {}
-        self._waiting: dict[str, list[tuple[ChangelogMessage, Taking | None]]] = {}
+        self._waiting: dict[str, WaitingList] = {}
         self._schemas: dict[str, dict[int, TableSchema]] = {}
         """By table and fingerprint: the schemas of restored entries."""
         self._written_schemas: set[tuple[str, int]] = set()
@@ -97,15 +100,21 @@ class KeyedStateBackend:
 
     def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced))
+        return self._table(
+            ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced, self._store)
+        )
 
     def list_table(self, name: str, element_type: RecordType, *, namespaced: bool = False) -> ListTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced))
+        return self._table(
+            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self._store)
+        )
 
     def map_table(self, name: str, item_type: RecordType, value_type: RecordType) -> MapTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(MapTable(name, self._key_type, item_type, value_type, self._max_parallelism))
+        return self._table(
+            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self._store)
+        )
 
     def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
         """Returns the table of that name, which is the same in every subtask. Raises ValueError if it exists in
@@ -126,6 +135,7 @@ class KeyedStateBackend:
                 self._written_schemas.add(layout)
                 messages.extend(table.schema.messages(table.name))
             messages.extend(changes)
+        self._store.flush()
         self._times = times = self._times.at(self.watermark, self.clock)
         if times != self._times_written:
             messages.append(time_message(times))
@@ -195,7 +205,9 @@ class KeyedStateBackend:
             if (table := self._tables.get(message.table)) is not None:
                 self._apply(table, message, taking)
             elif taking is None or (taking.is_first if message.table.startswith(PREFIX) else taking.wanted):
-                self._waiting.setdefault(message.table, []).append((message, taking))
+                if (waiting := self._waiting.get(message.table)) is None:
+                    waiting = self._waiting[message.table] = self._store.create_list()
+                waiting.append((message, taking))
 
     def begin_time_anew(self) -> None:
         """Resets clocks that were at the end of time."""

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
+from .entry_store import HEAP, Entries, EntryStore
 from .namespaced_table import ONLY, NamespacedTable
 from .table import TableLayout
 from .type_coverage import Taking
 
-Lists = dict[Any, list[Any]]
 _REPLACED: Final = -1
 _NOTHING: Final[tuple[Any, ...]] = ()
 
@@ -27,22 +27,24 @@ class ListTable(NamespacedTable[list[Any]]):
         element_type: RecordType,
         max_parallelism: int,
         namespaced: bool,
+        store: EntryStore = HEAP,
     ) -> None:
-        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced)
+        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced, store)
         # How many elements of a list are in the changelog; _REPLACED: none of the current ones.
         self._written: dict[int, dict[Any, int]] = {}
 
-    def space(self, namespace: int = ONLY) -> Lists:
+    def space(self, namespace: int = ONLY) -> Entries:
         """Returns the lists of a namespace by key; do not change them."""
         return self._spaces.get(namespace, {})
 
     def get(self, key: Any, namespace: int = ONLY) -> Iterable[Any]:
         """Returns the elements; do not change them."""
-        return self._spaces.get(namespace, {}).get(key, _NOTHING)
+        found: Iterable[Any] = self._spaces.get(namespace, {}).get(key, _NOTHING)
+        return found
 
     def extend(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
         """Appends elements."""
-        lists = self._spaces.setdefault(namespace, {})
+        lists = self._lists(namespace)
         held = lists.get(key)
         if held is None:
             added = list(elements)
@@ -53,11 +55,12 @@ class ListTable(NamespacedTable[list[Any]]):
         else:
             self._written.setdefault(namespace, {}).setdefault(key, len(held))
             held.extend(elements)
+            lists[key] = held
 
     def replace(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
         """Sets the list; an empty list removes it."""
         replaced = list(elements)
-        lists = self._spaces.setdefault(namespace, {})
+        lists = self._lists(namespace)
         if key not in lists and not replaced:
             return
         self._written.setdefault(namespace, {})[key] = _REPLACED
@@ -97,10 +100,8 @@ class ListTable(NamespacedTable[list[Any]]):
         else:
             super().apply(kind, payload, taking, written)
 
-    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        return self._puts, self._columns(
-            (namespace, key, held) for namespace, lists in self._spaces.items() for key, held in lists.items()
-        )
+    def _put_columns(self, rows: Iterable[Any]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        return self._puts, self._columns(rows)
 
     def snapshot(self) -> dict[Any, Any]:
         """Returns key -> elements, or namespace -> key -> elements."""
@@ -125,4 +126,13 @@ class ListTable(NamespacedTable[list[Any]]):
     def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
         of = [ONLY] * len(keys) if namespaces is None else namespaces
         for namespace, key, element in zip(of, keys, values, strict=True):
-            self._spaces.setdefault(namespace, {}).setdefault(key, []).append(element)
+            lists = self._lists(namespace)
+            held = lists.get(key)
+            if held is None:
+                held = []
+            held.append(element)
+            lists[key] = held
+
+    def _lists(self, namespace: int) -> Entries:
+        lists = self._spaces.get(namespace)
+        return self._create_space(namespace) if lists is None else lists

@@ -5,11 +5,12 @@ Items are in the order in which they were first set, also after a restore.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
+from .entry_store import HEAP, EntryStore
 from .table import VALUE, StateTable, TableLayout
 from .type_coverage import Taking
 
@@ -26,43 +27,50 @@ class MapTable(StateTable):
         item_type: RecordType,
         value_type: RecordType,
         max_parallelism: int,
+        store: EntryStore = HEAP,
     ) -> None:
-        super().__init__(name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type)
+        super().__init__(
+            name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type, store=store
+        )
         key = self._key_columns()
         self._puts = self._keyed_layout([*key, ("item", item_type), (VALUE, value_type)])
         self._removals = self._keyed_layout([*key, ("item", item_type)])
         self._clears = self._keyed_layout(key)
-        self._maps: dict[Any, dict[Any, Any]] = {}
+        self._maps = store.create_entries(name, 0)
         self._touched: dict[Any, dict[Any, None]] = {}
         self._removed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
 
-    def all_keys(self) -> list[Any]:
+    def all_keys(self) -> Iterable[Any]:
         """Returns the keys that have a dictionary."""
-        return list(self._maps)
+        return self._store.keys(self._maps)
 
     def get(self, key: Any) -> Mapping[Any, Any]:
         """Returns the dictionary; do not change it."""
-        return self._maps.get(key, _EMPTY)
+        found: Mapping[Any, Any] = self._maps.get(key, _EMPTY)
+        return found
 
     def put(self, key: Any, item: Any, value: Any) -> None:
         """Sets the value of an item."""
         held = self._maps.get(key)
         if held is None:
-            held = self._maps[key] = {}
+            held = {}
         touched = self._touched.get(key)
         if touched is None:
             touched = self._touched[key] = {}
         if item not in held:
             touched.pop(item, None)  # it comes last now, wherever it was before
         held[item] = value
+        self._maps[key] = held
         touched[item] = None
 
     def remove(self, key: Any, item: Any) -> None:
         """Removes an item. Raises KeyError if it does not exist."""
         held = self._maps[key]
         del held[item]
-        if not held:
+        if held:
+            self._maps[key] = held
+        else:
             del self._maps[key]
         self._removed.setdefault(key, {})[item] = None
 
@@ -105,25 +113,42 @@ class MapTable(StateTable):
             case ChangeKind.PUT:
                 _, keys, items, values = self._puts.with_value_type(written).decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
-                    self._maps.setdefault(key, {})[item] = value
+                    held = self._maps.get(key)
+                    if held is None:
+                        held = {}
+                    held[item] = value
+                    self._maps[key] = held
             case ChangeKind.REMOVE:
                 _, keys, items = self._removals.decode(payload, taking)
                 for key, item in zip(keys, items, strict=True):
-                    held = self._maps.get(key, {})
+                    held = self._maps.get(key)
+                    if held is None:
+                        continue
                     held.pop(item, None)
-                    if not held:
-                        self._maps.pop(key, None)
+                    if held:
+                        self._maps[key] = held
+                    else:
+                        del self._maps[key]
             case ChangeKind.CLEAR:
                 for key in self._clears.decode(payload, taking)[1]:
                     self._maps.pop(key, None)
             case _:
                 raise self._refuse(kind)
 
-    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        keys = [key for key, held in self._maps.items() for _ in held]
-        groups = [group for key, held in self._maps.items() for group in self._groups((key,)) * len(held)]
-        items = [item for held in self._maps.values() for item in held]
-        values = [value for held in self._maps.values() for value in held.values()]
+    def _rows(self, section: range | None = None) -> Iterator[Any]:
+        maps = self._maps
+        return iter(maps.items()) if section is None else self._store.read_section(maps, section)
+
+    def _put_columns(self, rows: Iterable[Any]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        groups: list[int] = []
+        keys: list[Any] = []
+        items: list[Any] = []
+        values: list[Any] = []
+        for key, held in rows:
+            groups.extend(self._groups((key,)) * len(held))
+            keys.extend([key] * len(held))
+            items.extend(held)
+            values.extend(held.values())
         return self._puts, [groups, keys, items, values]
 
     def snapshot(self) -> dict[Any, dict[Any, Any]]:

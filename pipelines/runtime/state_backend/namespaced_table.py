@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
+from .entry_store import HEAP, Entries, EntryStore
 from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout
 from .type_coverage import Taking
 
@@ -32,29 +33,32 @@ class NamespacedTable(StateTable, Generic[Held]):
         value_type: RecordType,
         max_parallelism: int,
         namespaced: bool,
+        store: EntryStore = HEAP,
     ) -> None:
-        super().__init__(name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced)
+        super().__init__(
+            name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced, store=store
+        )
         self._namespaced = namespaced
         key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
         self._puts = self._keyed_layout([*key, (VALUE, value_type)])
         self._keys = self._keyed_layout(key)
         self._drops = TableLayout([(NAMESPACE, INT)])
-        self._spaces: dict[int, dict[Any, Held]] = {}
+        self._spaces: dict[int, Entries] = {}
         self._dropped: dict[int, None] = {}
 
     def spaces(self) -> KeysView[int]:
         """Returns the namespaces that have content, or had."""
         return self._spaces.keys()
 
-    def all_keys(self) -> list[Any]:
+    def all_keys(self) -> Iterable[Any]:
         """Returns the keys of a table without namespaces."""
-        return list(self._spaces.get(ONLY, ()))
+        return self._store.keys(self._spaces[ONLY]) if ONLY in self._spaces else ()
 
-    def drop(self, namespace: int) -> dict[Any, Held]:
-        """Removes a namespace and returns its content."""
+    def drop(self, namespace: int) -> None:
+        """Removes a namespace."""
         self._forget(namespace)
         self._dropped[namespace] = None
-        return self._spaces.pop(namespace, {})
+        self._remove_space(namespace)
 
     def apply(
         self,
@@ -88,10 +92,11 @@ class NamespacedTable(StateTable, Generic[Held]):
             # Only the namespaces of the writer: other subtasks whose state is taken over may still have the
             # namespace.
             limit, written = self._max_parallelism, taking.written
-            for key in [key for key in space if key_group_of(key, limit) in written]:
-                del space[key]
+            for key in self._store.keys(space):
+                if key_group_of(key, limit) in written:
+                    del space[key]
         if taking is None or not space:
-            del self._spaces[namespace]
+            self._remove_space(namespace)
 
     def _apply_removals(self, payload: bytes, taking: Taking | None) -> None:
         *namespaces, _, keys = self._keys.decode(payload, taking)
@@ -109,6 +114,21 @@ class NamespacedTable(StateTable, Generic[Held]):
     def _removal_change(self, kind: ChangeKind, removed: Iterable[tuple[int, Any]]) -> StateChange:
         namespaces, keys = map(list, zip(*removed, strict=True))
         return StateChange(kind, self._keys.encode(self._with_key(namespaces, self._groups(keys), keys)))
+
+    def _create_space(self, namespace: int) -> Entries:
+        space = self._spaces[namespace] = self._store.create_entries(self.name, namespace)
+        return space
+
+    def _remove_space(self, namespace: int) -> None:
+        space = self._spaces.pop(namespace, None)
+        if space is not None and self._store.is_on_disk:
+            space.clear()
+
+    def _rows(self, section: range | None = None) -> Iterator[tuple[int, Any, Held]]:
+        for namespace, space in self._spaces.items():
+            entries = space.items() if section is None else self._store.read_section(space, section)
+            for key, held in entries:
+                yield namespace, key, held
 
     def _with_key(self, namespaces: list[int], groups: list[int], keys: list[Any]) -> list[Sequence[Any]]:
         return [namespaces, groups, keys] if self._namespaced else [groups, keys]

@@ -48,7 +48,7 @@ class TableValueState(ValueState[T]):
     def clear(self) -> None:
         self._table.remove(self._backend.current_key)
 
-    def all_keys(self) -> list[Any]:
+    def all_keys(self) -> Iterable[Any]:
         """Returns the keys that have a value."""
         return self._table.all_keys()
 
@@ -76,7 +76,7 @@ class TableListState(ListState[T]):
     def clear(self) -> None:
         self._table.replace(self._backend.current_key, ())
 
-    def all_keys(self) -> list[Any]:
+    def all_keys(self) -> Iterable[Any]:
         """Returns the keys that have a list."""
         return self._table.all_keys()
 
@@ -110,7 +110,7 @@ class TableMapState(MapState[K, V]):
     def clear(self) -> None:
         self._table.clear(self._backend.current_key)
 
-    def all_keys(self) -> list[Any]:
+    def all_keys(self) -> Iterable[Any]:
         """Returns the keys that have a dictionary."""
         return self._table.all_keys()
 

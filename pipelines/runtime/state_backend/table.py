@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from ...graph.key_groups import key_group_of
 from ...types import RecordType, Scalar
 from ..records.type_evolution import TypeMismatch, create_converter, from_layout, to_layout
 from .changelog import ChangeKind, StateChange, compute_fingerprint, read_entries
+from .entry_store import HEAP, EntryStore
 from .table_schema import TableSchema
 from .type_coverage import Taking
 
@@ -122,8 +124,10 @@ class StateTable(ABC):
         item_type: RecordType | None = None,
         value_type: RecordType | None = None,
         namespaced: bool = False,
+        store: EntryStore = HEAP,
     ) -> None:
         self.name = name
+        self._store = store
         item, value = (None if of is None else to_layout(of) for of in (item_type, value_type))
         self.schema = TableSchema(kind, to_layout(key_type), item, value, namespaced)
         self.fingerprint = self.schema.fingerprint
@@ -165,17 +169,29 @@ class StateTable(ABC):
         return None if schema.value == own.value else from_layout(schema.value)
 
     @abstractmethod
-    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        """Returns all content, as of the last `take_changes`, as entries of kind PUT, column by column."""
+    def _rows(self, section: range | None = None) -> Iterator[Any]:
+        """Yields the content of a range of key groups, as of the last `take_changes`; None: all content."""
+
+    @abstractmethod
+    def _put_columns(self, rows: Iterable[Any]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        """Returns rows as entries of kind PUT, column by column."""
 
     def full(self, sections: Sequence[range]) -> list[Iterator[StateChange]]:
         """Returns all content for each range of key groups; within a range, keys are in their order."""
-        layout, columns = self.entries()
+        if self._store.is_on_disk:
+            return [self._read_puts(section) for section in sections]
+        layout, columns = self._put_columns(self._rows())
         groups = np.asarray(layout.key_groups(columns), np.int64)
         section_of = np.searchsorted([section.start for section in sections], groups, side="right") - 1
         return [
             _puts(layout, columns, np.flatnonzero(section_of == number)) for number in range(len(sections))
         ]
+
+    def _read_puts(self, section: range) -> Iterator[StateChange]:
+        rows = self._rows(section)
+        while some := list(islice(rows, _MAX_ENTRIES_PER_BATCH)):
+            layout, columns = self._put_columns(some)
+            yield StateChange(ChangeKind.PUT, layout.encode(columns))
 
     @abstractmethod
     def snapshot(self) -> Any:

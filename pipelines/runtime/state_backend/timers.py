@@ -7,7 +7,7 @@ Two timers of one key and time are one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -113,9 +113,13 @@ class TimerTable(StateTable):
             case _:
                 raise self._refuse(kind)
 
-    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        keys = [key for _, key in self._timers]
-        return self._entries, [self._groups(keys), keys, [time for time, _ in self._timers]]
+    def _rows(self, section: range | None = None) -> Iterator[Timer]:
+        return iter(self._timers)
+
+    def _put_columns(self, rows: Iterable[Timer]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        timers = list(rows)
+        keys = [key for _, key in timers]
+        return self._entries, [self._groups(keys), keys, [time for time, _ in timers]]
 
     def snapshot(self) -> set[Timer]:
         """Returns (time, key) of each timer."""

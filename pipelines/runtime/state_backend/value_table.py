@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
+from .entry_store import HEAP, Entries, EntryStore
 from .namespaced_table import ONLY, NamespacedTable
 from .table import TableLayout
 from .type_coverage import Taking
 
-Space = dict[Any, Any]
 _MISSING: Final = object()
 
 
@@ -19,17 +19,21 @@ class ValueTable(NamespacedTable[Any]):
     """Namespace -> key -> value."""
 
     def __init__(
-        self, name: str, key_type: RecordType, value_type: RecordType, max_parallelism: int, namespaced: bool
+        self,
+        name: str,
+        key_type: RecordType,
+        value_type: RecordType,
+        max_parallelism: int,
+        namespaced: bool,
+        store: EntryStore = HEAP,
     ) -> None:
-        super().__init__(name, "value", key_type, value_type, max_parallelism, namespaced)
+        super().__init__(name, "value", key_type, value_type, max_parallelism, namespaced, store)
         self._touched: dict[int, dict[Any, None]] = {}
 
-    def space(self, namespace: int = ONLY) -> Space:
-        """Returns the values of a namespace by key. Change them in place and then call `touch`."""
+    def space(self, namespace: int = ONLY) -> Entries:
+        """Returns the values of a namespace by key. Set them there and then call `touch`."""
         space = self._spaces.get(namespace)
-        if space is None:
-            space = self._spaces[namespace] = {}
-        return space
+        return self._create_space(namespace) if space is None else space
 
     def touch(self, keys: Iterable[Any], namespace: int = ONLY) -> None:
         """Records that the values of these keys have changed."""
@@ -84,10 +88,14 @@ class ValueTable(NamespacedTable[Any]):
         else:
             super().apply(kind, payload, taking, written)
 
-    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
-        namespaces = [namespace for namespace, space in self._spaces.items() for _ in space]
-        keys = [key for space in self._spaces.values() for key in space]
-        values = [value for space in self._spaces.values() for value in space.values()]
+    def _put_columns(self, rows: Iterable[Any]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        namespaces: list[int] = []
+        keys: list[Any] = []
+        values: list[Any] = []
+        for namespace, key, value in rows:
+            namespaces.append(namespace)
+            keys.append(key)
+            values.append(value)
         return self._puts, [*self._with_key(namespaces, self._groups(keys), keys), values]
 
     def snapshot(self) -> dict[Any, Any]:
