@@ -42,7 +42,12 @@ from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
 from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage, Mail, Mailbox, TaskCanceled
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
+    Command,
+    ForwardedMessage,
+    Mailbox,
+    TaskCanceled,
+)
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import JobGraph
@@ -100,8 +105,11 @@ class Task:
         finally:
             self.subtask.close()
 
-    def hand_over(self, *letters: Mail) -> None:
+    def hand_over(self, *letters: ForwardedMessage) -> None:
         self.mailbox.put([(letter, 1) for letter in letters])
+
+    def command(self, command: Command) -> None:
+        self.mailbox.command(command)
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with Waiting.changed:
@@ -262,9 +270,11 @@ def test_input_of_older_query_is_ignored_after_switch(start: Callable[[Task], Ta
         payload = codec.payload(Batch([0] * len(values), values))
         return ForwardedMessage(RECORDS, 0, query, 3, first, first + len(values), payload)
 
-    task.hand_over(
-        records(1, 0, ["a", "b"]), SwitchQuery(2), records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"])
-    )
+    task.hand_over(records(1, 0, ["a", "b"]))
+    task.wait(lambda: task.printed() == 2)
+    task.command(SwitchQuery(2))
+    task.wait_until(lambda: any(isinstance(notice, QuerySwitched) for notice in task.notices))
+    task.hand_over(records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"]))
     task.ended()
     assert (task.end, task.printed()) == (None, 6)
     assert [notice for notice in task.notices if isinstance(notice, QuerySwitched)] == [
@@ -282,13 +292,11 @@ def test_added_partitions_of_known_and_new_topics_are_read(start: Callable[[Task
         payload = codec.payload(Batch([0], ["a"]))
         return ForwardedMessage(RECORDS, index, query, partition, first, first + 1, payload)
 
-    task.hand_over(
-        records(1, 0, 3, 0),
-        SwitchQuery(2, added={"lines": {3: 7, 5: 4}, "more": {0: 9}}),
-        records(2, 0, 3, 1),
-        records(2, 0, 5, 4),
-        records(2, 1, 0, 9),
-    )
+    task.hand_over(records(1, 0, 3, 0))
+    task.wait_until(lambda: task.printed() == 1)
+    task.command(SwitchQuery(2, added={"lines": {3: 7, 5: 4}, "more": {0: 9}}))
+    task.wait_until(lambda: any(isinstance(notice, QuerySwitched) for notice in task.notices))
+    task.hand_over(records(2, 0, 3, 1), records(2, 0, 5, 4), records(2, 1, 0, 9))
     task.wait_until(lambda: task.printed() == 4)
     assert [notice for notice in task.notices if isinstance(notice, QuerySwitched)] == [
         QuerySwitched(2, {0: {3: 1, 5: 4}, 1: {0: 9}}, ("lines", "more"))
@@ -296,6 +304,23 @@ def test_added_partitions_of_known_and_new_topics_are_read(start: Callable[[Task
     entry = task.kafka.tail(task.changelog(), 0).entry
     assert entry is not None
     assert {i.topic: dict(i.positions) for i in entry.inputs} == {"lines": {3: 2, 5: 5}, "more": {0: 10}}
+
+
+def test_command_that_overtakes_input_of_its_own_query_drops_what_the_next_one_repeats(
+    start: Callable[[Task], Task],
+) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
+    task = Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), {(0, 3): 2}))
+    payload = BufferCodec(Types.STRING()).payload(Batch([0, 0], ["a", "b"]))
+    task.hand_over(ForwardedMessage(RECORDS, 0, 1, 3, 0, 2, payload))
+    task.command(SwitchQuery(2))
+    start(task)
+    task.wait_until(lambda: QuerySwitched(2, {}, ("lines",)) in task.notices)
+    assert task.printed() == 0
+    task.hand_over(ForwardedMessage(RECORDS, 0, 2, 3, 0, 2, payload))
+    task.ended()
+    assert (task.end, task.printed()) == (None, 2)
 
 
 def test_query_takes_over_when_it_has_caught_up(start: Callable[[Task], Task]) -> None:
@@ -308,9 +333,9 @@ def test_query_takes_over_when_it_has_caught_up(start: Callable[[Task], Task]) -
         payload = codec.payload(Batch([0] * len(values), values))
         return ForwardedMessage(RECORDS, 0, query, 3, first, first + len(values), payload)
 
+    task.hand_over(records(1, 0, ["a", "b"]))
+    task.command(SwitchQuery(2, at_once=False))
     task.hand_over(
-        records(1, 0, ["a", "b"]),
-        SwitchQuery(2, at_once=False),
         *(records(1, 2, ["c", "d"]), records(2, 2, ["c"]), records(2, 3, ["d"])),
         *(records(2, 4, ["e"]), records(1, 4, ["e", "f"]), records(2, 5, ["f"])),
     )

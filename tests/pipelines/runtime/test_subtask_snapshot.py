@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.common.frames import FrameReader, encode_frame
-from tailrace.pipelines.runtime.common.protocol import CheckpointAcknowledged, CheckpointDeclined, TaskNotice
+from tailrace.pipelines.runtime.common.protocol import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    ConfirmCheckpoint,
+    TaskNotice,
+)
 from tailrace.pipelines.runtime.common.settings import ExecutionMode, TaskSettings
 from tailrace.pipelines.runtime.common.vertex_parts import split_vertex
 from tailrace.pipelines.runtime.stream_task.checkpoint.checkpoint_io import CheckpointIO
@@ -19,7 +24,6 @@ from tailrace.pipelines.runtime.stream_task.loop.commit_schedule import LONGEST_
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
     CAPACITY_BYTES,
     ForwardedMessage,
-    Mail,
     Mailbox,
     TaskCanceled,
     WakeUp,
@@ -58,7 +62,7 @@ def test_frames_are_independent_of_chunks(contents: list[bytes], at: list[int]) 
         assert reader.ended
 
 
-def letter(size: int) -> list[tuple[Mail, int]]:
+def letter(size: int) -> list[tuple[ForwardedMessage, int]]:
     return [(ForwardedMessage(0, 0, 0, 0, 0, 1, b""), size)]
 
 
@@ -78,6 +82,20 @@ def test_cancel_overtakes_mailbox() -> None:
     mailbox.cancel()
     with pytest.raises(TaskCanceled):
         mailbox.take(0)
+
+
+def test_commands_overtake_data_in_their_order() -> None:
+    mailbox, (data,) = Mailbox(), letter(1)
+    mailbox.put([data])
+    mailbox.command(ConfirmCheckpoint(1))
+    mailbox.command(ConfirmCheckpoint(2))
+    assert mailbox.take(0) == [ConfirmCheckpoint(1), ConfirmCheckpoint(2), data[0]]
+    mailbox.put([data])
+    mailbox.command(ConfirmCheckpoint(3))
+    assert mailbox.take_commands() == [ConfirmCheckpoint(3)]
+    assert mailbox.take_commands() == []
+    assert mailbox.take(0) == [data[0]]
+    assert mailbox.is_empty
 
 
 times = st.lists(st.floats(0, 10), max_size=20)

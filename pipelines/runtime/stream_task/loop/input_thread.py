@@ -35,7 +35,7 @@ from ...common.protocol import (
     TriggerCheckpoint,
 )
 from .activity_timer import ActivityTimer
-from .mailbox import ForwardedMessage, Mail, Mailbox
+from .mailbox import ForwardedMessage, Mailbox
 from .stack_sampler import sample_stacks
 
 CANCEL_GRACE_S: Final = 0.2
@@ -116,7 +116,7 @@ class InputThread(threads.Thread):
                     self.opened = command
                     self.open_arrived.set()
                 case SwitchQuery() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
-                    self._mailbox.put([(command, 0)])
+                    self._mailbox.command(command)
                 case SampleStacks():
                     threads.Thread(target=self._sample, name="stack sampler", args=(command,)).start()
                 case CancelTask():
@@ -170,6 +170,6 @@ class InputThread(threads.Thread):
                 self._selector.unregister(connection)
 
 
-def _to_mail(data: bytes) -> Mail:
+def _to_mail(data: bytes) -> ForwardedMessage:
     kind, input_index, query, partition, first, following = FORWARDED.unpack_from(data)
     return ForwardedMessage(kind, input_index, query, partition, first, following, data[FORWARDED.size :])

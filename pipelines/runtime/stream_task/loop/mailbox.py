@@ -1,7 +1,8 @@
 """The mailbox between the input thread and the task thread.
 
-It is bounded by bytes: when it is full, the input thread stops reading and the sockets block the senders. A
-cancellation overtakes the data, because it must arrive even if nothing is taken out.
+It is bounded by bytes: when it is full, the input thread stops reading and the sockets block the senders. Commands
+overtake the data: a checkpoint does not wait for 8 MiB of records, and a cancellation arrives even if nothing is taken
+out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class WakeUp(msgspec.Struct, frozen=True, gc=False):
     """The source has records. Several wake-ups before a `take` count once."""
 
 
-Mail = ForwardedMessage | SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | WakeUp
+Command = SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
+Mail = ForwardedMessage | Command | WakeUp
 _WAKE_UP: Final = WakeUp()
 
 
@@ -47,7 +49,8 @@ class Mailbox:
     """Any thread may put; one thread takes."""
 
     def __init__(self) -> None:
-        self._mail: deque[tuple[Mail, int]] = deque()
+        self._mail: deque[tuple[ForwardedMessage, int]] = deque()
+        self._commands: deque[Command] = deque()
         self._changed = threading.Condition()
         self._size = 0
         self._canceled = False
@@ -66,10 +69,16 @@ class Mailbox:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits to be taken."""
-        return not self._mail and not self._woken
+        return not self._mail and not self._commands and not self._woken
 
-    def put(self, letters: list[tuple[Mail, int]]) -> None:
-        """Adds mail, each with its size in bytes."""
+    def command(self, command: Command) -> None:
+        """Adds a command: it is taken before all data."""
+        with self._changed:
+            self._commands.append(command)
+            self._changed.notify()
+
+    def put(self, letters: list[tuple[ForwardedMessage, int]]) -> None:
+        """Adds data, each with its size in bytes."""
         with self._changed:
             self._mail.extend(letters)
             self._size += sum(size for _, size in letters)
@@ -87,14 +96,24 @@ class Mailbox:
             self._canceled = True
             self._changed.notify()
 
+    def take_commands(self) -> list[Command]:
+        """Returns the commands that have arrived, also while the task works on what it took before."""
+        if not self._commands:
+            return []
+        with self._changed:
+            commands = list(self._commands)
+            self._commands.clear()
+        return commands
+
     def take(self, timeout_s: float) -> list[Mail]:
-        """Returns all mail, or nothing if none arrives within the timeout. Raises TaskCanceled."""
+        """Returns all mail, commands first, or nothing if none arrives within the timeout. Raises TaskCanceled."""
         with self._changed:
             if self.is_empty and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)
             if self._canceled:
                 raise TaskCanceled
-            letters = [letter for letter, _ in self._mail]
+            letters: list[Mail] = [*self._commands, *(letter for letter, _ in self._mail)]
+            self._commands.clear()
             self._mail.clear()
             if self._woken:
                 self._woken = False

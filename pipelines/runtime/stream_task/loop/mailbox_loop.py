@@ -155,6 +155,8 @@ class MailboxLoop:
         task = self._task
         due = time.monotonic() + self._pacing.pause_under_load
         for letter in letters:
+            for command in self._mailbox.take_commands():
+                self._handle(command)
             self._handle(letter)
             if (
                 task.checkpoints.is_commit_due
