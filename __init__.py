@@ -12,6 +12,8 @@ from .infra.version import __version__
 if TYPE_CHECKING:
     from .pipelines.api import (
         AggregateFunction,
+        AggregatingState,
+        AggregatingStateDescriptor,
         AllWindowedStream,
         BroadcastConnectedStream,
         BroadcastContext,
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
         RecordType,
         RecordTypeError,
         ReduceFunction,
+        ReducingState,
+        ReducingStateDescriptor,
         RuntimeContext,
         SchemaRegistry,
         SingleOutputStreamOperator,
@@ -88,6 +92,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
     "BroadcastContext",
     "BroadcastOnTimerContext",
     "BroadcastProcessFunction",
@@ -143,6 +149,8 @@ __all__ = [
     "RecordType",
     "RecordTypeError",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "RuntimeContext",
     "SingleOutputStreamOperator",
     "SchemaRegistry",

@@ -10,6 +10,8 @@ it, the jobmanager's build server captures it. docs/datastream-api.md describes 
 
 from ..functions import (
     AggregateFunction,
+    AggregatingState,
+    AggregatingStateDescriptor,
     BroadcastContext,
     BroadcastOnTimerContext,
     BroadcastProcessFunction,
@@ -42,6 +44,8 @@ from ..functions import (
     ReadOnlyBroadcastContext,
     ReadOnlyBroadcastState,
     ReduceFunction,
+    ReducingState,
+    ReducingStateDescriptor,
     RuntimeContext,
     SinkFunction,
     TimeWindow,
@@ -88,6 +92,8 @@ from .windows import (
 )
 
 __all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
     "BroadcastContext",
     "BroadcastOnTimerContext",
     "BroadcastProcessFunction",
@@ -144,6 +150,8 @@ __all__ = [
     "RecordType",
     "RecordTypeError",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "RuntimeContext",
     "SingleOutputStreamOperator",
     "SchemaRegistry",

@@ -39,12 +39,16 @@ from .rich import (
 )
 from .side_output import OutputTag
 from .state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
     BroadcastState,
     ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
     ReadOnlyBroadcastState,
+    ReducingState,
+    ReducingStateDescriptor,
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
@@ -53,6 +57,8 @@ from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow,
 
 __all__ = [
     "AggregateFunction",
+    "AggregatingState",
+    "AggregatingStateDescriptor",
     "BroadcastContext",
     "BroadcastOnTimerContext",
     "BroadcastProcessFunction",
@@ -86,6 +92,8 @@ __all__ = [
     "ReadOnlyBroadcastContext",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "RichFunction",
     "RuntimeContext",
     "SinkFunction",

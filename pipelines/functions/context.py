@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
     ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
     ValueState,
     ValueStateDescriptor,
 )
@@ -18,6 +22,8 @@ from .state import (
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
 
 
 class Counter(ABC):
@@ -82,6 +88,16 @@ class RuntimeContext(ABC):
     @abstractmethod
     def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Returns a state with a dictionary for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+        """Returns a state with a reduction for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
+    ) -> AggregatingState[IN, OUT]:
+        """Returns a state with an aggregation for each key. Raises TypeError if the stream has no keys."""
 
     def __reduce__(self) -> Any:
         raise TypeError("a RuntimeContext exists only while its task runs")

@@ -1,4 +1,4 @@
-"""The keyed state of a function: value, list and map of the current key (Flink's keyed state).
+"""The keyed state of a function: value, list, map, reduction or aggregation of the current key (Flink's keyed state).
 
 A descriptor has the name and the type of a state. Request the state in `open`, with a name that is unique in the
 operator. A value that was never set is None, empty, or the descriptor's default.
@@ -7,13 +7,19 @@ operator. A value that was never set is None, empty, or the descriptor's default
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..types import RecordType
 
+if TYPE_CHECKING:
+    from .rich import AggregateFunction, ReduceFunction
+
 T = TypeVar("T")
+IN = TypeVar("IN")
+ACC = TypeVar("ACC")
+OUT = TypeVar("OUT")
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -68,6 +74,41 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         return RecordType.of(self.value_type)
 
 
+@dataclass(frozen=True)
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+    """One value, the reduction of all that were added. `reduce_function`: a ReduceFunction, or a callable of two
+    values; `open` is not called."""
+
+    reduce_function: ReduceFunction[T] | Callable[[T, T], T]
+    value_type: Any = None
+
+    @property
+    def record_type(self) -> RecordType:
+        """Returns the record type of the value."""
+        return RecordType.of(self.value_type)
+
+    @property
+    def reduce(self) -> Callable[[T, T], T]:
+        """Returns the function of two values."""
+        function: Any = self.reduce_function
+        reduce: Callable[[T, T], T] = getattr(function, "reduce", function)
+        return reduce
+
+
+@dataclass(frozen=True)
+class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
+    """An accumulator of all values that were added. `accumulator_type`: a Python type or one of `Types`; None:
+    pickled."""
+
+    aggregate_function: AggregateFunction[IN, ACC, OUT]
+    accumulator_type: Any = None
+
+    @property
+    def record_type(self) -> RecordType:
+        """Returns the record type of the accumulator."""
+        return RecordType.of(self.accumulator_type)
+
+
 class ValueState(ABC, Generic[T]):
     """One value of the current key."""
 
@@ -109,6 +150,38 @@ class ListState(ABC, Generic[T]):
 
 class MapState(MutableMapping[K, V], ABC):
     """A dictionary of the current key. Set a value again after changing it in place."""
+
+
+class ReducingState(ABC, Generic[T]):
+    """The reduction of all values that were added for the current key."""
+
+    @abstractmethod
+    def get(self) -> T | None:
+        """The reduction, or None if nothing was added."""
+
+    @abstractmethod
+    def add(self, value: T) -> None:
+        """Reduces the state and a value to one."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes the reduction."""
+
+
+class AggregatingState(ABC, Generic[IN, OUT]):
+    """The aggregation of all values that were added for the current key."""
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """The result, or None if nothing was added."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Adds a value to the accumulator."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes the accumulator."""
 
 
 class ReadOnlyBroadcastState(Mapping[K, V], ABC):

@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from ...functions import (
+    AggregatingState,
+    AggregatingStateDescriptor,
     Counter,
     ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
     MetricGroup,
+    ReducingState,
+    ReducingStateDescriptor,
     RuntimeContext,
     ValueState,
     ValueStateDescriptor,
@@ -26,6 +30,8 @@ from ..state_backend.accumulators import Accumulators
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
 
 
 class StateBackend(Protocol):
@@ -36,6 +42,12 @@ class StateBackend(Protocol):
     def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]: ...
 
     def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]: ...
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]: ...
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
+    ) -> AggregatingState[IN, OUT]: ...
 
 
 class Count(Counter):
@@ -119,6 +131,14 @@ class TaskContext(RuntimeContext):
 
     def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         return self._keyed(descriptor).get_map_state(descriptor)
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+        return self._keyed(descriptor).get_reducing_state(descriptor)
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
+    ) -> AggregatingState[IN, OUT]:
+        return self._keyed(descriptor).get_aggregating_state(descriptor)
 
     def _keyed(self, descriptor: Any) -> StateBackend:
         if self.state_backend is None:

@@ -98,10 +98,12 @@ class KeyedStateBackend:
         """Returns the event time of the key's former owner, if it was ahead of others. Raises UnstableKey."""
         return self._times.watermark_for(key_group_of(key, self._max_parallelism))
 
-    def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
+    def value_table(
+        self, name: str, value_type: RecordType, *, namespaced: bool = False, kind: str = "value"
+    ) -> ValueTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced, self._store)
+            ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced, self._store, kind)
         )
 
     def list_table(self, name: str, element_type: RecordType, *, namespaced: bool = False) -> ListTable:

@@ -1,5 +1,4 @@
-"""The state objects of a user's function: value, list and map of the current key, and broadcast state
-(functions/state.py)."""
+"""The state objects of a user's function: states of the current key, and broadcast state (functions/state.py)."""
 
 from __future__ import annotations
 
@@ -7,12 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ...functions import (
+    AggregateFunction,
+    AggregatingState,
+    AggregatingStateDescriptor,
     BroadcastState,
     ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
     ReadOnlyBroadcastState,
+    ReducingState,
+    ReducingStateDescriptor,
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
@@ -26,6 +30,8 @@ from .value_table import ValueTable
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
 
 _MISSING: Final = object()
 
@@ -115,7 +121,53 @@ class TableMapState(MapState[K, V]):
         return self._table.all_keys()
 
 
-_TableState = TableValueState[Any] | TableListState[Any] | TableMapState[Any, Any]
+class TableReducingState(ReducingState[T]):
+    """A reduction that is kept as a value."""
+
+    def __init__(self, values: TableValueState[T], reduce: Callable[[T, T], T]) -> None:
+        self._values = values
+        self._reduce = reduce
+        self.all_keys = values.all_keys
+
+    def get(self) -> T | None:
+        return self._values.value()
+
+    def add(self, value: T) -> None:
+        held = self._values.value()
+        self._values.update(value if held is None else self._reduce(held, value))
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
+class TableAggregatingState(AggregatingState[IN, OUT]):
+    """An accumulator that is kept as a value."""
+
+    def __init__(self, values: TableValueState[Any], aggregate: AggregateFunction[IN, Any, OUT]) -> None:
+        self._values = values
+        self._aggregate = aggregate
+        self.all_keys = values.all_keys
+
+    def get(self) -> OUT | None:
+        held = self._values.value()
+        return None if held is None else self._aggregate.get_result(held)
+
+    def add(self, value: IN) -> None:
+        held = self._values.value()
+        accumulator = self._aggregate.create_accumulator() if held is None else held
+        self._values.update(self._aggregate.add(value, accumulator))
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
+_TableState = (
+    TableValueState[Any]
+    | TableListState[Any]
+    | TableMapState[Any, Any]
+    | TableReducingState[Any]
+    | TableAggregatingState[Any, Any]
+)
 
 
 class KeyedStateAccess:
@@ -141,6 +193,19 @@ class KeyedStateAccess:
         )
         return TableMapState(self._backend, table)
 
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> TableReducingState[T]:
+        """Returns the state. Raises ValueError if another form of state has the name."""
+        table = self._backend.value_table(descriptor.name, descriptor.record_type, kind="reduction")
+        return TableReducingState(TableValueState(self._backend, table, None), descriptor.reduce)
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
+    ) -> TableAggregatingState[IN, OUT]:
+        """Returns the state. Raises ValueError if another form of state has the name."""
+        table = self._backend.value_table(descriptor.name, descriptor.record_type, kind="aggregation")
+        values = TableValueState[Any](self._backend, table, None)
+        return TableAggregatingState(values, descriptor.aggregate_function)
+
     def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
         """Calls `function(key, state)` for each key that has a value in the state. Raises ValueError, TypeError."""
         backend, state = self._backend, self._find_state(descriptor)
@@ -160,6 +225,10 @@ class KeyedStateAccess:
                 return self.get_list_state(descriptor)
             case MapStateDescriptor():
                 return self.get_map_state(descriptor)
+            case ReducingStateDescriptor():
+                return self.get_reducing_state(descriptor)
+            case AggregatingStateDescriptor():
+                return self.get_aggregating_state(descriptor)
             case _:
                 raise TypeError(f"it needs the descriptor of a keyed state, not {descriptor!r}")
 

@@ -20,7 +20,7 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     """The schema of one table, with types in the form of `type_evolution.to_layout`."""
 
     kind: str
-    """value, list, map or timer."""
+    """value, reduction, aggregation, list, map or timer."""
     key: Any
     item: Any = None
     value: Any = None

@@ -26,8 +26,10 @@ class ValueTable(NamespacedTable[Any]):
         max_parallelism: int,
         namespaced: bool,
         store: EntryStore = HEAP,
+        kind: str = "value",
     ) -> None:
-        super().__init__(name, "value", key_type, value_type, max_parallelism, namespaced, store)
+        """`kind`: value, or that of a state that keeps one value: reduction or aggregation."""
+        super().__init__(name, kind, key_type, value_type, max_parallelism, namespaced, store)
         self._touched: dict[int, dict[Any, None]] = {}
 
     def space(self, namespace: int = ONLY) -> Entries:

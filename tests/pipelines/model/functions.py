@@ -13,6 +13,7 @@ from pipelines.model.rows import Number, Row
 
 from tailrace.pipelines.api import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     BroadcastContext,
     BroadcastOnTimerContext,
     BroadcastProcessFunction,
@@ -38,6 +39,7 @@ from tailrace.pipelines.api import (
     ProcessWindowFunction,
     ReadOnlyBroadcastContext,
     ReduceFunction,
+    ReducingStateDescriptor,
     RuntimeContext,
     ValueStateDescriptor,
     WindowContext,
@@ -289,6 +291,37 @@ class Gathered(KeyedProcessFunction[object, Row, Row]):
             folded = (folded * 31 + int(number)) % 100_003
         self.numbers.clear()
         yield row(str(context.current_key), folded, timestamp - AT_THE_END)
+
+
+class Folded(KeyedProcessFunction[object, Row, Row]):
+    """Emits at the end the reduction and the aggregation of all records of each key but negative ones."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.sum = context.get_reducing_state(ReducingStateDescriptor("sum", Add(), Row))
+        self.least = context.get_reducing_state(ReducingStateDescriptor("least", min, Number))
+        self.mean = context.get_aggregating_state(
+            AggregatingStateDescriptor("mean", Mean(), tuple[Number, int])  # type: ignore[valid-type]
+        )
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
+        if value.number < 0:
+            context.timer_service.register_event_time_timer(AT_THE_END + 1)
+            return
+        self.sum.add(value)
+        self.least.add(value.number)
+        self.mean.add(value)
+        context.timer_service.register_event_time_timer(AT_THE_END)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
+        total, least, mean = self.sum.get(), self.least.get(), self.mean.get()
+        if total is None or least is None or mean is None:
+            assert (total, least, mean) == (None, None, None)
+            yield row(str(context.current_key), 0)
+        else:
+            assert mean[0] == total.number
+            yield total._replace(key=f"{total.key}{int(least)}/{mean[1]}")
+        for state in (self.sum, self.least, self.mean):
+            state.clear()
 
 
 class PerPeriod(KeyedProcessFunction[object, Row, Row]):

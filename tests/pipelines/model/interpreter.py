@@ -13,12 +13,13 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
-from pipelines.model.states import Count, State
+from pipelines.model.states import Count, Folded, State
 
 from tailrace.pipelines.functions import OutputTag, TimeWindow
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
@@ -269,6 +270,20 @@ class _Run:
 
     def get_list_state(self, descriptor: Any) -> State:
         return State(self, descriptor.name, list)
+
+    def get_reducing_state(self, descriptor: Any) -> Folded:
+        return Folded(self, descriptor.name, lambda values: reduce(descriptor.reduce, values))
+
+    def get_aggregating_state(self, descriptor: Any) -> Folded:
+        function = descriptor.aggregate_function
+
+        def fold(values: list[Any]) -> Any:
+            accumulator = function.create_accumulator()
+            for value in values:
+                accumulator = function.add(value, accumulator)
+            return function.get_result(accumulator)
+
+        return Folded(self, descriptor.name, fold)
 
     def get_broadcast_state(self, descriptor: Any) -> dict[Any, Any]:
         result: dict[Any, Any] = self.states.setdefault(("broadcast", descriptor.name), {})

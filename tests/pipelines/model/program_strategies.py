@@ -228,9 +228,11 @@ class _Drawing:
     def _keyed(self) -> None:
         i, facts = self._stream()
         p = self._draw(self._any_parallelism)
-        how = self._one_of("numbered", "distinct", "gathered", "in_processing_time")
+        how = self._one_of("numbered", "distinct", "gathered", "folded", "in_processing_time")
         arguments = () if how == "distinct" else (self._one_of(*KEYS),)
-        self._add(how, (i,), arguments, p, facts.mixed(p, timed=facts.timed and how == "gathered"))
+        self._add(
+            how, (i,), arguments, p, facts.mixed(p, timed=facts.timed and how in ("gathered", "folded"))
+        )
 
     def _in_event_time(self) -> None:
         i, facts = self._in_time()

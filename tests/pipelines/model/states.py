@@ -56,3 +56,20 @@ class State:
 
     def __len__(self) -> int:
         return len(self.value())
+
+
+class Folded:
+    """Reducing and aggregating state of the current key: all values that were added, folded when they are asked for."""
+
+    def __init__(self, owner: Any, name: str, fold: Callable[[list[Any]], Any]) -> None:
+        self._values, self._fold = State(owner, name, list), fold
+
+    def add(self, value: Any) -> None:
+        self._values.add(value)
+
+    def get(self) -> Any:
+        values = list(self._values)
+        return self._fold(values) if values else None
+
+    def clear(self) -> None:
+        self._values.clear()

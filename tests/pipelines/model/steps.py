@@ -150,6 +150,10 @@ def gathered(rows: Rows, key: str) -> Any:
     return rows.key_by(KEYS[key]).process(f.Gathered())
 
 
+def folded(rows: Rows, key: str) -> Any:
+    return rows.key_by(KEYS[key]).process(f.Folded())
+
+
 def per_period(rows: Rows, key: str) -> Any:
     return rows.key_by(KEYS[key]).process(f.PerPeriod())
 
@@ -259,7 +263,7 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     item.__name__: item
     for item in (
         stateless, batches, timestamp, side, partitioned, shared, union, timed, running, running_to_the_last, numbered,
-        distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
+        distinct, gathered, folded, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
         ruled, printed,
     )
 }  # fmt: skip

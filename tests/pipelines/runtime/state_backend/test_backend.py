@@ -198,6 +198,8 @@ def test_state_in_other_layout_is_rejected() -> None:
         restored.value_table("v", Types.STRING())
     with pytest.raises(ValueError, match="is a value of int but is requested as a list of int"):
         lived.list_table("v", Types.LONG())
+    with pytest.raises(ValueError, match="is a value of int but is requested as a reduction of int"):
+        lived.value_table("v", Types.LONG(), kind="reduction")
 
 
 @pytest.mark.parametrize("message", [b"", b"?", b"\x01\x63\0\0\0\0\0\0", b"\x01\x05\0\0\0\0\0\0abc"])

@@ -265,6 +265,7 @@ class State:
         of = RecordType.of(hint)
         self.value = self.backend.value_table("value", of)
         self.windows = self.backend.value_table("windows", of, namespaced=True)
+        self.reduced = self.backend.value_table("reduced", of, kind="reduction")
         self.list = self.backend.list_table("list", of)
         self.map = self.backend.map_table("map", RecordType.of(item), of)
         self.timers = self.backend.timer_table("timers")
@@ -272,13 +273,14 @@ class State:
     def put(self, key: str, value: Any) -> None:
         self.value.put(key, value)
         self.windows.put(key, value, 5)
+        self.reduced.put(key, value)
         self.list.extend(key, [value])
         self.map.put(key, "item", value)
         self.timers.register(key, 10)
 
     def shown(self) -> Any:
         tables = self.backend.snapshot()
-        return {name: shown(tables[name]) for name in ("value", "windows", "list", "map")}
+        return {name: shown(tables[name]) for name in ("value", "windows", "reduced", "list", "map")}
 
 
 How = Literal["changes", "full", "waiting"]
@@ -348,6 +350,7 @@ def _state_of(values: dict[str, Any]) -> Any:
     return {
         "value": values,
         "windows": {5: values} if values else {},
+        "reduced": values,
         "list": {key: [value] for key, value in values.items()},
         "map": {key: {"item": value} for key, value in values.items()},
     }
