@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,8 +12,7 @@ from tailrace.services.client.print_output import OutputPage, OutputRecord
 from tailrace.services.configuration import Configuration
 from tailrace.services.diagnostics.client import DiagnosticsClient
 from tailrace.services.election.candidates_reader import Candidate
-from tailrace.services.history.archive.file_log import FileLog
-from tailrace.services.history.log_source import LogSource
+from tailrace.services.history.log_source import open_log_source
 from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
 from tailrace.services.rest.api import masters
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
@@ -53,9 +53,7 @@ def serve_log(file: Path, token_file: Path | None = None, *, programs: Path | No
     """Yields the address of the server, http://host:port. `token_file`: its first line is the operator's token.
     `programs`: where uploaded programs are; None: the server takes none."""
 
-    def open_source() -> LogSource:
-        return LogSource(FileLog.open(file), file.stem, file=file)
-
+    open_source = functools.partial(open_log_source, file)
     past = PastMoments(open_source)
     with closing(LiveReplica(open_source)) as live, closing(EventFeed(open_source, live)) as feed:
 

@@ -55,6 +55,9 @@ class Configuration:
         made._take(settings)
         return made
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Configuration.from_settings, (tuple(self._settings.values()), self._user)
+
     def _take(self, settings: Iterable[Setting]) -> None:
         known: dict[str, ConfigOption[Any]] = {}
         kept: dict[str, Setting] = {}

@@ -6,6 +6,7 @@ cluster (log_archive.py); or a directory of exported files. A log that cannot be
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ class PastLog:
     place: str
     """The file, the URI of the archive, or the topic."""
     open: OpenSource = field(compare=False)
+    """It can be pickled: another process can open the log."""
     histories: JobHistoryStore | None = field(default=None, compare=False)
     version: tuple[int, ...] = ()
 
@@ -76,7 +78,7 @@ def _kafka_log(configuration: Configuration) -> PastLog:
     return PastLog(
         configuration.cluster_id,
         f"Kafka at {configuration.bootstrap_servers}",
-        lambda: open_log_source(configuration),
+        functools.partial(open_log_source, configuration),
         JobHistoryStore.from_configuration(configuration),
     )
 
@@ -91,7 +93,7 @@ def _add_file(found: FoundLogs, path: Path) -> None:
         found.errors[str(path)] = reason
         return
     version = (status.st_mtime_ns, status.st_size, status.st_ino)
-    found.logs.append(PastLog(cluster, str(path), lambda: open_log_source(path), version=version))
+    found.logs.append(PastLog(cluster, str(path), functools.partial(open_log_source, path), version=version))
 
 
 def _add_archives(found: FoundLogs, uri: str) -> None:
@@ -134,7 +136,11 @@ def _add_archive(found: FoundLogs, storage: Storage, first: SegmentRange) -> Non
         PastLog(
             known.cluster,
             uri,
-            lambda: LogSource(SegmentLog(archive), known.cluster, store=store),
+            functools.partial(_open_archive, archive, store),
             histories,
         )
     )
+
+
+def _open_archive(archive: LogArchive, store: SnapshotStore | None) -> LogSource:
+    return LogSource(SegmentLog(archive), archive.cluster, store=store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ from ..configuration.options.diagnostics import METRICS_UPDATE_INTERVAL
 from ..configuration.options.rest import REST_MAX_CONNECTIONS, WEB_SUBMIT_ENABLE, WEB_UPLOAD_DIR
 from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
-from ..history.log_source import LogSource, OpenSource, open_log_source
+from ..history.log_source import OpenSource, open_log_source
 from . import page
 from .api import all_jobs, attempts, cluster, jobs, masters, state
 from .api.endpoints import log_endpoints
@@ -98,10 +99,7 @@ class ReplicaServer(Closeable):
         address: str = "",
     ) -> None:
         """`address`: host:port, as clients are told."""
-
-        def open_source() -> LogSource:
-            return open_log_source(configuration)
-
+        open_source = functools.partial(open_log_source, configuration)
         histories = JobHistoryStore.from_configuration(configuration)
         self._live = LiveReplica(open_source, histories)
         self._past = PastMoments(open_source, histories)

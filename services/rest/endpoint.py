@@ -90,6 +90,8 @@ class Endpoint:
     """The type of the body of a request; None: there is none."""
     response: Any = None
     """The type of the answer, if the function has no annotation for it; that of the data of each event of a stream."""
+    stream_doc: str = ""
+    """What a stream has; without it, it has the events of the log, and continues after `Last-Event-ID`."""
     status: int = 200
     errors: Sequence[type[RestError]] = ()
     """The errors of this endpoint, beside those that all have."""

@@ -133,7 +133,7 @@ class HistoryApplication:
         def read(at: str | None, parameters: Parameters) -> AbstractContextManager[Moment]:
             return _read_moment(cluster, at, parameters)
 
-        own = own_endpoints(cluster.open_source, _REFUSAL, cluster.feed)
+        own = own_endpoints(cluster.log.open, _REFUSAL, cluster.feed)
         return create_application(
             read,
             [_adapt(each) for each in _FLINK],

@@ -45,6 +45,14 @@ _LAG: Mapping[str, Any] = {
     "description": "Of an answer of the present: the events from there to the end of the log that the server last saw.",
     "schema": {"type": "integer", "minimum": 0},
 }
+_EVENTS = "Server-sent events: `id` is the offset, `event` is `log`, `data` is as in a page."
+_LAST_EVENT: dict[str, Any] = {
+    "name": LAST_EVENT_ID,
+    "in": "header",
+    "required": False,
+    "description": "Continues after the event with this offset, whatever `from` is.",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -103,18 +111,11 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
     response = _response_of(endpoint)
     if endpoint.stream is not None:
         responses["200"] = {
-            "description": "Server-sent events: `id` is the offset, `event` is `log`, `data` is as in a page.",
+            "description": endpoint.stream_doc or _EVENTS,
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
-        parameters.append(
-            {
-                "name": LAST_EVENT_ID,
-                "in": "header",
-                "required": False,
-                "description": "Continues after the event with this offset, whatever `from` is.",
-                "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            }
-        )
+        if not endpoint.stream_doc:
+            parameters.append(_LAST_EVENT)
     elif response is Text:
         responses["200"] = {
             "description": "Lines of text.",

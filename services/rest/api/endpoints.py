@@ -6,11 +6,11 @@ from ...history.log_source import OpenSource
 from ..endpoint import Endpoint
 from ..errors import NotFound
 from ..event_feed import EventFeed
-from . import events, history, log
+from . import events, history, log, what_if
 
 
 def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
-    """Returns the endpoints. `open_source` opens the log."""
+    """Returns the endpoints. `open_source` opens the log; for what-ifs it has to be one that can be pickled."""
     return [
         events.create_page_endpoint(open_source, feed.index),
         log.create_endpoint(open_source, feed.index),
@@ -23,4 +23,5 @@ def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
             errors=(NotFound,),
         ),
         *history.create_endpoints(open_source),
+        what_if.create_endpoint(open_source),
     ]

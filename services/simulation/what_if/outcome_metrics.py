@@ -1,4 +1,4 @@
-"""Metrics of a part of a history, real or simulated: slots in use, and the progress of jobs.
+"""Metrics of a part of a history, real or simulated: slots with their holders, and the progress of jobs.
 
 All metrics come from the states, event by event. The time of an event is the latest header time so far, so it never
 decreases.
@@ -6,7 +6,7 @@ decreases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from ...job_master.restart_strategies import FailureHistory
 from ...job_master.state import JobMasterState, StartedJob
 from ...resource_manager.slot_manager import SlotManager
 from ...resource_manager.state import ResourceManagerState
+from .slot_history import SlotHistory, SlotObserver
 
 _NO_SLOTS = SlotManager()
 _NO_FAILURES = FailureHistory()
@@ -69,6 +70,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """In the order of their submission."""
     slots: tuple[SlotStep, ...]
     """At most one for each time, in order; the first is at `start`."""
+    held: SlotHistory
+    """Who held which slot."""
 
     def used_time(self) -> Time:
         """Returns the slots in use, multiplied by time."""
@@ -141,13 +144,14 @@ class OutcomeMetrics:
         self._slots: list[SlotStep] = []
         self._pending: tuple[Time, SlotManager] | None = None
         """The latest time, and the slots then."""
+        self._observer = SlotObserver(replica, start)
         for address in replica.active_addresses:
             state = replica.states[address]
             if isinstance(state, StartedJob) and state.status not in JOB_ENDS:
                 self._jobs[state.job_id] = _JobMetrics(state.job_id, state, start, None)
         self._update_slots()
 
-    def on_event(self, record: Record, changed: Iterable[str]) -> None:
+    def on_event(self, record: Record, changed: Collection[str]) -> None:
         """The replica has folded the next event, which changed the states of these addresses."""
         time = record.header.time if self._until is None else min(record.header.time, self._until)
         time = max(self.now, time)
@@ -165,6 +169,7 @@ class OutcomeMetrics:
                 job.on_state_changed(states[role_address], time)
             elif kind == RESOURCE_MANAGER:
                 self._update_slots()
+        self._observer.on_changed(changed, time)
         self._note(record)
 
     def outcome(self, end: Time) -> Outcome:
@@ -180,7 +185,7 @@ class OutcomeMetrics:
             if job.state is not None:
                 job.outcome.required_slots = job.state.required_slots
         jobs = tuple(replace(job.outcome) for job in self._jobs.values())
-        return Outcome(self._start, end, jobs, tuple(self._slots))
+        return Outcome(self._start, end, jobs, tuple(self._slots), self._observer.history(end))
 
     def _note(self, record: Record) -> None:
         match record.body:

@@ -76,13 +76,22 @@ def format_duration(length: Time) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
-def _job_cells(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
+def describe_end(outcome: Outcome, job: JobOutcome) -> str:
+    """Returns how and after which time a job ended: `FINISHED after 3 min 20 s`, or `RUNNING at the end`."""
+    if job.ended is None:
+        return f"{job.status} at the end"
+    return f"{job.status} after {format_duration(length_of(outcome, job))}"
+
+
+def length_of(outcome: Outcome, job: JobOutcome) -> Time:
+    """Returns how long a job was there in this part of the history."""
     since = outcome.start if job.submitted is None else job.submitted
-    if job.ended is not None:
-        ended = f"{job.status} after {format_duration(job.ended - since)}"
-    else:
-        ended = f"{job.status} at the end"
-    return ended, format_duration(job.waited), str(job.restarts), format_duration(job.interrupted)
+    return (outcome.end if job.ended is None else job.ended) - since
+
+
+def _job_cells(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
+    ended, waited = describe_end(outcome, job), format_duration(job.waited)
+    return ended, waited, str(job.restarts), format_duration(job.interrupted)
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:

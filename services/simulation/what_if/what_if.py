@@ -7,7 +7,7 @@ takes as long as recorded, or, without a record, as long as it usually took befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -112,7 +112,7 @@ def simulate(
     check(scenario, known)
     measured = OutcomeMetrics(replica, start, until)
 
-    def on_event(record: Record, changed: Iterable[str]) -> None:
+    def on_event(record: Record, changed: Collection[str]) -> None:
         measured.on_event(record, changed)
         on_simulated(len(cluster.simulator.log))
 
