@@ -35,7 +35,7 @@ _CODEC = Codec("conversation.log")
 
 def conversation(events: int) -> Path:
     """Returns the file of a log of so many events; creates it if it does not exist."""
-    path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{_fingerprint()}.bin"
+    path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{fingerprint()}.bin"
     if not path.exists():
         half = path.with_suffix(f".{id(path)}.part")
         with half.open("wb") as file:
@@ -48,7 +48,7 @@ def conversation(events: int) -> Path:
     return path
 
 
-def _fingerprint() -> str:
+def fingerprint() -> str:
     """Returns a hash of the code of the roles: another release has another log."""
     digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
     for name in sorted(EVENTS):

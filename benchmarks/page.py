@@ -1,7 +1,8 @@
 """The web page in Chromium: its weight, and the time until a person can use it and sees a large cluster.
 
-The log comes from simulated roles: 200 TaskExecutors of 100 slots, and a job of 2 x 10,000 subtasks, which run. A REST
-server over its file serves the page, without Kafka. Browser and server share the cores.
+The log comes from simulated roles: 200 TaskExecutors of 100 slots, and a job of 2 x 10,000 subtasks, which run. It
+takes a minute to write, and is kept in the temporary directory. A REST server over its file serves the page, without
+Kafka. Browser and server share the cores.
 
 - `interactive_ms`: from the address, without a cache, to the first frame with the navigation. The raw limit is the
   page's script as a document of plain text: as many bytes from the same server.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from _conversation import fingerprint
 from _report import conditions, median, percentile, report
 from _scale import scaled
 from _simulated import SLOTS, all_to_all
@@ -44,6 +47,8 @@ PARALLELISM = TASK_EXECUTORS * SLOTS // 2
 ROUNDS = scaled(11, least=2)
 FRAMES = scaled(240, least=20)
 CLUSTER, JOB = "page", "large"
+_VERSION = 1
+"""One more whenever the same cluster is told otherwise."""
 BEGIN_US = 1_760_000_000_000_000
 MOST_STEPS = 10_000_000
 PATIENCE_MS = 120_000
@@ -87,6 +92,17 @@ SCROLL = """async ([selector, frames]) => {
   }
   return durations;
 }"""
+
+
+def kept_log() -> Path:
+    """Returns the file of the log; writes it if it does not exist."""
+    name = f"tailrace-page-{_VERSION}-{TASK_EXECUTORS}-{fingerprint()}"
+    path = Path(tempfile.gettempdir()) / f"{name}.avro"
+    if not path.exists():
+        part = path.with_name(f"{name}.{os.getpid()}.part.avro")
+        write_log(part)
+        part.replace(path)
+    return path
 
 
 def write_log(path: Path) -> None:
@@ -174,14 +190,11 @@ def main() -> None:
         "weight_kb": sum(map(len, files)) / 1000,
         "weight_gzip_kb": sum(len(gzip.compress(content, mtime=0)) for content in files) / 1000,
     }
-    with tempfile.TemporaryDirectory() as directory, running_browser() as browser:
-        log = Path(directory) / "page.avro"
-        write_log(log)
-        with serve_log(log) as address:
-            job: dict[str, Any] = json.loads(read(address, f"/api/v1/jobs/{JOB}"))["job"]
-            assert set(job["tasks"]) == {"RUNNING"}, job["tasks"]
-            figures |= measure(browser, address)
-            version = browser.version
+    with running_browser() as browser, serve_log(kept_log()) as address:
+        job: dict[str, Any] = json.loads(read(address, f"/api/v1/jobs/{JOB}"))["job"]
+        assert set(job["tasks"]) == {"RUNNING"}, job["tasks"]
+        figures |= measure(browser, address)
+        version = browser.version
     under = conditions(
         chromium=version,
         task_executors=TASK_EXECUTORS,

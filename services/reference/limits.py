@@ -34,7 +34,7 @@ from ..log.event_log import LARGEST_EVENT
 from ..log.topics import LARGEST_SUBMISSION
 from ..resource_manager import message_limits
 from ..rest import application, event_feed, past_moments, programs
-from ..rest.api import events, history
+from ..rest.api import events, history, what_if
 from ..task_executor.task_slot_table import MAX_SLOTS
 from ..traces import reporter
 from .generated_page import write_or_check
@@ -219,6 +219,12 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 "requests at once for earlier moments; for causes, effects, stories and differences",
                 f"{past_moments.MOST_WAITING}, {history.MOST_WAITING}",
                 f"{_REST}/past_moments.py",
+            ),
+            Limit(
+                "a simulation for a what-if, of which one runs at a time",
+                f"{what_if.MAX_TIME_S:g} s, {_bytes(what_if.MAX_MEMORY_BYTES)}, "
+                f"{_count(what_if.MAX_SIMULATED_EVENTS)} events",
+                f"{_REST}/api/what_if.py",
             ),
             Limit(
                 "forgotten jobs in a list",

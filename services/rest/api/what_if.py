@@ -26,6 +26,8 @@ from ..errors import BadRequest, NotFound, RestError, Unavailable
 from .what_if_result import WhatIfUpdate
 
 MAX_TIME_S: Final = 120.0
+MAX_MEMORY_BYTES: Final = 2 << 30
+MAX_SIMULATED_EVENTS: Final = 500_000
 _MAX_LINE_BYTES: Final = 64 << 20
 _SEND_TIMEOUT_S: Final = 30.0
 _PROCESS: Final = module_command("tailrace.services.simulation.what_if.process")

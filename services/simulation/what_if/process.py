@@ -19,7 +19,7 @@ from ...history.archive.errors import ArchiveError
 from ...history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
 from ...log import LogUnavailable
 from ...log.event_log import LogTruncated
-from ...rest.api.what_if import MAX_TIME_S, WhatIfRequest
+from ...rest.api.what_if import MAX_MEMORY_BYTES, MAX_SIMULATED_EVENTS, MAX_TIME_S, WhatIfRequest
 from ...rest.api.what_if_result import WhatIfUpdate
 from ...rest.errors import BadRequest, NotFound, Unavailable
 from .result import create_result
@@ -28,8 +28,6 @@ from .scenario_parser import parse_scenario
 from .source_history import SourceHistory
 from .what_if import simulate
 
-MAX_MEMORY_BYTES: Final = 2 << 30
-MAX_SIMULATED_EVENTS: Final = 500_000
 _INTERVAL_S: Final = 0.25
 _NICENESS: Final = 10
 
