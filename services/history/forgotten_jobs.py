@@ -7,11 +7,14 @@ moment before that event. The last 100,000 forgotten jobs are kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from ...schemas.types import JobStatus
+from ..core.flink_job_id import to_flink_job_id
 from ..core.role import DISPATCHER, JOB_MASTER, address
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import StartedJob, TerminatedJob
@@ -38,16 +41,25 @@ class ForgottenJobs:
 
     def __init__(self, known: Mapping[str, ForgottenJob] | None = None) -> None:
         self._jobs: dict[str, ForgottenJob] = dict(known or {})
+        self._by_flink_id = {to_flink_job_id(job_id): job_id for job_id in self._jobs}
+        """Flink's JobID -> job id."""
 
-    def all(self) -> dict[str, ForgottenJob]:
-        """Returns job id -> job."""
-        return dict(self._jobs)
+    def all(self) -> Mapping[str, ForgottenJob]:
+        """Returns job id -> job, as a view."""
+        return MappingProxyType(self._jobs)
+
+    def get(self, wanted: str) -> ForgottenJob | None:
+        """Returns the job with this id, tailrace's or Flink's; None if none is known (any more)."""
+        return self._jobs.get(wanted) or self._jobs.get(self._by_flink_id.get(wanted, ""))
 
     def add(self, jobs: Mapping[str, ForgottenJob]) -> None:
         """Adds jobs; the oldest ones are dropped."""
-        self._jobs.update(jobs)
-        for oldest in list(self._jobs)[: max(0, len(self._jobs) - MAX_JOBS)]:
+        for job_id, job in jobs.items():
+            self._jobs[job_id] = job
+            self._by_flink_id[to_flink_job_id(job_id)] = job_id
+        for oldest in list(islice(self._jobs, max(0, len(self._jobs) - MAX_JOBS))):
             del self._jobs[oldest]
+            self._by_flink_id.pop(to_flink_job_id(oldest), None)
 
 
 def describe_jobs(

@@ -35,7 +35,7 @@ class JobHistory(msgspec.Struct, frozen=True):
     """The history of all jobs. Times are in microseconds since the epoch."""
 
     submitted: dict[str, int] = {}
-    """Job id -> the time of its submission; also of rejected jobs."""
+    """Job id -> the time of its submission."""
     ended: dict[str, int] = {}
     """Job id -> the time of its end."""
     failures: dict[str, str] = {}

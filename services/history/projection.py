@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...schemas.body import Body
-from ...schemas.client import JobFinished
+from ...schemas.client import JobFinished, JobRejected
 from ...schemas.dispatcher import JobsForgotten, SubmitJob
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
 from ...schemas.types import JobGraph, JobVertex
 from ..core.replica import Replica, tune_gc_for_replay
-from ..core.role import JOB_MASTER, IllegalEvent, address, kind_of
+from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, address, kind_of
+from ..dispatcher.state import DispatcherState
 from ..job_master.state import StartedJob
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
@@ -51,13 +52,16 @@ class HistoryProjection:
         self._notes_past = past
         self._illegal: list[str] = []
         """The errors of the event that is being folded."""
+        self._named = 0
+        """The number of names that `name_tasks` took from the states."""
         self._jobs = EventJobIndex()
         self.task_names: dict[str, str] = {}
-        """Execution attempt id -> the name of its task, of all that were submitted."""
+        """Execution attempt id -> the name of its task: without `past` of all, for stories; otherwise of those in the
+        states, and of at least 10,000 before them."""
         self.submitted: dict[str, int] = {}
-        """Job id -> the time of its submission, in microseconds since the epoch; also of rejected jobs."""
+        """Job id -> the time of its submission, in microseconds since the epoch, until it is rejected or forgotten."""
         self.ended: dict[str, int] = {}
-        """Job id -> the time of its end."""
+        """Job id -> the time of its end, until the cluster forgets the job."""
         self.failures = RestartCauses()
         """The reasons why jobs restart."""
         self.checkpoints = CheckpointHistory()
@@ -121,7 +125,7 @@ class HistoryProjection:
             executions=self.executions.all(),
             snapshot_requests=self.snapshot_requests.all(),
             disposals=self.snapshot_requests.disposals(),
-            forgotten=self.forgotten.all(),
+            forgotten=dict(self.forgotten.all()),
         )
 
     def copy(self) -> HistoryProjection:
@@ -248,6 +252,11 @@ class HistoryProjection:
                 self.submitted.setdefault(job_id, record.header.time)
             case JobFinished(job_id=job_id):
                 self.ended.setdefault(job_id, record.header.time)
+            case JobRejected(job_id=job_id):
+                dispatcher = self.replica.states.get(DISPATCHER)
+                # A job that runs may be submitted again in vain.
+                if not isinstance(dispatcher, DispatcherState) or job_id not in dispatcher.jobs:
+                    self.submitted.pop(job_id, None)
             case _:
                 pass
 
@@ -260,6 +269,9 @@ class HistoryProjection:
     def _forget(self, jobs: Mapping[str, ForgottenJob]) -> None:
         """The moment before has all that was known of them."""
         self.forgotten.add(jobs)
+        for job_id in jobs:
+            self.submitted.pop(job_id, None)
+            self.ended.pop(job_id, None)
         self.failures.forget(jobs)
         self.checkpoints.forget(jobs)
 
@@ -272,6 +284,7 @@ class HistoryProjection:
         for state in self._live_jobs().values():
             for attempt, execution in state.executions.items():
                 self.task_names[attempt] = find_task_name(state.graph, *execution.vertex) or attempt
+        self._named = len(self.task_names)
 
     def _live_jobs(self) -> dict[str, StartedJob]:
         """Returns job id -> state of all jobs that were started and are not over."""
@@ -288,6 +301,9 @@ class HistoryProjection:
             vertex = find_vertex(graph, body.vertex_id)
             if vertex is None:
                 return None
+            if self._notes_past and len(self.task_names) > 2 * self._named + _MORE_TASK_NAMES:
+                self.task_names.clear()
+                self.name_tasks()
             numbers = [subtask.subtask_index + 1 for subtask in body.subtasks]
             for number, subtask in zip(numbers, body.subtasks, strict=True):
                 name = f"{vertex.name} ({number}/{vertex.parallelism})"
@@ -309,7 +325,8 @@ def find_task_name(graph: JobGraph | None, vertex_id: str, subtask_index: int) -
     return None if vertex is None else f"{vertex.name} ({subtask_index + 1}/{vertex.parallelism})"
 
 
-_TIMED_EVENTS = frozenset({SubmitJob, JobFinished})
+_TIMED_EVENTS = frozenset({SubmitJob, JobFinished, JobRejected})
+_MORE_TASK_NAMES = 10_000
 
 
 @functools.cache

@@ -281,8 +281,8 @@ class _KafkaTail:
         self._kafka = kafka
         self._topic = topic
         self._skipped = skipped
-        self._position = start
-        self._bytes_read = 0
+        self.position = start
+        self.bytes_read = 0
         self._read_right = RightWatch(kafka, topic, "Read")
         self._warned: set[int] = set()
         """Errors that were logged."""
@@ -320,19 +320,11 @@ class _KafkaTail:
     def _connect_again(self) -> None:
         self._consumer.close()
         self._consumer = self._create_consumer()
-        self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def bytes_read(self) -> int:
-        return self._bytes_read
+        self._consumer.assign([TopicPartition(self._topic, 0, self.position)])
 
     def poll(self, timeout_s: float) -> list[RawRecord]:
         records: list[RawRecord] = []
-        concerns, before = self._concerns, self._position
+        concerns, before = self._concerns, self.position
         if self._watch.has_changed():
             self._connect_again()
         for message in poll_messages(self._consumer, timeout_s):
@@ -344,27 +336,27 @@ class _KafkaTail:
                 self._on_message(error, message.offset() or 0)
                 continue
             offset = message.offset() or 0
-            if offset < self._position:
+            if offset < self.position:
                 # The tail starts above the end: the log has not reached it yet.
                 continue
-            self._position = offset + 1
-            self._bytes_read += len(message)
+            self.position = offset + 1
+            self.bytes_read += len(message)
             addresses = self._addresses(message)
             if concerns is None or addresses is None or concerns(*addresses):
                 records.append(RawRecord(offset, addresses, message.key(), message.value()))
-        if self._position > before:
+        if self.position > before:
             self._read_right.note_success()
         return records
 
     def _on_message(self, error: KafkaError, offset: int) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             self._read_right.note_success()
-            self._position = max(self._position, offset)
+            self.position = max(self.position, offset)
         elif self._read_right.is_lost(error):
             # A consumer asks minutes later whether it may read again.
             self._connect_again()
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise LogTruncated(self._topic, self._position, offset)
+            raise LogTruncated(self._topic, self.position, offset)
         elif error.fatal() or error.code() in ENDS_READING:
             raise LogUnavailable(f"{self._topic} can't be read: {self._read_right.describe(error)}")
         elif error.code() not in self._warned:
@@ -379,8 +371,8 @@ class _KafkaTail:
                 f"{self._topic} has at offset {first} a batch that cannot be decompressed: {error.str()}. If it is not "
                 f"needed: -D log.skipped-offsets={first}, the same for all processes, skips it"
             )
-        self._position = find_batch_end(self._kafka, self._topic, 0, first)
-        self._consumer.assign([TopicPartition(self._topic, 0, self._position)])
+        self.position = find_batch_end(self._kafka, self._topic, 0, first)
+        self._consumer.assign([TopicPartition(self._topic, 0, self.position)])
 
     def _addresses(self, message: Message) -> tuple[str, str] | None:
         """Returns sender and recipient from the message's headers; None if a foreign writer omitted one of them."""

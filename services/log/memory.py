@@ -139,25 +139,17 @@ def _addresses(event: Event) -> tuple[str, str]:
 class _MemoryTail:
     def __init__(self, log: MemoryEventLog, start: int, concerns: Concerns | None) -> None:
         self._log = log
-        self._position = start
-        self._bytes_read = 0
+        self.position = start
+        self.bytes_read = 0
         self._concerns = concerns
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def bytes_read(self) -> int:
-        return self._bytes_read
 
     def poll(self, timeout_s: float) -> list[RawRecord]:
         records = []
         concerns = self._concerns
-        for addresses, value in self._log.entries_from(self._position, timeout_s):
-            offset = self._position
-            self._position += 1
-            self._bytes_read += len(value or b"")
+        for addresses, value in self._log.entries_from(self.position, timeout_s):
+            offset = self.position
+            self.position += 1
+            self.bytes_read += len(value or b"")
             if concerns is None or addresses is None or concerns(*addresses):
                 records.append(RawRecord(offset, addresses, None, value))
         return records

@@ -183,23 +183,16 @@ class _RestTail:
     def __init__(self, log: RestEventLog, start: int, concerns: Concerns | None) -> None:
         self._answered_at: float | None = None
         self._log = log
-        self._position = start
+        self.position = start
+        self.bytes_read = 0
         self._concerns = concerns
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def bytes_read(self) -> int:
-        return 0
 
     def poll(self, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
         while True:
             records, following = self._read_page()
-            is_current = following <= self._position
-            self._position = max(self._position, following)
+            is_current = following <= self.position
+            self.position = max(self.position, following)
             if self._concerns is not None:
                 wanted = self._concerns
                 records = [each for each in records if wanted(each.header.sender, each.header.recipient)]
@@ -211,11 +204,11 @@ class _RestTail:
 
     def _read_page(self) -> tuple[list[Record], int]:
         try:
-            page = self._log.read_page(self._position)
+            page = self._log.read_page(self.position)
         except LogUnavailable:
             if self._answered_at is None or time.monotonic() > self._answered_at + _PATIENCE_S:
                 raise
-            return [], self._position
+            return [], self.position
         self._answered_at = time.monotonic()
         return page
 

@@ -100,11 +100,11 @@ class RestServer(Closeable):
             _log.exception("the REST server has failed; the process goes on without it")
 
     def _serve(self) -> None:
-        """Loads the server, and begins to read the log, when the first client connects. A history server reads at
-        once."""
-        while self._finder is None and not select.select([self._socket], [], [], _PAUSE_S)[0]:
-            if self._closed.is_set():
-                return
+        """Loads the server soon after the start of the process, so that the first request is answered quickly. It
+        begins to read the log when the first client connects. A history server reads at once."""
+        if self._finder is None:
+            # The process starts first: a master has to lead.
+            self._await_client(_PAUSE_S)
         from ..rest.application import Settings
 
         settings = Settings(
@@ -115,18 +115,28 @@ class RestServer(Closeable):
             checks_host=self._authenticator is None,
             host=self._configuration.get(REST_ADDRESS),
         )
-        with self._create_server(settings):
-            self._closed.wait()
-
-    def _create_server(self, settings: Settings) -> Closeable:
         if self._finder is None:
             from ..rest.assembly import ReplicaServer
 
-            return ReplicaServer(self._configuration, self._socket, settings, self._tls, address=self.address)
+            while not self._await_client(_PAUSE_S):
+                if self._closed.is_set():
+                    return
+            server: Closeable = ReplicaServer(
+                self._configuration, self._socket, settings, self._tls, address=self.address
+            )
+        else:
+            server = self._create_history_server(self._finder, settings)
+        with server:
+            self._closed.wait()
+
+    def _await_client(self, timeout_s: float) -> bool:
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
+
+    def _create_history_server(self, finder: LogFinder, settings: Settings) -> Closeable:
         from ..rest.history_server import HistoryServer
 
         return HistoryServer(
-            self._finder,
+            finder,
             self._configuration.get(HISTORY_REFRESH_INTERVAL) / SECOND,
             self._socket,
             settings,

@@ -216,7 +216,7 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 f"{_REST}/past_moments.py",
             ),
             Limit(
-                "requests at once for earlier moments; for causes, effects, stories and differences",
+                "requests that wait for an earlier moment; for causes, effects, stories and differences",
                 f"{past_moments.MOST_WAITING}, {history.MOST_WAITING}",
                 f"{_REST}/past_moments.py",
             ),

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from .endpoint import Parameters
-from .flink import ids
 from .moment import Moment
 from .past_moments import PastMoments
 
@@ -28,8 +27,5 @@ def read_with_job(
 def find_last_offset(moment: Moment, parameters: Parameters) -> int | None:
     """Returns the last offset at which the states have the job of `jobid`; None if it is not forgotten."""
     wanted = parameters.get("jobid") or parameters.get("applicationid")
-    forgotten = moment.fold.forgotten.all() if wanted is not None else {}
-    if wanted is None or not forgotten:
-        return None
-    job_id = ids.find_job_id(forgotten, wanted)
-    return None if job_id is None else forgotten[job_id].last_offset
+    found = None if wanted is None else moment.fold.forgotten.get(wanted)
+    return None if found is None else found.last_offset

@@ -21,9 +21,10 @@ from ..log import LogUnavailable
 from ..log.event_log import LogTruncated, read_to_end
 from .errors import BadRequest, NotFound, Unavailable
 from .moment import Moment
+from .turns import Turns
 
 MOST_MOMENTS = 8
-MOST_WAITING = 8
+MOST_WAITING = 7
 _TIMEOUT_S = 20.0
 
 
@@ -74,8 +75,13 @@ class PastMoments:
     ) -> None:
         self._open_source = open_source
         self._histories = histories
-        self._lock = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._turns = Turns(
+            "ask for earlier moments",
+            at_once=1,
+            waiting=MOST_WAITING,
+            timeout_s=_TIMEOUT_S,
+            describe_delay=self._describe_progress,
+        )
         self._cache = cache or MomentCache()
         self._progress = (0, 0)
         """The last folded offset of the moment that is being computed, and its offset."""
@@ -99,42 +105,31 @@ class PastMoments:
         self._cache.drop(self)
 
     def _find_or_fail(self, position: LogPosition | None) -> Moment:
-        if not self._waiting.acquire(blocking=False):
-            raise Unavailable("Too many requests ask for moments of the past.", {"Retry-After": "5"})
+        # An offset that is kept needs no log.
+        found = (
+            None if position is None or position.offset is None else self._cache.get(self, position.offset)
+        )
+        if found is not None:
+            return found
         try:
-            return self._find(position)
+            with self._turns.take(), self._open_source() as source:
+                return self._find(source, position)
         except PositionOutOfRange as error:
             raise NotFound(str(error)) from None
         except (LogUnavailable, LogTruncated, ArchiveError) as error:
             raise Unavailable(str(error), {"Retry-After": "5"}) from None
-        finally:
-            self._waiting.release()
 
-    def _find(self, position: LogPosition | None) -> Moment:
-        # An offset that is kept needs no log.
-        if position is not None and position.offset is not None:
-            found = self._cache.get(self, position.offset)
-            if found is not None:
-                return found
-        if not self._lock.acquire(timeout=_TIMEOUT_S):
-            done, end = self._progress
-            raise Unavailable(
-                f"The server reads the log up to offset {end}, and has reached {done}.", {"Retry-After": "5"}
-            )
+    def _find(self, source: LogSource, position: LogPosition | None) -> Moment:
+        if position is not None:
+            return self._find_offset(source, source.at(position))
         try:
-            with self._open_source() as source:
-                if position is not None:
-                    return self._find_offset(source, source.at(position))
-                try:
-                    return self._find_offset(source, source.log.end() - 1)
-                except CorruptArchive as error:
-                    # What is before the damage can be shown.
-                    if error.last_good is None:
-                        raise
-                    self.damage = str(error)
-                    return self._find_offset(source, error.last_good)
-        finally:
-            self._lock.release()
+            return self._find_offset(source, source.log.end() - 1)
+        except CorruptArchive as error:
+            # What is before the damage can be shown.
+            if error.last_good is None:
+                raise
+            self.damage = str(error)
+            return self._find_offset(source, error.last_good)
 
     def _find_offset(self, source: LogSource, offset: int) -> Moment:
         found = self._cache.get(self, offset)
@@ -155,6 +150,10 @@ class PastMoments:
         if fold.replica.offset > offset:
             raise NotFound(f"The events up to offset {offset} were deleted from {source.log.topic}.")
         return Moment(fold, _time_at(source, fold.replica.offset))
+
+    def _describe_progress(self) -> str:
+        done, end = self._progress
+        return f"The server reads the log up to offset {end}, and has reached {done}."
 
     def _note_progress(self, done: int, end: int) -> None:
         self._progress = done, end

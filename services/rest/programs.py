@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from ..client.client import new_job_id
 from ..configuration.role_options import job_configuration
 from ..history.execution_history import graph_before_start
 from .endpoint import Answer, Parameters
-from .errors import BadRequest, Conflict, Unavailable
+from .errors import BadRequest, Conflict
 from .flink import ids
 from .flink.lookup import dispatcher
 from .flink.operations import Empty
@@ -43,11 +42,11 @@ from .program_requests import (
 )
 from .program_store import ProgramStore
 from .requests import Requests, digest_of_key
+from .turns import Turns
 from .uploads import UploadedFile
 
 PARALLEL_BUILDS: Final = 2
 WAITING_BUILDS: Final = 8
-"""A request that waits holds a thread, and threads answer reads too."""
 _MAX_INLINE_BYTES: Final = 1 << 20
 """A larger file becomes a blob of its job without being read into memory."""
 
@@ -61,8 +60,7 @@ class Programs:
         self._requests = requests
         self._replica = replica
         self._url = url
-        self._places = threading.BoundedSemaphore(PARALLEL_BUILDS + WAITING_BUILDS)
-        self._builds = threading.BoundedSemaphore(PARALLEL_BUILDS)
+        self._builds = Turns("plan or run programs", at_once=PARALLEL_BUILDS, waiting=WAITING_BUILDS)
 
     def upload(self, _parameters: Parameters, file: UploadedFile, _key: str | None) -> Answer:
         """POST /jars/upload: stores a program, a file .py, .zip or .whl; the same file twice is one program"""
@@ -128,7 +126,7 @@ class Programs:
         self, program_id: str, request: ProgramRequest, job_id: str
     ) -> Iterator[tuple[JobGraph, Path | None]]:
         """Yields the graph of a program, and the file that has to become a blob of the job; None if none has."""
-        with tempfile.TemporaryDirectory(prefix="tailrace-program-") as made, self._place():
+        with tempfile.TemporaryDirectory(prefix="tailrace-program-") as made, self._builds.take():
             scratch = Path(made)
             file = self._store.fetch(program_id, scratch)
             shipped, is_blob = _ship(file, job_id)
@@ -149,16 +147,6 @@ class Programs:
             except ProgramError as error:
                 raise BadRequest(str(error).replace(f"{scratch}/", "")) from None
             yield graph, file if is_blob and not is_script else None
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        if not self._places.acquire(blocking=False):
-            raise Unavailable("Too many programs are planned or run: try again.", {"Retry-After": "5"})
-        try:
-            with self._builds:
-                yield
-        finally:
-            self._places.release()
 
 
 def _ship(file: Path, job_id: str) -> tuple[PythonFile, bool]:

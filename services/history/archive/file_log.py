@@ -115,18 +115,11 @@ class _FileTail:
         self, log: FileLog, start: int, concerns: Concerns | None, on_unreadable: OnUnreadable | None
     ) -> None:
         self._log = log
-        self._position = start
+        self.position = start
+        # Bytes show the growth of a live log only.
+        self.bytes_read = 0
         self._reader = ItemReader(log.topic, concerns, on_unreadable)
         self._batches: Iterator[list[Item]] = log.reader.read(start)
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def bytes_read(self) -> int:
-        # Bytes show the growth of a live log only.
-        return 0
 
     def poll(self, timeout_s: float) -> list[Record]:
         """Returns the next batch; there is nothing to wait for."""
@@ -136,9 +129,9 @@ class _FileTail:
             raise NotAnArchive(f"{self._log.path} can't be read: {error.strerror or error}") from None
         if batch is None:
             # The last offsets may have no entries.
-            self._position = max(self._position, self._log.end())
+            self.position = max(self.position, self._log.end())
             return []
-        self._position = batch[-1].offset + 1
+        self.position = batch[-1].offset + 1
         return self._reader.read(batch)
 
     def close(self) -> None:

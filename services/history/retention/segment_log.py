@@ -50,31 +50,24 @@ class SegmentLog:
 class _SegmentTail:
     def __init__(self, log: SegmentLog, start: int, reader: ItemReader) -> None:
         self._log = log
-        self._position = start
+        self.position = start
+        # Bytes show the growth of a live log only.
+        self.bytes_read = 0
         self._reader = reader
         self._last = start - 1
         """The last offset of the segment that is being read."""
         self._items: Iterator[list[Item]] = iter(())
 
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def bytes_read(self) -> int:
-        # Bytes show the growth of a live log only.
-        return 0
-
     def poll(self, timeout_s: float) -> list[Record]:
         """Returns the next events; there is nothing to wait for. Raises ArchiveError."""
         batch = next(self._items, None)
         if batch is not None:
-            self._position = batch[-1].offset + 1
+            self.position = batch[-1].offset + 1
             return self._reader.read(batch)
-        self._position = max(self._position, self._last + 1)
-        if self._position < self._log.end():
-            segment = self._log.archive.covering(self._position)
-            self._items, self._last = self._log.archive.read(segment, self._position), segment.last
+        self.position = max(self.position, self._last + 1)
+        if self.position < self._log.end():
+            segment = self._log.archive.covering(self.position)
+            self._items, self._last = self._log.archive.read(segment, self.position), segment.last
         return []
 
     def close(self) -> None:

@@ -1,13 +1,12 @@
 """One event, its causes and effects, the story of an entity, and what changed between two moments.
 
-They are what `tailrace story` and `tailrace diff` print as JSON. Each reads the log: one such request is answered at a
-time, and a few wait.
+They are what `tailrace story` and `tailrace diff` print as JSON. Each reads the log, so one such request is answered at
+a time.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -25,10 +24,11 @@ from ...history.state_tree import state_path
 from ...history.time_travel import replica_at
 from ...log.event_log import read_to_end
 from ..endpoint import Answer, Endpoint, Parameter, Parameters
-from ..errors import BadRequest, NotFound, Unavailable
+from ..errors import BadRequest, NotFound
+from ..turns import Turns
 from .events import FROM, TO, EventEntry, encode_event, find_end, find_start, log_errors
 
-MOST_WAITING = 4
+MOST_WAITING = 3
 _MAX_EFFECT_EVENTS = 100_000
 """Effects are looked for in so many events after their cause."""
 _MAX_OFFSET = 2**63 - 1
@@ -64,8 +64,7 @@ class HistoryReader:
 
     def __init__(self, open_source: OpenSource) -> None:
         self._open_source = open_source
-        self._lock = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._turns = Turns("read the history", at_once=1, waiting=MOST_WAITING)
 
     def event(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """GET /events/:offset: the event at an offset"""
@@ -133,17 +132,13 @@ class HistoryReader:
     @contextmanager
     def _open(self) -> Iterator[LogSource]:
         """Yields the log when it is this request's turn, and turns errors into those of a request."""
-        if not self._waiting.acquire(blocking=False):
-            raise Unavailable("Too many requests read the history.", {"Retry-After": "5"})
         try:
-            with self._lock, log_errors(), self._open_source() as source:
+            with self._turns.take(), log_errors(), self._open_source() as source:
                 yield source
         except AmbiguousEntity as error:
             raise BadRequest(str(error)) from None
         except (UnknownEntity, LookupError) as error:
             raise NotFound(str(error)) from None
-        finally:
-            self._waiting.release()
 
 
 def create_endpoints(open_source: OpenSource) -> list[Endpoint]:

@@ -1,11 +1,10 @@
 """What a server reads from other topics than the log: GET /api/v1/topics and /api/v1/jobs/:jobid/output.
 
-Topics are those of now, whatever `at` is. A few requests read at a time, and others wait.
+Topics are those of now, whatever `at` is.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
@@ -26,12 +25,14 @@ from ..flink.endpoints import path_parameters
 from ..flink.lookup import find_job
 from ..kept_value import KeptValue
 from ..moment import Moment
+from ..turns import Turns
 
 _MAX_LINES: Final = 10_000
 _DEFAULT_LINES: Final = 1_000
 _MAX_BYTES: Final = 4 << 20
 """A page is complete when it has so many bytes."""
 _MOST_READERS: Final = 4
+_MOST_WAITING: Final = 16
 _WAIT_S: Final = 5.0
 _RETRY: Final = {"Retry-After": "5"}
 
@@ -73,7 +74,7 @@ class ClusterTopics:
         self._read = read
         self._read_output = read_output
         self._topics = KeptValue(lambda: self._list(read_topics))
-        self._readers = threading.BoundedSemaphore(_MOST_READERS)
+        self._turns = Turns("read topics", at_once=_MOST_READERS, waiting=_MOST_WAITING, timeout_s=_WAIT_S)
 
     @classmethod
     def from_configuration(cls, configuration: Configuration, read: Read) -> ClusterTopics:
@@ -121,14 +122,11 @@ class ClusterTopics:
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
-        if not self._readers.acquire(timeout=_WAIT_S):
-            raise Unavailable("Too many requests read topics.", _RETRY)
         try:
-            yield
+            with self._turns.take():
+                yield
         except LogUnavailable as error:
             raise Unavailable(f"{error}.", _RETRY) from None
-        finally:
-            self._readers.release()
 
 
 _OUTPUT: Final = "/jobs/{jobid}/output"

@@ -17,7 +17,7 @@ from tailrace.services.log.lost_right import RightWatch
 def tail() -> _KafkaTail:
     """Returns a log tail without a consumer."""
     tail = _KafkaTail.__new__(_KafkaTail)
-    tail._topic, tail._position, tail._warned = "c.log", 5, set()
+    tail._topic, tail.position, tail._warned = "c.log", 5, set()
     tail._read_right = RightWatch(KafkaConnection("broker:9092"), "c.log", "Read")
     return tail
 

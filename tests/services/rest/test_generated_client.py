@@ -32,9 +32,9 @@ def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         # Without hooks: they only lay the code out.
         options.write_text(json.dumps({"post_hooks": []}))
         arguments = ["--path", str(document), "--config", str(options), "--meta", "none", "--fail-on-warning"]
+        arguments += ["--output-path", str(tmp_path / PACKAGE)]
         subprocess.run(
-            [sys.executable, "-m", "openapi_python_client", "generate", *arguments]
-            + ["--output-path", str(tmp_path / PACKAGE)],
+            [sys.executable, "-m", "openapi_python_client", "generate", *arguments],
             check=True,
             timeout=120,
         )
