@@ -19,7 +19,6 @@ from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import OpenSource, open_log_source
 from . import page
 from .api import all_jobs, attempts, cluster, jobs, masters, state
-from .api.endpoints import log_endpoints
 from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
@@ -30,6 +29,7 @@ from .flink.endpoints import READS, UNSUPPORTED, WITHOUT_PROGRAMS, log_url_endpo
 from .flink.taskmanagers import diagnostics_addresses
 from .forgotten_job import find_last_offset, read_with_job
 from .live_replica import LiveReplica
+from .log_endpoints import log_endpoints
 from .metric_fetcher import MetricFetcher
 from .moment import Moment
 from .past_moments import PastMoments

@@ -20,12 +20,12 @@ from tailrace.services.log import EventLog
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.rest.api import cluster, jobs
-from tailrace.services.rest.api.endpoints import log_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.endpoint import Endpoint
 from tailrace.services.rest.event_feed import EventFeed
 from tailrace.services.rest.flink.endpoints import READS
 from tailrace.services.rest.live_replica import LiveReplica
+from tailrace.services.rest.log_endpoints import log_endpoints
 from tailrace.services.rest.server import HttpServer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "0.1.0"

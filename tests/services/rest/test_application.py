@@ -31,7 +31,6 @@ from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
 from tailrace.services.rest.api import masters, state
-from tailrace.services.rest.api.endpoints import log_endpoints
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
@@ -44,6 +43,7 @@ from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED, log_url_e
 from tailrace.services.rest.flink.plan import JobPlan, Plan
 from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
 from tailrace.services.rest.live_replica import LiveReplica
+from tailrace.services.rest.log_endpoints import log_endpoints
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_moments import MomentCache, PastMoments
 from tailrace.services.rest.program_requests import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...history.log_source import OpenSource
-from ..endpoint import Endpoint
-from ..errors import NotFound
-from ..event_feed import EventFeed
-from . import events, history, log, what_if
+from ..history.log_source import OpenSource
+from .api import events, history, log, what_if
+from .endpoint import Endpoint
+from .errors import NotFound
+from .event_feed import EventFeed
 
 
 def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
