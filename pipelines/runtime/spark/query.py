@@ -29,6 +29,7 @@ from ..common.failures import truncate
 from . import buffer_forwarder, record_forwarder
 from .partition_forwarder import PartitionForwarder
 from .record_forwarder import RecordForwardingPlan
+from .session import REAL_TIME_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,19 +120,25 @@ def start_query(
 
 
 def _columns(plan: Any, pace: QueryMode) -> list[str]:
-    """Returns the selected columns. Spark's Arrow writer waits for one more row before it emits a batch: this adds
-    one."""
+    """Returns the selected columns.
+
+    Spark's Arrow writer emits a batch of N rows when it sees the row after it. So this adds N empty rows to each row:
+    wherever in a batch a row is, the batch is full and a row follows. One empty row and batches of one row would do,
+    but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md).
+    """
     if not isinstance(plan, RecordForwardingPlan):
-        return [*buffer_forwarder.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
+        empty = ", X''" * REAL_TIME_ROWS
+        return [*buffer_forwarder.COLUMNS[:-1], f"explode(array(value{empty})) AS value"]
     # A column costs a tenth of a message's processing time.
     more = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
     if plan.key_format is not None:
         more.extend(record_forwarder.RECORD_COLUMNS)
     if pace is not QueryMode.REAL_TIME:
         return [*more, *record_forwarder.COLUMNS]
-    # The offset marks the extra row: a message may have an empty value, or none, but no offset is negative.
-    pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
-    return [*more, "partition", "timestamp", f"{pair} AS (offset, value)"]
+    # The offset marks the empty rows: a message may have an empty value, or none, but no offset is negative.
+    empty = ", struct(-1L AS offset, CAST(NULL AS BINARY) AS value)" * REAL_TIME_ROWS
+    rows = f"inline(array(struct(offset, value){empty}))"
+    return [*more, "partition", "timestamp", f"{rows} AS (offset, value)"]
 
 
 def _prepare(checkpoint: Path) -> None:

@@ -1,7 +1,7 @@
 """Forwards the messages of a Kafka source: decoded, through the stateless prefix, as columns.
 
-The rows of a batch are messages in the order of their partition. In real-time mode there is one, followed by an empty
-row with a negative offset (query.py explains why). The result of a batch is one frame with the offsets that it covers,
+The rows of a batch are messages in the order of their partition. In real-time mode a batch has at most one, among empty
+rows with a negative offset (query.py explains why). The result of a batch is one frame with the offsets that it covers,
 so the StreamTask's position is exact, however many records the prefix emits per message.
 
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
@@ -38,6 +38,7 @@ from .partition_forwarder import (
     SubtaskTarget,
     Targets,
 )
+from .session import REAL_TIME_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,10 +229,12 @@ class PendingRecords(msgspec.Struct, frozen=True):
 
 
 def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Splits rows by partition, and removes the extra row that is no message. Nearly always all belong to one
+    """Splits rows by partition, and removes the empty rows that are no messages. Nearly always all belong to one
     partition."""
-    if batch.num_rows == 1:  # always so in real-time mode, where every microsecond counts
-        return [batch] if batch.column("offset")[0].as_py() >= 0 else []
+    if batch.num_rows <= REAL_TIME_ROWS:  # in real-time mode every microsecond counts
+        found = [row for row, offset in enumerate(batch.column("offset").to_pylist()) if offset >= 0]
+        if len(found) <= 1:
+            return [batch.slice(row, 1) for row in found]
     import pyarrow.compute as pc
 
     if pc.min(batch.column("offset")).as_py() < 0:

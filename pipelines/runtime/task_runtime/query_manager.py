@@ -10,6 +10,7 @@ one, has caught up with it. query_phase.py has the table of phases.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CORES: Final = os.cpu_count() or 1
 LAG_INTERVAL_S: Final = 0.5
 """The interval at which the lag of a Kafka source is measured."""
 
@@ -231,7 +233,9 @@ class QueryManager:
         for topic, partition in sorted(found):
             log.info("the Kafka source reads %s-%d from now on", topic, partition)
         if deployment.catch_up is None:
-            deployment.catch_up = CatchUpPolicy.initial(SourceLag(0, 0.0, len(found)), time.monotonic())
+            deployment.catch_up = CatchUpPolicy.initial(
+                SourceLag(0, 0.0, len(found), _CORES), time.monotonic()
+            )
         self._switch(deployment, deployment.catch_up.pace, new)
         if is_idle:
             self._measure_lag(deployment)
@@ -363,4 +367,4 @@ def _lag(
     (before, then), written = deployment.written, sum(ends.values())
     deployment.written = written, now
     arriving = (written - before) / (now - then) if then and now > then else 0.0
-    return SourceLag(sum(behind), arriving, len(behind))
+    return SourceLag(sum(behind), arriving, len(behind), _CORES)

@@ -44,6 +44,7 @@ from tailrace.pipelines.runtime.spark.partition_forwarder import (
     SubtaskTarget,
 )
 from tailrace.pipelines.runtime.spark.record_forwarder import RecordForwardingPlan
+from tailrace.pipelines.runtime.spark.session import REAL_TIME_ROWS
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
@@ -185,8 +186,9 @@ def test_forwarded_messages_are_independent_of_batches(
 
 @given(logs(values))
 def test_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, bytes | None]]) -> None:
-    batches = [rows([row]) for message in log for row in (message, (-1, None))]
-    frames = hand_over(batches)
+    spread = [row for message in log for row in (message, *[(-1, None)] * REAL_TIME_ROWS)]
+    batches = [spread[first : first + REAL_TIME_ROWS] for first in range(0, len(spread), REAL_TIME_ROWS)]
+    frames = hand_over(list(map(rows, batches)))
     assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
         (RECORDS, offset, offset + 1) for offset, _ in log
     ]
