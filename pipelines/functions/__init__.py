@@ -53,6 +53,7 @@ from .state import (
     ValueState,
     ValueStateDescriptor,
 )
+from .state_ttl import StateTtlConfig
 from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow, WindowContext
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "RuntimeContext",
     "SinkFunction",
     "StateDescriptor",
+    "StateTtlConfig",
     "TimeWindow",
     "TimerService",
     "ValueState",

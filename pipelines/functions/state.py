@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..types import RecordType
+from .state_ttl import StateTtlConfig
 
 if TYPE_CHECKING:
     from .rich import AggregateFunction, ReduceFunction
@@ -26,9 +27,20 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class StateDescriptor:
-    """The name of a state."""
+    """The name of a state, and its time to live."""
 
     name: str
+    ttl_config: StateTtlConfig | None = field(default=None, kw_only=True, compare=False)
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Lets the state expire. Call it before the state is requested."""
+        object.__setattr__(self, "ttl_config", ttl_config)
+
+    @property
+    def ttl(self) -> StateTtlConfig | None:
+        """The time to live; None: the state does not expire."""
+        config = self.ttl_config
+        return config if config is not None and config.is_enabled else None
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,12 @@ class MemoryCluster:
         plan: Plan | None = None,
         restored: MemoryCheckpoint | None = None,
         topics_end: bool = False,
+        now: int = BEGIN_MS,
     ) -> None:
         """With a plan, checkpoints are taken into the directory; this needs a seed.
 
         `topics_end`: unbounded Kafka sources are read to the ends of their topics, too. `restored`: the checkpoint of
-        another job from which this job starts.
+        another job from which this job starts. `now`: the time when it starts (ms).
         """
         self.graph = graph
         self.job_id = job_id
@@ -96,7 +97,7 @@ class MemoryCluster:
         self.rng = None if seed is None else random.Random(seed)
         self.generation = 0
         self.steps = 0
-        self._now = BEGIN_MS
+        self._now = now
         self._attempts: dict[Place, MemoryAttempt] = {}
         self._numbers = dict.fromkeys(places_of(graph), -1)
         self._canceled = False

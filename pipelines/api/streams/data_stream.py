@@ -718,6 +718,10 @@ class BroadcastStream(OnlyInPrograms, Generic[B]):
         for state in states:
             if not isinstance(state, MapStateDescriptor) or not is_text(state.name):
                 raise refusal("broadcast", f"expected MapStateDescriptors with names, not {state!r}")
+            if state.ttl is not None:
+                raise refusal(
+                    "broadcast", f"its state {state.name!r} has a time to live: only keyed state can expire"
+                )
         names = [state.name for state in states]
         for name in names:
             if names.count(name) > 1:

@@ -174,5 +174,6 @@ class KeyedBroadcastProcessOperator(TimedProcessOperator):
         with user_code(self._config, records):
             for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp
+                self.backend.access_time = None
                 gathering.add(timestamp, self._function.process_broadcast_element(value, context))
         gathering.send(self.output)

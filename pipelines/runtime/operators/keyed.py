@@ -26,7 +26,11 @@ class KeyedOperator(Operator):
         context = setup.context
         own = key_groups_of_subtask(context.subtask_index, context.max_parallelism, context.parallelism)
         self.backend = KeyedStateBackend(
-            setup.record_type_parameter("key_type"), context.max_parallelism, own, setup.config.name
+            setup.record_type_parameter("key_type"),
+            context.max_parallelism,
+            own,
+            setup.config.name,
+            wall_clock=setup.wall_clock,
         )
 
     def take_changes(self) -> Iterable[bytes]:

@@ -71,6 +71,7 @@ class TimedProcessOperator(KeyedOperator):
             keys = self._keys[input_index].select(records)
             for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
                 backend.current_key = context.current_key = key
+                backend.access_time = None
                 context.timestamp = timestamp
                 gathering.add(timestamp, call(value, context))
         gathering.send(self.output)
@@ -101,6 +102,7 @@ class TimedProcessOperator(KeyedOperator):
         while (timer := table.pop_due(time)) is not None:
             timestamp, key = timer
             backend.current_key = context.current_key = key
+            backend.access_time = None
             context.timestamp = timestamp
             context.time_domain = domain
             with user_code(self._config, place=self._timer_place):

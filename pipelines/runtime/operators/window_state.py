@@ -107,6 +107,7 @@ class AggregatedWindowState(WindowState):
         result, backend = self._folding.result, self._backend
         for key, folded in space.items():
             backend.current_key = key
+            backend.access_time = None
             yield key, (result(folded),)
 
     def get_for_key(self, start: int, key: Any) -> Sequence[Any]:

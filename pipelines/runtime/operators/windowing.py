@@ -165,6 +165,7 @@ class WindowOperator(KeyedOperator):
         else:
             context = self._context
             self.backend.current_key = context.current_key = key
+            self.backend.access_time = None
             context.timestamp = timestamp
             context.window = window
             gathering.add(timestamp, self._call_function(key, context, elements))

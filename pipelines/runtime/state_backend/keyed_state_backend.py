@@ -8,13 +8,14 @@ the old one would have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ...functions import StateTtlConfig
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from ..common.failures import StateTypeError
-from ..records.buffers import NO_WATERMARK
+from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from ..records.type_evolution import TypeMismatch
 from .broadcast_table import PREFIX, BroadcastTable
 from .changelog import (
@@ -50,9 +51,12 @@ class KeyedStateBackend:
         key_groups: range | None = None,
         operator: str = "",
         store: EntryStore = HEAP,
+        wall_clock: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`key_groups`: those of the subtask; None: all. `operator`: its name, for messages."""
+        """`key_groups`: those of the subtask; None: all. `operator`: its name, for messages. `wall_clock` returns
+        milliseconds and never decreases."""
         self._store = store
+        self._wall_clock = wall_clock
         self._operator = operator
         self._key_type = key_type
         self._max_parallelism = max_parallelism
@@ -71,6 +75,9 @@ class KeyedStateBackend:
         self._origins: list[tuple[range, EventTimes]] = []
         self._reader = ChangelogReader()
         self.current_key: Any = None
+        self.access_time: int | None = None
+        """The processing time of all accesses to state in one call of a function (ms). The operator sets None before
+        the call."""
         self.watermark = NO_WATERMARK
         """Event time that the operator has reached (ms)."""
         self.clock = NO_WATERMARK
@@ -98,24 +105,49 @@ class KeyedStateBackend:
         """Returns the event time of the key's former owner, if it was ahead of others. Raises UnstableKey."""
         return self._times.watermark_for(key_group_of(key, self._max_parallelism))
 
+    def read_access_time(self) -> int:
+        """Returns the processing time of the present call of a function (ms)."""
+        if self.access_time is None:
+            # At the end of the input all timers fire, but no state expires.
+            clock = NO_WATERMARK if self.clock == MAX_WATERMARK else self.clock
+            self.access_time = max(self._wall_clock(), clock)
+        return self.access_time
+
     def value_table(
-        self, name: str, value_type: RecordType, *, namespaced: bool = False, kind: str = "value"
+        self,
+        name: str,
+        value_type: RecordType,
+        *,
+        namespaced: bool = False,
+        kind: str = "value",
+        ttl: StateTtlConfig | None = None,
     ) -> ValueTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced, self._store, kind)
+            ValueTable(
+                name, self._key_type, value_type, self._max_parallelism, namespaced, self._store, kind, ttl
+            )
         )
 
-    def list_table(self, name: str, element_type: RecordType, *, namespaced: bool = False) -> ListTable:
+    def list_table(
+        self,
+        name: str,
+        element_type: RecordType,
+        *,
+        namespaced: bool = False,
+        ttl: StateTtlConfig | None = None,
+    ) -> ListTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self._store)
+            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self._store, ttl)
         )
 
-    def map_table(self, name: str, item_type: RecordType, value_type: RecordType) -> MapTable:
+    def map_table(
+        self, name: str, item_type: RecordType, value_type: RecordType, *, ttl: StateTtlConfig | None = None
+    ) -> MapTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self._store)
+            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self._store, ttl)
         )
 
     def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
@@ -130,7 +162,10 @@ class KeyedStateBackend:
     def take_changes(self) -> list[bytes]:
         """Returns the changes since the last call, as messages for the changelog. Raises RecordTypeError."""
         messages: list[bytes] = []
+        self.access_time = None
         for table in self._tables.values():
+            if table.ttl is not None:
+                table.begin_commit(self.read_access_time())
             changes = list(write(table.name, table.fingerprint, table.take_changes()))
             layout = table.name, table.fingerprint
             if changes and layout not in self._written_schemas:

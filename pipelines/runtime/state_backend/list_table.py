@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from ...functions import StateTtlConfig
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
@@ -28,8 +29,9 @@ class ListTable(NamespacedTable[list[Any]]):
         max_parallelism: int,
         namespaced: bool,
         store: EntryStore = HEAP,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
-        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced, store)
+        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced, store, ttl)
         # How many elements of a list are in the changelog; _REPLACED: none of the current ones.
         self._written: dict[int, dict[Any, int]] = {}
 
@@ -68,6 +70,13 @@ class ListTable(NamespacedTable[list[Any]]):
             lists[key] = replaced
         else:
             del lists[key]
+
+    def expire(self, key: Any, until: int) -> None:
+        """Removes the expired elements once they are half of a list: the rest is written again."""
+        held = list(self.get(key))
+        live = [element for element in held if element[0] > until]
+        if held and 2 * len(live) <= len(held):
+            self.replace(key, live)
 
     def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()

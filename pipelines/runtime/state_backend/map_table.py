@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ...functions import StateTtlConfig
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, EntryStore
@@ -28,12 +29,20 @@ class MapTable(StateTable):
         value_type: RecordType,
         max_parallelism: int,
         store: EntryStore = HEAP,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
         super().__init__(
-            name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type, store=store
+            name,
+            "map",
+            key_type,
+            max_parallelism,
+            item_type=item_type,
+            value_type=value_type,
+            store=store,
+            ttl=ttl,
         )
         key = self._key_columns()
-        self._puts = self._keyed_layout([*key, ("item", item_type), (VALUE, value_type)])
+        self._puts = self._put_layout([*key, ("item", item_type), (VALUE, value_type)])
         self._removals = self._keyed_layout([*key, ("item", item_type)])
         self._clears = self._keyed_layout(key)
         self._maps = store.create_entries(name, 0)
@@ -42,7 +51,6 @@ class MapTable(StateTable):
         self._cleared: dict[Any, None] = {}
 
     def all_keys(self) -> Iterable[Any]:
-        """Returns the keys that have a dictionary."""
         return self._store.keys(self._maps)
 
     def get(self, key: Any) -> Mapping[Any, Any]:
@@ -80,6 +88,10 @@ class MapTable(StateTable):
             self._touched.pop(key, None)
             self._removed.pop(key, None)
             self._cleared[key] = None
+
+    def expire(self, key: Any, until: int) -> None:
+        for item in [item for item, (at, _) in self.get(key).items() if at <= until]:
+            self.remove(key, item)
 
     def take_changes(self) -> Iterator[StateChange]:
         touched, self._touched = self._touched, {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from ...functions import StateTtlConfig
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
@@ -34,13 +35,21 @@ class NamespacedTable(StateTable, Generic[Held]):
         max_parallelism: int,
         namespaced: bool,
         store: EntryStore = HEAP,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
         super().__init__(
-            name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced, store=store
+            name,
+            form,
+            key_type,
+            max_parallelism,
+            value_type=value_type,
+            namespaced=namespaced,
+            store=store,
+            ttl=ttl,
         )
         self._namespaced = namespaced
         key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._puts = self._keyed_layout([*key, (VALUE, value_type)])
+        self._puts = self._put_layout([*key, (VALUE, value_type)])
         self._keys = self._keyed_layout(key)
         self._drops = TableLayout([(NAMESPACE, INT)])
         self._spaces: dict[int, Entries] = {}
@@ -51,7 +60,6 @@ class NamespacedTable(StateTable, Generic[Held]):
         return self._spaces.keys()
 
     def all_keys(self) -> Iterable[Any]:
-        """Returns the keys of a table without namespaces."""
         return self._store.keys(self._spaces[ONLY]) if ONLY in self._spaces else ()
 
     def drop(self, namespace: int) -> None:

@@ -21,7 +21,9 @@ from ...functions import (
     ValueState,
     ValueStateDescriptor,
 )
+from ...types import RecordType
 from .broadcast_table import BroadcastTable
+from .expiring_handles import ExpiringListState, ExpiringMapState, ExpiringValueState
 from .keyed_state_backend import KeyedStateBackend
 from .list_table import ListTable
 from .map_table import MapTable
@@ -124,7 +126,7 @@ class TableMapState(MapState[K, V]):
 class TableReducingState(ReducingState[T]):
     """A reduction that is kept as a value."""
 
-    def __init__(self, values: TableValueState[T], reduce: Callable[[T, T], T]) -> None:
+    def __init__(self, values: _ValueState[T], reduce: Callable[[T, T], T]) -> None:
         self._values = values
         self._reduce = reduce
         self.all_keys = values.all_keys
@@ -143,7 +145,7 @@ class TableReducingState(ReducingState[T]):
 class TableAggregatingState(AggregatingState[IN, OUT]):
     """An accumulator that is kept as a value."""
 
-    def __init__(self, values: TableValueState[Any], aggregate: AggregateFunction[IN, Any, OUT]) -> None:
+    def __init__(self, values: _ValueState[Any], aggregate: AggregateFunction[IN, Any, OUT]) -> None:
         self._values = values
         self._aggregate = aggregate
         self.all_keys = values.all_keys
@@ -161,10 +163,13 @@ class TableAggregatingState(AggregatingState[IN, OUT]):
         self._values.clear()
 
 
+_ValueState = TableValueState[T] | ExpiringValueState[T]
+_ListState = TableListState[T] | ExpiringListState[T]
+_MapState = TableMapState[K, V] | ExpiringMapState[K, V]
 _TableState = (
-    TableValueState[Any]
-    | TableListState[Any]
-    | TableMapState[Any, Any]
+    _ValueState[Any]
+    | _ListState[Any]
+    | _MapState[Any, Any]
     | TableReducingState[Any]
     | TableAggregatingState[Any, Any]
 )
@@ -176,34 +181,34 @@ class KeyedStateAccess:
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
 
-    def get_state(self, descriptor: ValueStateDescriptor[T]) -> TableValueState[T]:
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> _ValueState[T]:
         """Returns the state. Raises ValueError if another form of state has the name."""
-        table = self._backend.value_table(descriptor.name, descriptor.record_type)
-        return TableValueState(self._backend, table, descriptor.default)
+        return self._value_state(descriptor, descriptor.record_type, "value", descriptor.default)
 
-    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> TableListState[T]:
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> _ListState[T]:
         """Returns the state. Raises ValueError if another form of state has the name."""
-        table = self._backend.list_table(descriptor.name, descriptor.record_type)
-        return TableListState(self._backend, table)
+        backend, ttl = self._backend, descriptor.ttl
+        table = backend.list_table(descriptor.name, descriptor.record_type, ttl=ttl)
+        return TableListState(backend, table) if ttl is None else ExpiringListState(backend, table, ttl)
 
-    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> TableMapState[K, V]:
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> _MapState[K, V]:
         """Returns the state. Raises ValueError if another form of state has the name."""
-        table = self._backend.map_table(
-            descriptor.name, descriptor.key_record_type, descriptor.value_record_type
+        backend, ttl = self._backend, descriptor.ttl
+        table = backend.map_table(
+            descriptor.name, descriptor.key_record_type, descriptor.value_record_type, ttl=ttl
         )
-        return TableMapState(self._backend, table)
+        return TableMapState(backend, table) if ttl is None else ExpiringMapState(backend, table, ttl)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> TableReducingState[T]:
         """Returns the state. Raises ValueError if another form of state has the name."""
-        table = self._backend.value_table(descriptor.name, descriptor.record_type, kind="reduction")
-        return TableReducingState(TableValueState(self._backend, table, None), descriptor.reduce)
+        values: _ValueState[T] = self._value_state(descriptor, descriptor.record_type, "reduction")
+        return TableReducingState(values, descriptor.reduce)
 
     def get_aggregating_state(
         self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
     ) -> TableAggregatingState[IN, OUT]:
         """Returns the state. Raises ValueError if another form of state has the name."""
-        table = self._backend.value_table(descriptor.name, descriptor.record_type, kind="aggregation")
-        values = TableValueState[Any](self._backend, table, None)
+        values: _ValueState[Any] = self._value_state(descriptor, descriptor.record_type, "aggregation")
         return TableAggregatingState(values, descriptor.aggregate_function)
 
     def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
@@ -216,6 +221,15 @@ class KeyedStateAccess:
                 function(key, state)
         finally:
             backend.current_key = before
+
+    def _value_state(
+        self, descriptor: StateDescriptor, value_type: RecordType, kind: str, default: Any = None
+    ) -> _ValueState[Any]:
+        backend, ttl = self._backend, descriptor.ttl
+        table = backend.value_table(descriptor.name, value_type, kind=kind, ttl=ttl)
+        if ttl is None:
+            return TableValueState(backend, table, default)
+        return ExpiringValueState(backend, table, ttl, default)
 
     def _find_state(self, descriptor: StateDescriptor) -> _TableState:
         match descriptor:

@@ -10,22 +10,26 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from ...functions import StateTtlConfig
 from ...graph.key_groups import key_group_of
 from ...types import RecordType, Scalar
 from ..records.type_evolution import TypeMismatch, create_converter, from_layout, to_layout
 from .changelog import ChangeKind, StateChange, compute_fingerprint, read_entries
 from .entry_store import HEAP, EntryStore
-from .table_schema import TableSchema
+from .table_schema import TTL_SUFFIX, TableSchema
 from .type_coverage import Taking
 
 KEY: Final = "~key"
 KEY_GROUP: Final = "~key-group"
 NAMESPACE: Final = "~namespace"
 VALUE: Final = "value"
+ACCESSED_AT: Final = "~accessed-at"
 INT: Final = Scalar("int")
 
 _MAX_ENTRIES_PER_BATCH: Final = 20_000
 """The number of entries that are encoded together when all are written: it limits the memory of the forked writer."""
+
+_NO_KEY: Final = object()
 
 Columns = Sequence[tuple[str, RecordType]]
 
@@ -59,7 +63,7 @@ class TableLayout:
         if written is None:
             return self
         if written not in self._older:
-            self._older[written] = TableLayout(
+            self._older[written] = type(self)(
                 self._columns, {VALUE: written}, max_parallelism=self._max_parallelism
             )
         return self._older[written]
@@ -111,8 +115,24 @@ class TableLayout:
                 )
 
 
+class ExpiringLayout(TableLayout):
+    """Entries whose value is a pair of the time of its last access (ms) and the value itself: two columns."""
+
+    def encode(self, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        *others, pairs = columns
+        return super().encode([*others, [value for _, value in pairs], [at for at, _ in pairs]])
+
+    def decode(self, payload: bytes, taking: Taking | None = None) -> list[list[Any]]:
+        *others, values, times = super().decode(payload, taking)
+        return [*others, list(zip(times, values, strict=True))]
+
+
 class StateTable(ABC):
-    """The entries of one state, by key. It records changes."""
+    """The entries of one state, by key. It records changes.
+
+    What a table with a time to live holds as a value, an element or the value of an item is a pair: the time of its
+    last access (ms), and the value itself. Callers create and read these pairs.
+    """
 
     def __init__(
         self,
@@ -125,15 +145,22 @@ class StateTable(ABC):
         value_type: RecordType | None = None,
         namespaced: bool = False,
         store: EntryStore = HEAP,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
         self.name = name
+        self.ttl = ttl
+        self._expired_until: int | None = None
+        """What was last accessed until then (ms) had expired at the last commit."""
+        self._unexamined: Iterator[Any] = iter(())
+        """The keys that the present round of `expire_some` has not reached yet."""
         self._store = store
         item, value = (None if of is None else to_layout(of) for of in (item_type, value_type))
-        self.schema = TableSchema(kind, to_layout(key_type), item, value, namespaced)
+        self.schema = TableSchema(kind, to_layout(key_type), item, value, namespaced, ttl is not None)
         self.fingerprint = self.schema.fingerprint
         where = " in namespaces" if namespaced else ""
         of = "" if value_type is None else f" of {value_type}{where}"
-        self.form = f"{kind}{of}" if item_type is None else f"{kind} of {item_type} to {value_type}"
+        form = f"{kind}{of}" if item_type is None else f"{kind} of {item_type} to {value_type}"
+        self.form = form if ttl is None else f"{form}{TTL_SUFFIX}"
         """The form of the state, for messages."""
         self.fingerprint_without_schema = compute_fingerprint(f"{self.form} by {key_type}")
         """The fingerprint in releases that stored no schema."""
@@ -166,6 +193,8 @@ class StateTable(ABC):
             raise TypeMismatch("the type of its keys has changed, so their state would not be found")
         if schema.item != own.item:
             raise TypeMismatch("the type of the keys of its map has changed")
+        if schema.expires != own.expires:
+            raise TypeMismatch("only one of them has a time to live")
         return None if schema.value == own.value else from_layout(schema.value)
 
     @abstractmethod
@@ -180,7 +209,7 @@ class StateTable(ABC):
         """Returns all content for each range of key groups; within a range, keys are in their order."""
         if self._store.is_on_disk:
             return [self._read_puts(section) for section in sections]
-        layout, columns = self._put_columns(self._rows())
+        layout, columns = self._live_columns(self._rows())
         groups = np.asarray(layout.key_groups(columns), np.int64)
         section_of = np.searchsorted([section.start for section in sections], groups, side="right") - 1
         return [
@@ -190,18 +219,63 @@ class StateTable(ABC):
     def _read_puts(self, section: range) -> Iterator[StateChange]:
         rows = self._rows(section)
         while some := list(islice(rows, _MAX_ENTRIES_PER_BATCH)):
-            layout, columns = self._put_columns(some)
+            layout, columns = self._live_columns(some)
             yield StateChange(ChangeKind.PUT, layout.encode(columns))
+
+    def _live_columns(self, rows: Iterable[Any]) -> tuple[TableLayout, list[Sequence[Any]]]:
+        """Returns rows as entries of kind PUT without those that have expired."""
+        layout, columns = self._put_columns(rows)
+        until = self._expired_until
+        if until is not None:
+            live = [row for row, (at, _) in enumerate(columns[-1]) if at > until]
+            if len(live) < len(columns[-1]):
+                columns = [[column[row] for row in live] for column in columns]
+        return layout, columns
 
     @abstractmethod
     def snapshot(self) -> Any:
         """Returns a copy of the content."""
+
+    def all_keys(self) -> Iterable[Any]:
+        """Returns the keys of a table without namespaces; entries may be changed meanwhile."""
+        raise NotImplementedError
+
+    def expire(self, key: Any, until: int) -> None:
+        """Removes what a key holds and was last accessed at or before this time (ms), or some of it."""
+        raise NotImplementedError
+
+    def expire_some(self, now: int) -> None:
+        """Examines the next keys, and removes what has expired: as many as its time to live says, in rounds."""
+        assert self.ttl is not None
+        until = now - self.ttl.ttl_ms
+        for count in range(self.ttl.cleanup_size):
+            key = next(self._unexamined, _NO_KEY)
+            if key is _NO_KEY:
+                if count:
+                    return
+                self._unexamined = iter(self.all_keys())
+                key = next(self._unexamined, _NO_KEY)
+                if key is _NO_KEY:
+                    return
+            self.expire(key, until)
+
+    def begin_commit(self, now: int) -> None:
+        """Called before `take_changes` of a table with a time to live, with the time of the commit (ms)."""
+        assert self.ttl is not None
+        self.expire_some(now)
+        self._expired_until = now - self.ttl.ttl_ms
 
     def _key_columns(self) -> list[tuple[str, RecordType]]:
         return [(KEY_GROUP, INT), (KEY, self._key_type)]
 
     def _keyed_layout(self, columns: Columns) -> TableLayout:
         return TableLayout(columns, max_parallelism=self._max_parallelism)
+
+    def _put_layout(self, columns: Columns) -> TableLayout:
+        """Returns the layout of entries of kind PUT; the last column has their values."""
+        if self.ttl is None:
+            return self._keyed_layout(columns)
+        return ExpiringLayout([*columns, (ACCESSED_AT, INT)], max_parallelism=self._max_parallelism)
 
     def _groups(self, keys: Iterable[Any]) -> list[int]:
         limit = self._max_parallelism

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ..records.type_evolution import describe_layout, from_layout
 from .changelog import ChangeKind, ChangelogMessage, rewrite
+
+TTL_SUFFIX: Final = " with a time to live"
 
 
 class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,6 +27,8 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     item: Any = None
     value: Any = None
     namespaced: bool = False
+    expires: bool = False
+    """Whether the state has a time to live: its entries have the time of their last access."""
 
     @property
     def fingerprint(self) -> int:
@@ -36,7 +40,8 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
             of = f" of {_in_words(self.item)} to {_in_words(self.value)}"
         else:
             of = "" if self.value is None else f" of {_in_words(self.value)}"
-        return f"{self.kind}{of} by {_in_words(self.key)}"
+        ttl = TTL_SUFFIX if self.expires else ""
+        return f"{self.kind}{of}{ttl} by {_in_words(self.key)}"
 
     def messages(self, table: str) -> Iterator[bytes]:
         """Yields the messages that describe the entries with this fingerprint."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from ...functions import StateTtlConfig
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
@@ -27,9 +28,10 @@ class ValueTable(NamespacedTable[Any]):
         namespaced: bool,
         store: EntryStore = HEAP,
         kind: str = "value",
+        ttl: StateTtlConfig | None = None,
     ) -> None:
         """`kind`: value, or that of a state that keeps one value: reduction or aggregation."""
-        super().__init__(name, kind, key_type, value_type, max_parallelism, namespaced, store)
+        super().__init__(name, kind, key_type, value_type, max_parallelism, namespaced, store, ttl)
         self._touched: dict[int, dict[Any, None]] = {}
 
     def space(self, namespace: int = ONLY) -> Entries:
@@ -53,6 +55,11 @@ class ValueTable(NamespacedTable[Any]):
         """Removes a value, if it exists."""
         if self.space(namespace).pop(key, _MISSING) is not _MISSING:
             self.touch((key,), namespace)
+
+    def expire(self, key: Any, until: int) -> None:
+        held = self.space().get(key)
+        if held is not None and held[0] <= until:
+            self.remove(key)
 
     def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()

@@ -6,6 +6,7 @@ Where a result depends on the order, another step follows that removes this depe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +42,7 @@ from tailrace.pipelines.api import (
     ReduceFunction,
     ReducingStateDescriptor,
     RuntimeContext,
+    StateTtlConfig,
     ValueStateDescriptor,
     WindowContext,
 )
@@ -322,6 +324,54 @@ class Folded(KeyedProcessFunction[object, Row, Row]):
             yield total._replace(key=f"{total.key}{int(least)}/{mean[1]}")
         for state in (self.sum, self.least, self.mean):
             state.clear()
+
+
+class Expiring(KeyedProcessFunction[object, Row, Row]):
+    """Emits each record. State with a time to live is there before its end, and not after it.
+
+    `written` knows the last number of a key, and the times around the moment when it was stored.
+    """
+
+    def __init__(self, ttl_ms: int) -> None:
+        self.ttl_ms = ttl_ms
+
+    def open(self, context: RuntimeContext) -> None:
+        descriptors = (
+            ValueStateDescriptor[Number]("number", Number),
+            ListStateDescriptor[Number]("numbers", Number),
+            MapStateDescriptor[int, Row]("rows", int, Row),
+            ReducingStateDescriptor("last", last_of_two, Number),
+        )
+        ttl = StateTtlConfig.new_builder(timedelta(milliseconds=self.ttl_ms)).build()
+        for descriptor in descriptors:
+            descriptor.enable_time_to_live(ttl)
+        self.number = context.get_state(descriptors[0])
+        self.numbers = context.get_list_state(descriptors[1])
+        self.rows = context.get_map_state(descriptors[2])
+        self.last = context.get_reducing_state(descriptors[3])
+        self.written = context.get_state(ValueStateDescriptor("written", tuple[int, int, Number]))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
+        timers = context.timer_service
+        before = timers.current_processing_time()
+        held = self.rows.get(0)
+        found = self.number.value(), self.last.get(), held and held.number, [*self.numbers][-1:]
+        after = timers.current_processing_time()
+        known = self.written.value()
+        if known is None or before >= known[1] + self.ttl_ms:
+            assert found == (None, None, None, []), f"{found} of {known} at {before}"
+        elif after < known[0] + self.ttl_ms:
+            assert found == (known[2], known[2], known[2], [known[2]]), f"{found} of {known} at {after}"
+        self.number.update(value.number)
+        self.last.add(value.number)
+        self.numbers.add(value.number)
+        self.rows[0] = value
+        self.written.update((before, timers.current_processing_time(), value.number))
+        yield value
+
+
+def last_of_two(a: Number, b: Number) -> Number:
+    return b
 
 
 class PerPeriod(KeyedProcessFunction[object, Row, Row]):

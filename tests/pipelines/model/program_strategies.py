@@ -228,6 +228,10 @@ class _Drawing:
     def _keyed(self) -> None:
         i, facts = self._stream()
         p = self._draw(self._any_parallelism)
+        if self._draw(st.integers(0, 4)) == 0:
+            arguments = self._one_of(1, 30, 200, 10**9), self._one_of(*KEYS)
+            self._add("expiring", (i,), arguments, p, facts.keyed(p, disorder=UNKNOWN))
+            return
         how = self._one_of("numbered", "distinct", "gathered", "folded", "in_processing_time")
         arguments = () if how == "distinct" else (self._one_of(*KEYS),)
         self._add(

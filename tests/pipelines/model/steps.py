@@ -154,6 +154,10 @@ def folded(rows: Rows, key: str) -> Any:
     return rows.key_by(KEYS[key]).process(f.Folded())
 
 
+def expiring(rows: Rows, ttl_ms: int, key: str) -> Any:
+    return rows.key_by(KEYS[key]).process(f.Expiring(ttl_ms))
+
+
 def per_period(rows: Rows, key: str) -> Any:
     return rows.key_by(KEYS[key]).process(f.PerPeriod())
 
@@ -263,8 +267,8 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     item.__name__: item
     for item in (
         stateless, batches, timestamp, side, partitioned, shared, union, timed, running, running_to_the_last, numbered,
-        distinct, gathered, folded, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
-        ruled, printed,
+        distinct, gathered, folded, expiring, per_period, in_processing_time, window, late, by_the_clock, connected,
+        joined, ruled, printed,
     )
 }  # fmt: skip
 

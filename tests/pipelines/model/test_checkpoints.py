@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pipelines.memory_checkpoints import MemoryCheckpoint, Plan, storage
-from pipelines.memory_cluster import MemoryCluster, Message
+from pipelines.memory_cluster import BEGIN_MS, MemoryCluster, Message
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, topics
@@ -63,6 +63,7 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
     }
     with tempfile.TemporaryDirectory() as folder, storage(seed) as directory:
         restored: MemoryCheckpoint | None = None
+        now = BEGIN_MS
         version, parallelism = Version(), _any_parallelism(program, rng)
         graph, meaning = _graph(program, Path(folder), version, parallelism)
         for number in range(rng.randint(2, 4)):
@@ -79,8 +80,10 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
                 directory=f"{directory}/{number}",
                 plan=plan,
                 restored=restored,
+                now=now,
             )
             job.run(crashes, crash_rate=rng.choice([0.1, 0.03, 0.01]), rollbacks=rollbacks)
+            now = job.now
             where = f"seed {seed}, job {number} of {version} at {parallelism}"
             if not job.taken:
                 assert _printed(job.given) == meaning, where

@@ -11,12 +11,14 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, Literal
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tailrace.pipelines.functions import StateTtlConfig
 from tailrace.pipelines.runtime.common.failures import StateTypeError
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.types import PICKLED, RecordType
@@ -25,6 +27,8 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
 SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 NOTHING: Final = object()
 KEYS: Final = ("a", "b", "c")
+TTL: Final = StateTtlConfig.new_builder(timedelta(days=1)).build()
+ACCESSED_AT: Final = 5
 
 
 @dataclass(frozen=True)
@@ -249,6 +253,9 @@ def shown(value: Any) -> Any:
             return {key: shown(item) for key, item in value.items()}
         case list():
             return list(map(shown, value))
+        case (at, item):
+            assert at == ACCESSED_AT
+            return "accessed", shown(item)
         case _ if dataclasses.is_dataclass(value):
             return {f.name: shown(getattr(value, f.name)) for f in dataclasses.fields(value)}
         case _:
@@ -268,6 +275,11 @@ class State:
         self.reduced = self.backend.value_table("reduced", of, kind="reduction")
         self.list = self.backend.list_table("list", of)
         self.map = self.backend.map_table("map", RecordType.of(item), of)
+        self.expiring = (
+            self.backend.value_table("expiring", of, ttl=TTL),
+            self.backend.list_table("expiring list", of, ttl=TTL),
+            self.backend.map_table("expiring map", RecordType.of(item), of, ttl=TTL),
+        )
         self.timers = self.backend.timer_table("timers")
 
     def put(self, key: str, value: Any) -> None:
@@ -276,11 +288,15 @@ class State:
         self.reduced.put(key, value)
         self.list.extend(key, [value])
         self.map.put(key, "item", value)
+        stamped, elements, items = self.expiring
+        stamped.put(key, (ACCESSED_AT, value))
+        elements.extend(key, [(ACCESSED_AT, value)])
+        items.put(key, "item", (ACCESSED_AT, value))
         self.timers.register(key, 10)
 
     def shown(self) -> Any:
         tables = self.backend.snapshot()
-        return {name: shown(tables[name]) for name in ("value", "windows", "reduced", "list", "map")}
+        return {name: shown(table) for name, table in tables.items() if name not in ("timers", "~times")}
 
 
 How = Literal["changes", "full", "waiting"]
@@ -353,6 +369,9 @@ def _state_of(values: dict[str, Any]) -> Any:
         "reduced": values,
         "list": {key: [value] for key, value in values.items()},
         "map": {key: {"item": value} for key, value in values.items()},
+        "expiring": {key: ("accessed", value) for key, value in values.items()},
+        "expiring list": {key: [("accessed", value)] for key, value in values.items()},
+        "expiring map": {key: {"item": ("accessed", value)} for key, value in values.items()},
     }
 
 
