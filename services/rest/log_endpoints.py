@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..history.log_source import OpenSource
-from .api import events, history, log, what_if
+from .api import events, history, log, replay, what_if
 from .endpoint import Endpoint
 from .errors import NotFound
 from .event_feed import EventFeed
 
 
 def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
-    """Returns the endpoints. `open_source` opens the log; for what-ifs it has to be one that can be pickled."""
+    """Returns the endpoints. `open_source` opens the log; what-ifs and replay checks need one that can be pickled."""
     return [
         events.create_page_endpoint(open_source, feed.index),
         log.create_endpoint(open_source, feed.index),
@@ -24,4 +24,5 @@ def log_endpoints(open_source: OpenSource, feed: EventFeed) -> list[Endpoint]:
         ),
         *history.create_endpoints(open_source),
         what_if.create_endpoint(open_source),
+        replay.create_endpoint(open_source),
     ]

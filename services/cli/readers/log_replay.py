@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from ....infra.sanitize import escape_control_characters
-from ....schemas.event import Record
-from ...core.replica import tune_gc_for_replay
-from ...history.log_position import LogPosition, first_offset
+from ...history.log_position import LogPosition
 from ...history.log_source import LogSource
-from ...history.replay import DecisionCheck, DecisionDifference
+from ...history.replay.log_check import LogCheck, check_log
 from ...history.time_travel import state_hash
-from ...log.event_log import LogTruncated, read_to_end
-from ...snapshots.builder import all_roles
-from ...snapshots.recovery import restore_newest
 from ..args.common_options import Format
 from ..exit_codes import CommandFailure, ExitCode
 from ..render.formatting import format_count
@@ -24,23 +16,15 @@ from ..render.output import print_json, print_result
 from ..render.progress import ProgressLine
 
 
-class LogCheck(msgspec.Struct):
-    """A replay: the check after the last event, and the differences; `is_complete`: there are no more of them."""
-
-    check: DecisionCheck
-    differences: list[DecisionDifference]
-    is_complete: bool
-
-
 def replay_log(source: LogSource, to: str | None) -> LogCheck:
     """Replays up to OFFSET|TIME, or to the end. Raises LogTruncated, and as `LogSource.at`."""
-    return _replay(source, to, "reads", lambda check: check.fold, 1)
+    return _replay(source, to, "reads", 1, only_replays=True)
 
 
 def check_decisions(source: LogSource, to: str | None, most: int) -> LogCheck:
     """Like `replay_log`; compares all decisions until there are `most` differences. Raises CommandFailure if the log
     marks no decisions."""
-    found = _replay(source, to, "checks", lambda check: check.check_record, most)
+    found = _replay(source, to, "checks", most)
     if found.check.counts.events and not found.check.counts.decided:
         raise CommandFailure(
             ExitCode.NOT_FOUND,
@@ -50,31 +34,12 @@ def check_decisions(source: LogSource, to: str | None, most: int) -> LogCheck:
     return found
 
 
-Process = Callable[[Record], list[DecisionDifference]]
-
-
 def _replay(
-    source: LogSource, to: str | None, verb: str, process_of: Callable[[DecisionCheck], Process], most: int
+    source: LogSource, to: str | None, verb: str, most: int, *, only_replays: bool = False
 ) -> LogCheck:
-    tune_gc_for_replay()
-    replica = all_roles()
-    if first_offset(source.log) > 0 and (
-        source.store is None or restore_newest(replica, source.log, source.store) is None
-    ):
-        raise LogTruncated(source.log.topic, 0, first_offset(source.log))
     end = source.log.end() if to is None else source.at(LogPosition.parse(to)) + 1
-    check = DecisionCheck(replica)
-    process = process_of(check)
-    found: list[DecisionDifference] = []
     with ProgressLine(f"{verb} {source.log.topic}", end) as progress:
-        for batch in read_to_end(source.log, replica.offset + 1, end=end):
-            for record in batch:
-                found += process(record)
-            progress(batch[-1].offset + 1)
-            if len(found) >= most:
-                return LogCheck(check, found[:most], False)
-    check.finish()
-    return LogCheck(check, found, True)
+        return check_log(source, end, most, only_replays=only_replays, on_progress=progress)
 
 
 def print_check(found: LogCheck, output: Format, *, is_checked: bool) -> None:

@@ -93,7 +93,7 @@ class DecisionCheck:
     def __init__(self, replica: Replica | None = None, *, remembered: int = REMEMBERED_STATES) -> None:
         self.replica = all_roles() if replica is None else replica
         self.counts = ReplayCounts()
-        self._journal = RecentStates(remembered)
+        self._journal = RecentStates(remembered, self.replica.offset)
         self._sessions: dict[str, _Session] = {}
         self._led: dict[str, _Session] = {}
         """Address -> the session that leads it: a cache since the last LeaderElected."""

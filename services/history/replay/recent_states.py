@@ -14,13 +14,13 @@ from typing import Any
 class RecentStates:
     """The states of many addresses, back to `horizon`."""
 
-    def __init__(self, remembered: int) -> None:
+    def __init__(self, remembered: int, horizon: int = -1) -> None:
         """`remembered`: the number of changes, of all addresses together."""
         self._remembered = remembered
         self._now: dict[str, Any] = {}
         self._earlier: dict[str, deque[tuple[int, Any]]] = {}
         self._changes: deque[tuple[int, str]] = deque()
-        self.horizon = -1
+        self.horizon = horizon
         """States after this offset are known."""
 
     def on_states_changed(self, role_address: str, offset: int, state: Any) -> None:

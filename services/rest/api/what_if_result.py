@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ..process_stream import Update
+
 
 class WhatIfSpan(msgspec.Struct, frozen=True):
     """A job holds a slot. `job`: its place in `jobs`. `tasks`: attempts of its subtasks that run there, by name.
@@ -73,12 +75,9 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     notes: Sequence[str]
 
 
-class WhatIfUpdate(msgspec.Struct, frozen=True):
-    """A message of a running simulation: how many events it has read and simulated. The last one has the result, or
-    the `error` with the status that it would have as an answer of its own."""
+class WhatIfUpdate(Update, frozen=True):
+    """A message of a running simulation: how many events it has read and simulated."""
 
-    read: int
-    simulated: int
+    read: int = 0
+    simulated: int = 0
     result: WhatIfResult | None = None
-    error: str | None = None
-    status: int | None = None

@@ -6,9 +6,7 @@ an error. Its memory and its time of the processor are limited, and it is nicer 
 
 from __future__ import annotations
 
-import os
 import pickle
-import resource
 import sys
 import time
 from typing import Final, Never
@@ -19,9 +17,10 @@ from ...history.archive.errors import ArchiveError
 from ...history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
 from ...log import LogUnavailable
 from ...log.event_log import LogTruncated
-from ...rest.api.what_if import MAX_MEMORY_BYTES, MAX_SIMULATED_EVENTS, MAX_TIME_S, WhatIfRequest
+from ...rest.api.what_if import INSTEAD, MAX_MEMORY_BYTES, MAX_SIMULATED_EVENTS, MAX_TIME_S, WhatIfRequest
 from ...rest.api.what_if_result import WhatIfUpdate
 from ...rest.errors import BadRequest, NotFound, Unavailable
+from ...rest.process_stream import limit_process
 from .result import create_result
 from .scenario import ScenarioError
 from .scenario_parser import parse_scenario
@@ -29,7 +28,6 @@ from .source_history import SourceHistory
 from .what_if import simulate
 
 _INTERVAL_S: Final = 0.25
-_NICENESS: Final = 10
 
 
 class _TooLong(Exception):
@@ -58,7 +56,7 @@ class _Progress:
     def write(self) -> None:
         """Writes it now."""
         self._written_s = time.monotonic()
-        _write(WhatIfUpdate(self.read, self.simulated))
+        _write(WhatIfUpdate(read=self.read, simulated=self.simulated))
 
     def _write_sometimes(self) -> None:
         if time.monotonic() - self._written_s >= _INTERVAL_S:
@@ -67,9 +65,7 @@ class _Progress:
 
 def main() -> None:
     """Answers the request on stdin."""
-    os.nice(_NICENESS)
-    _limit(resource.RLIMIT_DATA, MAX_MEMORY_BYTES)
-    _limit(resource.RLIMIT_CPU, int(MAX_TIME_S))
+    limit_process(MAX_MEMORY_BYTES, int(MAX_TIME_S))
     request: WhatIfRequest = pickle.load(sys.stdin.buffer)
     progress = _Progress()
     try:
@@ -82,13 +78,10 @@ def main() -> None:
         _fail(progress, str(error), Unavailable.status)
     except MemoryError:
         gib = MAX_MEMORY_BYTES >> 30
-        _fail(progress, f"The simulation needs more than {gib} GiB: {_SHORTER}.", Unavailable.status)
+        _fail(progress, f"The simulation needs more than {gib} GiB: {INSTEAD}.", Unavailable.status)
     except _TooLong:
         count = f"{MAX_SIMULATED_EVENTS:,}"
-        _fail(progress, f"The simulation has more than {count} events: {_SHORTER}.", Unavailable.status)
-
-
-_SHORTER: Final = "give a shorter time (until), or use `tailrace what-if`"
+        _fail(progress, f"The simulation has more than {count} events: {INSTEAD}.", Unavailable.status)
 
 
 def _run(request: WhatIfRequest, progress: _Progress) -> WhatIfUpdate:
@@ -100,12 +93,7 @@ def _run(request: WhatIfRequest, progress: _Progress) -> WhatIfUpdate:
         progress.write()
         history = SourceHistory(source, offset, progress.on_read)
         found = simulate(history, scenario, progress.on_simulated)
-    return WhatIfUpdate(progress.read, progress.simulated, create_result(found))
-
-
-def _limit(kind: int, most: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    return WhatIfUpdate(read=progress.read, simulated=progress.simulated, result=create_result(found))
 
 
 def _write(update: WhatIfUpdate) -> None:
@@ -114,7 +102,7 @@ def _write(update: WhatIfUpdate) -> None:
 
 
 def _fail(progress: _Progress, error: str, status: int) -> Never:
-    _write(WhatIfUpdate(progress.read, progress.simulated, error=error, status=status))
+    _write(WhatIfUpdate(read=progress.read, simulated=progress.simulated, error=error, status=status))
     sys.exit(0)
 
 
