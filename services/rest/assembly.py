@@ -18,7 +18,7 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import OpenSource, open_log_source
 from . import page
-from .api import all_jobs, attempts, cluster, jobs, masters, state
+from .api import all_jobs, attempts, blobs, cluster, jobs, masters, state
 from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
@@ -65,14 +65,19 @@ def list_endpoints(
 
 def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) -> list[Endpoint]:
     """Returns tailrace's own endpoints that need the log only."""
-    reads = [*state.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
+    reads = [*state.READS, *blobs.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
 
 
 def create_endpoints_of_now(configuration: Configuration, read: Read) -> list[Endpoint]:
-    """Returns the endpoints that ask Kafka and ZooKeeper for what the log does not have."""
+    """Returns the endpoints that ask Kafka, ZooKeeper and BlobServers for what the log does not have."""
     topics = ClusterTopics.from_configuration(configuration, read)
-    return [*topic_endpoints(topics), masters.create_endpoint(lambda: masters.read_candidates(configuration))]
+    contents = blobs.BlobContents.from_configuration(configuration, read)
+    return [
+        *topic_endpoints(topics),
+        blobs.create_endpoint(contents),
+        masters.create_endpoint(lambda: masters.read_candidates(configuration)),
+    ]
 
 
 def _create_programs(

@@ -89,7 +89,8 @@ class Endpoint:
     body: Any = None
     """The type of the body of a request; None: there is none."""
     response: Any = None
-    """The type of the answer, if the function has no annotation for it; that of the data of each event of a stream."""
+    """The type of the answer, if the function has no annotation for it; that of the data of each event of a stream.
+    `bytes`: the stream is one of bytes, not of events."""
     stream_doc: str = ""
     """What a stream has; without it, it has the events of the log, and continues after `Last-Event-ID`."""
     status: int = 200

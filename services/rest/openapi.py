@@ -32,9 +32,10 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 LAST_EVENT_ID = "Last-Event-ID"
 _ALWAYS: tuple[type[RestError], ...] = (BadRequest, Unauthorized, Forbidden, TooManyRequests, Unavailable)
 _WRITES: tuple[type[RestError], ...] = (RequestTimeout, TooLarge)
+_BINARY = "application/octet-stream"
 _FILE: Mapping[str, Any] = {
     "type": "object",
-    "properties": {"jarfile": {"type": "string", "contentMediaType": "application/octet-stream"}},
+    "properties": {"jarfile": {"type": "string", "contentMediaType": _BINARY}},
     "required": ["jarfile"],
 }
 _OFFSET: Mapping[str, Any] = {
@@ -61,7 +62,7 @@ def create_document(endpoints: Iterable[tuple[str, Endpoint]]) -> dict[str, Any]
     found = list(endpoints)
     types = [ErrorBody]
     for _, endpoint in found:
-        types += [each for each in (_response_of(endpoint), endpoint.body) if each not in (None, Text)]
+        types += [each for each in (_response_of(endpoint), endpoint.body) if each not in (None, Text, bytes)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -109,7 +110,12 @@ def _operation(prefix: str, endpoint: Endpoint, by_type: Mapping[str, Any]) -> d
         for error in errors
     }
     response = _response_of(endpoint)
-    if endpoint.stream is not None:
+    if response is bytes:
+        responses["200"] = {
+            "description": "The bytes.",
+            "content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    elif endpoint.stream is not None:
         responses["200"] = {
             "description": endpoint.stream_doc or _EVENTS,
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
