@@ -56,6 +56,14 @@ class LoggingLevel(StrEnum):
     ERROR = "ERROR"
 
 
+class LatencyGranularity(StrEnum):
+    """What the latencies of a subtask are divided by."""
+
+    SINGLE = "single"
+    OPERATOR = "operator"
+    SUBTASK = "subtask"
+
+
 class RestartStrategyType(StrEnum):
     """How a job restarts after a failure."""
 
@@ -352,12 +360,30 @@ LOGGING_DIRECTORY = ConfigOption[str | None](
     scopes=_JOB,
     ours=True,
 )
+LATENCY_INTERVAL = ConfigOption(
+    key="metrics.latency.interval",
+    type=DURATION,
+    default=0,
+    doc="How often each subtask of a source emits a latency marker; 0: never. Markers travel with the records, and the "
+    "subtasks behind measure how old they are (docs/metrics.md).",
+    scopes=_JOB,
+)
+LATENCY_GRANULARITY = ConfigOption(
+    key="metrics.latency.granularity",
+    type=choice(LatencyGranularity),
+    default=LatencyGranularity.OPERATOR,
+    doc="How many latency histograms a subtask has: `single`, one; `operator`, one for each source; `subtask`, one for "
+    "each subtask of a source.",
+    scopes=_JOB,
+)
 
 EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
     BOUNDED,
     LOGGING_LEVEL,
     LOGGING_DIRECTORY,
+    LATENCY_INTERVAL,
+    LATENCY_GRANULARITY,
     COMMIT_INTERVAL,
     WATERMARK_INTERVAL,
     MINI_BATCH,

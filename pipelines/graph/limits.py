@@ -36,6 +36,8 @@ MAX_RESOURCE_AMOUNT = 2**40
 """CPU cores, MiB, or units of an extended resource: the sum over many vertices still fits into 64 bits."""
 MAX_INLINE_GRAPH_BYTES = 64 << 10
 """The largest encoded graph that the event to each TaskExecutor contains; larger ones are blobs."""
+MAX_LATENCY_HISTOGRAMS = 100
+"""Latency histograms of a subtask."""
 MAX_ARGUMENTS = 10_000
 MAX_ARGUMENT_LENGTH = 1_000_000
 

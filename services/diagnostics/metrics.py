@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from ..metrics.samples import Sample
+from ..metrics.samples import Histogram, Sample
 from ..metrics.table import METRICS
 from .server import JSON, Content, Handler
 
@@ -22,6 +22,7 @@ class _Sample(msgspec.Struct, frozen=True, array_like=True):
     value: float | None
     """None for what is not a number."""
     per_second: float | None
+    histogram: Histogram | None = None
 
 
 def serve_samples(collect: Callable[[], Iterable[Sample]]) -> Handler:
@@ -32,7 +33,10 @@ def serve_samples(collect: Callable[[], Iterable[Sample]]) -> Handler:
 def encode(samples: Iterable[Sample]) -> bytes:
     """Returns the samples as JSON."""
     return msgspec.json.encode(
-        [_Sample(each.metric.family, each.labels, float(each.value), each.per_second) for each in samples]
+        [
+            _Sample(each.metric.family, each.labels, float(each.value), each.per_second, each.histogram)
+            for each in samples
+        ]
     )
 
 
@@ -40,7 +44,7 @@ def decode(content: bytes) -> Sequence[Sample]:
     """Returns the samples of metrics that this release knows. Raises ValueError (msgspec.MsgspecError) for other
     content."""
     return [
-        Sample(_BY_FAMILY[each.family], each.labels, each.value, each.per_second)
+        Sample(_BY_FAMILY[each.family], each.labels, each.value, each.per_second, each.histogram)
         for each in msgspec.json.decode(content, type=list[_Sample])
         if each.value is not None
         and each.family in _BY_FAMILY

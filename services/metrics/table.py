@@ -23,6 +23,7 @@ class Kind(StrEnum):
 
     GAUGE = "gauge"
     COUNTER = "counter"
+    HISTOGRAM = "histogram"
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -236,6 +237,16 @@ TASK_MEMORY: Final = _gauge(
     "Resident memory of the StreamTask's process. Processes share a part of it.",
     _OF_TASK,
 )
+LATENCY: Final = Metric(
+    f"{_WORKER}job_latency_seconds",
+    Kind.HISTOGRAM,
+    "How old latency markers are when they arrive at a task. Off unless metrics.latency.interval is set.",
+    (
+        *("tm_id", "job_id", "job_name", "source_id", "source_subtask_index"),
+        *("operator_id", "operator_subtask_index"),
+    ),
+    "latency",
+)
 PENDING_RECORDS: Final = _gauge(
     f"{_TASK}pendingRecords",
     "Records of the topics of an unbounded Kafka source that are not read yet: the lag of all its subtasks here.",
@@ -341,6 +352,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_CPU,
         TASK_MEMORY,
         PENDING_RECORDS,
+        LATENCY,
         USER_METRIC,
         ACCUMULATOR,
     ),

@@ -11,15 +11,17 @@ from typing import Final
 
 import msgspec
 
+from ...pipelines.runtime.common.latencies import BOUNDS_MS
 from ...pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
 from ...pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures
 from ..task_executor.state import TaskExecutorState
 from ..task_executor.task_slot_table import TaskSlotState
 from . import table
-from .samples import Sample
+from .samples import Histogram, Sample
 from .table import Metric
 
 _MILLISECONDS: Final = 1000
+_LATENCY_BOUNDS: Final = tuple(bound / _MILLISECONDS for bound in BOUNDS_MS)
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
@@ -32,7 +34,8 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 def sample_groups(
     state: object, figures: RuntimeFigures, usage: Mapping[int, ProcessUsage], resource_id: str
 ) -> Iterator[Sequence[Sample]]:
-    """Yields the samples of the TaskExecutor, then those of each task, then the users' metrics of each task.
+    """Yields the samples of the TaskExecutor, then those of each task, then their latencies, then the users' metrics of
+    each task.
 
     `state`: a TaskExecutorState, or None before there is one. `usage`: process id -> what that process uses.
     """
@@ -41,6 +44,8 @@ def sample_groups(
         yield task_samples(task, usage, resource_id)
     for vertex, records in figures.pending_records:
         yield [Sample(table.PENDING_RECORDS, (resource_id, *msgspec.structs.astuple(vertex)), records)]
+    for task in figures.tasks:
+        yield latency_samples(task, resource_id)
     for task in figures.tasks:
         yield user_samples(task, resource_id)
 
@@ -103,6 +108,18 @@ def _counts(metrics: TaskMetrics, activity: TaskActivity) -> dict[Metric, float]
         table.IDLE: activity.idle_s,
         table.BACK_PRESSURED: activity.back_pressured_s,
     }
+
+
+def latency_samples(task: TaskFigures, resource_id: str) -> list[Sample]:
+    """Returns the latencies from sources to one task."""
+    of_job = resource_id, task.vertex.job_id, task.vertex.job_name
+    found = []
+    for each in task.metrics.latencies:
+        source_subtask = "" if each.source_subtask is None else str(each.source_subtask)
+        labels = *of_job, each.source_id, source_subtask, each.operator_id, str(task.subtask_index)
+        histogram = Histogram(_LATENCY_BOUNDS, each.counts, each.sum_ms / _MILLISECONDS, each.recent)
+        found.append(Sample(table.LATENCY, labels, histogram.count, histogram=histogram))
+    return found
 
 
 def user_samples(task: TaskFigures, resource_id: str) -> list[Sample]:

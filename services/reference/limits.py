@@ -140,6 +140,11 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 _GRAPH,
             ),
             Limit("the amount of a resource", _count(limits.MAX_RESOURCE_AMOUNT), _GRAPH),
+            Limit(
+                "latency histograms of a subtask; markers of more sources are not measured",
+                _count(limits.MAX_LATENCY_HISTOGRAMS),
+                _GRAPH,
+            ),
             Limit("arguments of an entry point", _count(limits.MAX_ARGUMENTS), _GRAPH),
             Limit("an argument", _count(limits.MAX_ARGUMENT_LENGTH, "characters"), _GRAPH),
             Limit("files that a job ships", _count(python_files.MAX_FILES), _FILES),

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from ...infra.kafka_statistics import INTERVAL_PROPERTY, ClientRole
+from ...pipelines.graph.job_options import LATENCY_GRANULARITY, LATENCY_INTERVAL
+from ...pipelines.graph.limits import MAX_LATENCY_HISTOGRAMS
 from ..configuration.options.metrics import METRICS_HOST, METRICS_MAX_SERIES, METRICS_PORT
-from ..metrics.table import SECTIONS, Metric
+from ..metrics.table import LATENCY, SECTIONS, Metric
 from .generated_page import write_or_check
 
 PATH: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -61,8 +63,36 @@ Prometheus reads all processes of a machine with one job:
   `kafka.{INTERVAL_PROPERTY}`, for example to 5000, for a new value each 5 seconds, or
   `kafka.jobmanager.{INTERVAL_PROPERTY}` for jobmanagers only. Several clients of one role are one here: the log has
   several readers in a jobmanager. StreamTasks and Spark's queries report none.
-- If there are too many time series, users' metrics are left out first, then the jobs and tasks that began last.
-  `omittedSeries` counts them.
+- If there are too many time series, users' metrics are left out first, then latencies, then the jobs and tasks that
+  began last. `omittedSeries` counts them.
+
+## Latency
+
+Set `{LATENCY_INTERVAL.key}` for a job, or for the cluster as a default for jobs: `-D {LATENCY_INTERVAL.key}=1s`. Each
+subtask of a source then emits a latency marker at this interval, also while it has no records. A marker travels behind
+the records of its sender, in their transaction, to one subtask at random behind each edge, and so on. Each subtask that
+it reaches measures how old it is. The time that a marker spends is that of records in channels, Kafka's commits and
+Spark; as in Flink, that in operators is not a part of it: windows and timers do not hold a marker back.
+
+| `{LATENCY_GRANULARITY.key}` | histograms of a subtask |
+|---|---|
+| `single` | one |
+| `operator`, the default | one for each source |
+| `subtask` | one for each subtask of each source |
+
+- `{LATENCY.name}` counts all latencies of an attempt in 16 buckets up to a minute and more. The 99th percentile is
+  `histogram_quantile(0.99, sum by (le, operator_id) (rate({LATENCY.name}_bucket[5m])))`.
+- REST has statistics of the last 128 latencies by Flink's names, in milliseconds, in `/v1/jobs/:jobid/metrics`:
+  `latency.source_id.X.operator_id.Y.operator_subtask_index.Z.latency_p99`, and `_min`, `_max`, `_mean`, `_median`,
+  `_stddev`, `_p75`, `_p90`, `_p95`, `_p98`, `_p999`. Without Prometheus they are there too.
+- A vertex measures once, where its input arrives: `operator_id` is its first operator. Flink measures each operator of
+  a chain, with almost the same figures. For a source that Spark reads, the time begins when the task has the records.
+- A subtask has at most {MAX_LATENCY_HISTOGRAMS} histograms. With `subtask`, a job has sources × subtasks × subtasks of
+  them: use it to search for a slow path, not always.
+- Clocks of machines differ, and so do latencies between them; a negative latency counts as 0.
+- Results never depend on markers. A marker may get lost: at a failure, in the alignment of a savepoint, or behind
+  100 others that wait for the same commit. A new attempt ignores markers from before its start.
+- The interval is 0 by default, as in Flink: no marker is made or sent, and records cost nothing more.
 """
 _LABELS: Final = f"""## Labels
 
@@ -73,6 +103,8 @@ _LABELS: Final = f"""## Labels
 | `subtask_index` | the subtask, counted from 0 |
 | `tm_id` | the TaskExecutor: its resource id |
 | `type` | the type of an event, such as `job_master.StartJob` ([events.md](events.md)) |
+| `source_id`, `source_subtask_index` | the source of a latency, and its subtask; empty: all |
+| `operator_id`, `operator_subtask_index` | where a latency is measured |
 | `name` | the name of a user's metric or accumulator |
 | `client` | the role of a Kafka client: {", ".join(f"`{role}`" for role in ClientRole)} |
 """

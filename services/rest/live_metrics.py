@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from ..metrics import table
 from ..metrics.samples import Sample
 from ..metrics.table import Metric
+from .flink import ids
 
 Values = Mapping[str, float]
 """Flink's name of a metric -> its value, in Flink's unit."""
@@ -30,26 +31,32 @@ class LiveMetrics:
 
     of_workers: Mapping[str, Values] = field(default_factory=dict)
     of_tasks: Mapping[TaskKey, Values] = field(default_factory=dict)
+    of_jobs: Mapping[str, Values] = field(default_factory=dict)
+    """Job id -> the latencies that its tasks measure."""
 
     @classmethod
     def from_samples(cls, resource_id: str, samples: Iterable[Sample]) -> LiveMetrics:
         """Returns the metrics of one TaskExecutor. Raises ValueError for a subtask index that is no number."""
-        own, of_vertices = _divide(samples)
+        of_jobs, others = _latencies_of_jobs(samples)
+        own, of_vertices = _divide(others)
         of_tasks: dict[TaskKey, Values] = {}
         for (job_id, vertex_id), of_vertex in of_vertices.items():
             for subtask, values in _divide_vertex(of_vertex).items():
                 of_tasks[TaskKey(resource_id, job_id, vertex_id, subtask)] = values_of(values)
-        return cls({resource_id: values_of(own)}, of_tasks)
+        return cls({resource_id: values_of(own)}, of_tasks, of_jobs)
 
     @classmethod
     def merge(cls, parts: Iterable[LiveMetrics]) -> LiveMetrics:
         """Returns the metrics of several TaskExecutors."""
         of_workers: dict[str, Values] = {}
         of_tasks: dict[TaskKey, Values] = {}
+        of_jobs: dict[str, Values] = {}
         for part in parts:
             of_workers.update(part.of_workers)
             of_tasks.update(part.of_tasks)
-        return cls(of_workers, of_tasks)
+            for job_id, values in part.of_jobs.items():
+                of_jobs[job_id] = {**of_jobs.get(job_id, {}), **values}
+        return cls(of_workers, of_tasks, of_jobs)
 
 
 NO_METRICS: Final = LiveMetrics()
@@ -93,6 +100,30 @@ _FACTORS: Final[Mapping[Metric, float]] = {
     table.JVM_CPU: 1_000_000_000,
 }
 """From seconds to Flink's unit."""
+
+
+def _latencies_of_jobs(samples: Iterable[Sample]) -> tuple[dict[str, Values], list[Sample]]:
+    """Returns job id -> latencies by Flink's names (LatencyStats) in milliseconds, and all other samples."""
+    of_jobs: dict[str, dict[str, float]] = {}
+    others: list[Sample] = []
+    for sample in samples:
+        if sample.metric is not table.LATENCY or sample.histogram is None:
+            others.append(sample)
+            continue
+        labels = dict(zip(sample.metric.labels, sample.labels, strict=True))
+        scope = ".".join(
+            f"{label}.{ids.to_vertex_id(labels[label]) if label in _OPERATOR_IDS else labels[label]}"
+            for label in _LATENCY_SCOPE
+            if labels[label]
+        )
+        values = of_jobs.setdefault(labels["job_id"], {})
+        for name, value in sample.histogram.recent.items():
+            values[f"latency.{scope}.latency_{name}"] = value
+    return dict(of_jobs), others
+
+
+_OPERATOR_IDS: Final = ("source_id", "operator_id")
+_LATENCY_SCOPE: Final = ("source_id", "source_subtask_index", "operator_id", "operator_subtask_index")
 
 
 def _divide(samples: Iterable[Sample]) -> tuple[list[Sample], dict[tuple[str, str], list[Sample]]]:

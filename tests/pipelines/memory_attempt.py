@@ -317,6 +317,7 @@ class MemoryAttempt:
         """Does one action; returns whether there was any except waiting."""
         moved = self.poll(rng) if self.polls else self._hand_over(rng)
         self.task.advance_clock(self._cluster.wall_clock() - 1)
+        self.task.emit_marker()
         self._keep_up(rng)
         if self.task.ended:
             self.task.finish()
@@ -376,7 +377,7 @@ class MemoryAttempt:
             else:
                 for offset, message in enumerate(log[first : first + count], first):
                     self._take_buffer(place, offset, message.value)
-                    news = news or not is_tick(message.value)
+                    news = news or not is_soft(message.value)
         return news
 
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
@@ -453,12 +454,13 @@ def _no_pause(seconds: float) -> None:
     raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
 
 
-def is_tick(data: bytes) -> bool:
-    """Returns whether the bytes are a tick; also accepts bytes that are no buffer."""
+def is_soft(data: bytes) -> bool:
+    """Returns whether the bytes are a tick or a latency marker; also accepts bytes that are no buffer."""
     try:
-        return decode_header(data).tick
+        header = decode_header(data)
     except BufferError:
         return False
+    return header.tick or header.marker
 
 
 def watch(called: Any, names: Sequence[str], transaction: MemoryTransaction) -> None:

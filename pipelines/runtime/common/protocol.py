@@ -15,6 +15,7 @@ import msgspec
 from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
 from .deployment import CheckpointTrigger, VertexDeployment
+from .latencies import LatencyHistogram
 
 FORWARDED: Final = struct.Struct("<BHIIqq")
 """Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
@@ -176,6 +177,8 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     bytes_out: int = 0
     """The bytes of buffers that this attempt has written to channels."""
     activity: TaskActivity = TaskActivity()
+    latencies: tuple[LatencyHistogram, ...] = ()
+    """The latencies that this attempt has measured."""
 
     def as_accumulators(self) -> dict[str, float]:
         """Returns all counts by name, with Flink's names for the built-in ones."""

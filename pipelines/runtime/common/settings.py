@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ....infra.config.option_types import MILLISECOND
 from ....infra.config.options import ConfigOption, T
 from ...graph import job_options
-from ...graph.job_options import ExecutionMode
+from ...graph.job_options import ExecutionMode, LatencyGranularity
 
 __all__ = ["ExecutionMode", "TaskSettings"]
 
@@ -22,6 +23,9 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
     periodic_checkpoints: bool = False
     """Whether checkpoints are taken at intervals, not only on request."""
+    latency_interval_ms: int = 0
+    """How often a source emits a latency marker; 0: never."""
+    latency_granularity: LatencyGranularity = LatencyGranularity.OPERATOR
     idle_commit_interval_ms: int = 5_000
     """How often positions are committed if only watermarks arrived; reading these again is harmless."""
 
@@ -33,10 +37,17 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             mode=_value(job_options.MODE, configuration),
             commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
             watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
+            latency_interval_ms=_to_milliseconds(_value(job_options.LATENCY_INTERVAL, configuration)),
+            latency_granularity=_value(job_options.LATENCY_GRANULARITY, configuration),
             # Like the JobMaster: a job that was started without the option takes no checkpoints.
             periodic_checkpoints=interval.key in configuration
             and _value(interval, configuration) is not None,
         )
+
+
+def _to_milliseconds(duration: int) -> int:
+    """Rounds up, so that only 0 is 0."""
+    return -(-duration // MILLISECOND)
 
 
 def _value(option: ConfigOption[T], configuration: Mapping[str, str]) -> T:

@@ -10,6 +10,8 @@ A *barrier* is a buffer too, with a sequence number like any other: instead of r
 Everything that its sender sent before it is part of that checkpoint, everything after it is not (Chandy and Lamport
 1985, as adapted by Carbone et al. 2015).
 
+A *latency marker* is outside of that order (latency_markers.py): it takes no number and tells no time.
+
 A record that is larger than a message is sent in *fragments*: consecutive buffers, each with a part of its payload.
 
 Times are milliseconds since the epoch. A watermark W means: no record with a timestamp <= W follows.
@@ -49,6 +51,7 @@ _BARRIER: Final = 8
 _STOPS: Final = 16
 _FRAGMENT: Final = 32
 _LAST_FRAGMENT: Final = 64
+_MARKER: Final = 128
 _SMALL: Final = b"\x00"
 """The first byte of a small batch; that of an Arrow message is 0xFF."""
 
@@ -91,6 +94,8 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
     """Whether it contains a part of one record: the sender's neighbouring buffers contain the others."""
     last_fragment: bool = False
     """Whether it contains the last part; then `fragment` is true as well."""
+    marker: bool = False
+    """Whether it contains a latency marker instead of records."""
 
     def __bytes__(self) -> bytes:
         flags = (
@@ -101,6 +106,7 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
             | _STOPS * self.stops
             | _FRAGMENT * self.fragment
             | _LAST_FRAGMENT * self.last_fragment
+            | _MARKER * self.marker
         )
         return _HEADER.pack(
             _FORMAT,
@@ -130,10 +136,11 @@ class BufferCodec:
     def decode(self, data: bytes) -> tuple[BufferHeader, Batch]:
         """Returns header and records of a buffer; as columns, unless they are few. Raises BufferError.
 
-        A barrier and a fragment have no records.
+        A barrier, a fragment and a latency marker have no records.
         """
         header = decode_header(data)
-        return header, EMPTY if header.barrier or header.fragment else self.read_payload(data, _HEADER.size)
+        has_records = not (header.barrier or header.fragment or header.marker)
+        return header, self.read_payload(data, _HEADER.size) if has_records else EMPTY
 
     def encode_within(self, limit: int, header: BufferHeader, batch: Batch) -> list[bytes]:
         """Returns buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
@@ -207,6 +214,7 @@ def decode_header(data: bytes) -> BufferHeader:
         flags & _STOPS != 0,
         flags & _FRAGMENT != 0,
         flags & _LAST_FRAGMENT != 0,
+        flags & _MARKER != 0,
     )
 
 
@@ -241,8 +249,10 @@ def is_barrier(data: bytes) -> bool:
 
 
 def is_opaque(data: bytes) -> bool:
-    """Whether a buffer must be forwarded unchanged: it is a barrier or a fragment."""
-    return len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & (_BARRIER | _FRAGMENT) != 0
+    """Whether a buffer must be forwarded unchanged: it is a barrier, a fragment or a latency marker."""
+    return (
+        len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & (_BARRIER | _FRAGMENT | _MARKER) != 0
+    )
 
 
 _Flags = tuple[bool, bool]

@@ -1,8 +1,8 @@
 """Forwards the buffers of channels: each row is a buffer with its topic, partition and offset.
 
 The prefix processes the records of a buffer and does not change its header, so sender, sequence number, times and end
-reach the StreamTask as they were sent. Barriers and fragments are forwarded unchanged. Of a message that is not a
-buffer, the StreamTask receives the first bytes, and fails with its location.
+reach the StreamTask as they were sent. Barriers, fragments and latency markers are forwarded unchanged. Of a message
+that is not a buffer, the StreamTask receives the first bytes, and fails with its location.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ READS: tuple[Endpoint, ...] = (
     _read(f"{_JOB}/accumulators", jobs.accumulators),
     _read(f"{_JOB}/execution-result", jobs.execution_result),
     _read(f"{_JOB}/resource-requirements", jobs.resource_requirements),
-    _read(f"{_JOB}/metrics", job_metrics.metrics, _GET),
+    _live(f"{_JOB}/metrics", job_metrics.metrics, _GET),
     _read(f"{_JOB}/checkpoints", checkpoints.checkpoints),
     _read(f"{_JOB}/checkpoints/{{triggerid}}", operations.checkpoint_result),
     _read(f"{_JOB}/savepoints/{{triggerid}}", operations.savepoint_result),

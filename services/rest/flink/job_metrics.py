@@ -1,5 +1,5 @@
 """The metrics of jobs and of the cluster. The log has them: so they exist for ended jobs and for moments of the past,
-too."""
+too. Only latencies come from the TaskExecutors of a job that runs."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def _values(moment: Moment, parameters: Parameters) -> JobValues:
         "numRestarts": sum(each.attempt_number for each in attempts),
         **_times(moment, view, attempts),
         **_checkpoint_values(checkpoints(moment, parameters)),
+        **moment.live.of_jobs.get(view.job_id, {}),
     }
 
 

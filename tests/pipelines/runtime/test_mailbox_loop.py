@@ -20,6 +20,7 @@ from tailrace.pipelines.api import (
     MapFunction,
     OnTimerContext,
     RuntimeContext,
+    StartingOffsets,
     StreamExecutionEnvironment,
     TumblingProcessingTimeWindows,
 )
@@ -397,3 +398,28 @@ def test_cancelled_task_ends_at_once(start: Callable[[Task], Task]) -> None:
     task = start(Task(printing(), 1))
     task.stop()
     assert isinstance(task.end, TaskCanceled)
+
+
+def test_latency_markers_need_no_records_and_no_commit(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.configure("metrics.latency.interval", "5 ms")
+    source = KafkaSource("lines", Formats.text(), StartingOffsets.earliest())
+    env.from_source(source).rebalance().map(str.upper, str).rebalance().print()
+    graph = env.get_job_graph("idle")
+    source_task = start(Task(graph, 0, KafkaInput(("lines",), None, ((0, 0),))))
+    behind = start(Task(graph, 1))
+    source_task.wait(lambda: len(source_task.headers()) >= 3)
+    assert all(header.marker for header in source_task.headers())
+    topic = channel_topic(CLUSTER, JOB, graph.edges[0].data_set_id)
+    markers = [message.value for message in source_task.kafka.log(topic, 0)][-2:]
+    behind.hand_over(*(ForwardedMessage(BUFFER, 0, 0, 0, i, i + 1, data) for i, data in enumerate(markers)))
+    behind.wait(lambda: len(behind.headers()) >= len(markers))
+    assert all(header.marker for header in behind.headers())
+
+    def reported() -> list[TaskMetrics]:
+        notices = [notice for notice in behind.notices if isinstance(notice, TaskMetrics)]
+        return [notice for notice in notices if notice.latencies]
+
+    behind.wait_until(lambda: bool(reported()))
+    last = reported()[-1]
+    assert (last.commits, last.records_in, sum(last.latencies[0].counts)) == (0, 0, len(markers))

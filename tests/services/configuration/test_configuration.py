@@ -48,7 +48,16 @@ _CANDIDATES = (
         "auto",
         "active",
     ),
-    *("standalone", "EAGER", "LAZY_FROM_SOURCES", "micro-batch", "failure-rate", "local-process", "gpu;fpga"),
+    *(
+        "standalone",
+        "EAGER",
+        "LAZY_FROM_SOURCES",
+        "single",
+        "micro-batch",
+        "failure-rate",
+        "local-process",
+        "gpu;fpga",
+    ),
     *(
         "kafka:1",
         "http://registry:1",

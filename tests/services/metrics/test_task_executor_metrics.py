@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from tailrace.pipelines.runtime.common.latencies import LatencyHistogram
 from tailrace.pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
 from tailrace.pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures, VertexName
 from tailrace.services.metrics import table, task_executor
+from tailrace.services.metrics.exposition import create_registry, exposition
 from tailrace.services.metrics.samples import Sample
 from tailrace.services.metrics.task_executor import ProcessUsage
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -15,6 +20,7 @@ from tailrace.services.task_executor.state import TaskExecutorState
 from ..simulated_cluster.cluster import new_replica
 from ..snapshots.simulated_logs import LONG, history
 
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 COUNTS = st.integers(0, 1 << 50)
 SECONDS = st.floats(0, 1e9)
 NAMES = st.dictionaries(st.text(max_size=5), st.floats(allow_nan=False), max_size=3)
@@ -74,6 +80,27 @@ def test_jvm_and_pending_records_have_series() -> None:
     assert shown[table.JVM_CPU, ("te-1",)] == 2.5
     assert shown[table.JVM_MEMORY, ("te-1",)] == 20
     assert shown[table.JVM_HEAP_MAX, ("te-1",)] == 640 << 20
+
+
+@given(st.lists(st.integers(0, 1 << 20), min_size=16, max_size=16), st.integers(0, 1 << 40))
+def test_histogram_of_latencies_is_read_by_parser_of_prometheus(counts: list[int], sum_ms: int) -> None:
+    histogram = LatencyHistogram("source", None, "sink", tuple(counts), sum_ms, {"p99": 1.0})
+    task = TaskFigures(
+        VertexName("j", "job", "v", "map"), 2, 0, None, TaskMetrics(0, 0, 0, latencies=(histogram,))
+    )
+    samples = samples_of(None, RuntimeFigures((task,)))
+    registry = create_registry(lambda: samples)
+    for accept, read in (("", read_text), (OPENMETRICS, read_openmetrics)):
+        families = {family.name: family for family in read(exposition(registry, accept)[1].decode())}
+        shown = families[table.LATENCY.family].samples
+        assert {sample.labels["operator_subtask_index"] for sample in shown} == {"2"}
+        values = {(sample.name, sample.labels.get("le")): sample.value for sample in shown}
+        assert values[f"{table.LATENCY.name}_count", None] == sum(counts)
+        assert values[f"{table.LATENCY.name}_sum", None] == pytest.approx(sum_ms / 1000)
+        assert values[f"{table.LATENCY.name}_bucket", "+Inf"] == sum(counts)
+        assert values[f"{table.LATENCY.name}_bucket", "0.001"] == counts[0]
+        (sample,) = [each for each in samples if each.metric is table.LATENCY]
+        assert sample.series == len(values)
 
 
 def test_slots_agree_with_state_at_every_prefix() -> None:

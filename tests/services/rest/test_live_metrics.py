@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.runtime.common.latencies import LatencyHistogram
 from tailrace.pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
 from tailrace.pipelines.runtime.common.task_figures import (
     RuntimeFigures,
@@ -57,6 +58,31 @@ def test_values_have_flinks_names_and_units() -> None:
     assert values["accumulateBusyTimeMs"] == 6_000
     assert round(values["currentInputWatermark"]) == 1_700_000_000_123
     assert values["map.words"] == 3.5
+
+
+def test_latencies_are_metrics_of_job_by_flinks_names() -> None:
+    source, operator = "5" * 32, "6" * 32
+    recent = {"min": 1.0, "p99": 12.0}
+
+    def latencies(source_id: str, source_subtask: int | None, subtask: int) -> LiveMetrics:
+        histogram = LatencyHistogram(source_id, source_subtask, operator, (2,) + (0,) * 15, 3, recent)
+        task = TaskFigures(VERTEX, subtask, 0, None, TaskMetrics(0, 0, 0, latencies=(histogram,)))
+        encoded = diagnostics_metrics.encode(samples_of(task))
+        return LiveMetrics.from_samples(f"te-{subtask}", diagnostics_metrics.decode(encoded))
+
+    parts = [latencies("", None, 0), latencies(source, None, 1), latencies(source, 3, 2)]
+    merged = LiveMetrics.merge(parts)
+    own = [f"operator_id.{operator}.operator_subtask_index.{i}.latency" for i in range(3)]
+    assert merged.of_jobs["j"] == {
+        f"latency.{scope}_{name}": value
+        for scope in (
+            own[0],
+            f"source_id.{source}.{own[1]}",
+            f"source_id.{source}.source_subtask_index.3.{own[2]}",
+        )
+        for name, value in recent.items()
+    }
+    assert not any("latency" in name for values in merged.of_workers.values() for name in values)
 
 
 def test_lag_of_vertex_belongs_to_its_first_subtask_here() -> None:

@@ -7,6 +7,7 @@ the queue, so a barrier or marker that follows it comes after it for every reade
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgspec
 
 from ...common.deployment import CheckpointTrigger
 from ...operators.chain import OperatorChain
+from ...records.latency_markers import LatencyMarker
 from ..input.input_positions import InputPositions
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
@@ -35,6 +37,8 @@ class CommittedProgress(msgspec.Struct, frozen=True):
 
 QUEUE_LIMIT_BYTES: Final = 32 << 20
 """Queued bytes from which a commit is due at once. The messages of one mail stay together, so there may be more."""
+MAX_WAITING_MARKERS: Final = 100
+"""Latency markers that may wait for a commit; older ones are dropped."""
 LARGE_COMMIT_RECORDS: Final = 100_000
 """Records and messages from which a commit is due at once instead of at the next interval."""
 
@@ -71,6 +75,7 @@ class SubtaskOutput:
         self._progress = progress
         self._flushed = 0
         self._flushed_bytes = 0
+        self._markers: deque[LatencyMarker] = deque(maxlen=MAX_WAITING_MARKERS)
         self.ends = False
         """Whether the next flush is the last one."""
         self.is_dirty = False
@@ -131,6 +136,18 @@ class SubtaskOutput:
         self._writer.announce_time(self._transaction.tell, self._send, again=again)
         return not self._queue
 
+    def add_marker(self, marker: LatencyMarker) -> None:
+        """Sends a latency marker behind the output so far: with the next commit, or at once if there is nothing to
+        commit."""
+        self._markers.append(marker)
+        if not (self.is_dirty or self._queue or self._writer.pending):
+            self._send_markers(self._transaction.tell)
+
+    def _send_markers(self, send: Callable[[str, int, bytes], None]) -> None:
+        while self._markers:
+            for buffer in self._writer.marker(self._markers.popleft()):
+                send(buffer.topic, buffer.partition, buffer.data)
+
     def flush(self, *, tell_all: bool = False) -> None:
         """Puts output and state changes into the queue."""
         self._chain.before_commit()
@@ -166,6 +183,8 @@ class SubtaskOutput:
         self.flush(tell_all=tell_all)
         committed = always or self._positions.moved or bool(self._queue)
         if committed:
+            if not self.ends:
+                self._send_markers(self._put)
             entry, offsets = self._progress.entry(), list[int]()
             self._queue.send(
                 self._changelog,
@@ -182,9 +201,14 @@ class SubtaskOutput:
             self.records_out += self._flushed
             self.bytes_out += self._flushed_bytes
             self._flushed = self._flushed_bytes = 0
+        elif not self.ends:
+            self._send_markers(self._transaction.tell)
         self.is_dirty = False
         return committed
 
+    def _put(self, topic: str, partition: int, data: bytes) -> None:
+        self._queue.send(topic, data, partition=partition)
+
     def _send(self, topic: str, partition: int, data: bytes) -> None:
         self._flushed_bytes += len(data)
-        self._queue.send(topic, data, partition=partition)
+        self._put(topic, partition, data)

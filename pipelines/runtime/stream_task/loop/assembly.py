@@ -33,6 +33,7 @@ from ..input.input_positions import InputPositions
 from ..input.record_locations import RecordLocations
 from ..input.sources.build import build_source
 from ..input.sources.source import Source, SourceSetup
+from ..latency_tracker import LatencyTracker
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.partitioners import create_partitioner
 from ..output.record_writer import ChannelWriter, RecordWriter
@@ -80,6 +81,7 @@ class Assembly:
         self._transaction = transaction
         self._queue = OutgoingMessageQueue()
         self._wall_clock = wall_clock
+        self._settings = TaskSettings.from_configuration(self._graph.configuration)
         self._timed = event_time_edges(self._graph)
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
@@ -173,12 +175,13 @@ class Assembly:
             aligned_inputs=frozenset(
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),
+            latencies=self._latency_tracker(),
         )
         if self.keeps_state:
             subtask.state.writer = StateWriter(
                 subtask.state.by_id,
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
-                incremental=TaskSettings.from_configuration(self._graph.configuration).periodic_checkpoints,
+                incremental=self._settings.periodic_checkpoints,
                 name=name,
             )
         return subtask
@@ -189,6 +192,19 @@ class Assembly:
         for edge, channel in zip(self._deployment.outputs, channels, strict=True):
             channel.sender = source_operator(self.vertex, edge)
         return RecordWriter(channels)
+
+    def _latency_tracker(self) -> LatencyTracker | None:
+        """Builds what measures latencies; None if the job measures none."""
+        settings, source = self._settings, self.parts.source
+        if not settings.latency_interval_ms:
+            return None
+        return LatencyTracker(
+            operator_id=self.vertex.operators[0].operator_id,
+            source_subtask=None if source is None else self._subtask,
+            interval_ms=settings.latency_interval_ms,
+            granularity=settings.latency_granularity,
+            wall_clock=self._wall_clock,
+        )
 
     def source_setup(
         self, wall_clock: Callable[[], int], wake: Callable[[], None], pause: Callable[[float], None]

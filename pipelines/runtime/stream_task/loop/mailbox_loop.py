@@ -224,6 +224,8 @@ class MailboxLoop:
         if self._aligning_since is not None and (fault := self._alignment_fault(now)) is not None:
             task.checkpoints.give_up_aligning(fault)
             self._aligning_since = None
+        if now >= self._next_marker():
+            task.emit_marker()
         if now >= self._next_count():
             self._count(now)
         if now >= self._next_tick():
@@ -278,7 +280,13 @@ class MailboxLoop:
 
     def _next(self, now: float) -> float:
         """Returns when there is something to do even if no mail arrives."""
-        due = min(self._next_commit(now), self._next_clock(), self._next_tick(), self._next_count())
+        due = min(
+            self._next_commit(now),
+            self._next_clock(),
+            self._next_tick(),
+            self._next_count(),
+            self._next_marker(),
+        )
         return min(due, self._poll_at) if self._polls else due
 
     def _next_commit(self, now: float) -> float:
@@ -303,9 +311,17 @@ class MailboxLoop:
     def _next_clock(self) -> float:
         """Returns when something is due by the wall clock."""
         awaited = self._task.next_clock
-        if awaited == MAX_WATERMARK:
-            return float("inf")
-        missing_ms = awaited + 1 - self._wall_clock()
+        return float("inf") if awaited == MAX_WATERMARK else self._wait_for(awaited + 1)
+
+    def _next_marker(self) -> float:
+        """Returns when the next latency marker is due."""
+        latencies = self._task.latencies
+        due = None if latencies is None else latencies.next_marker
+        return float("inf") if due is None else self._wait_for(due)
+
+    def _wait_for(self, clock: int) -> float:
+        """Returns when the wall clock shows this time (ms)."""
+        missing_ms = clock - self._wall_clock()
         return time.monotonic() + missing_ms / 1000 if missing_ms > 0 else 0.0
 
     def _next_repeat(self) -> float:
@@ -335,11 +351,14 @@ class MailboxLoop:
 
     def _next_count(self) -> float:
         """Returns when the counts of committed records are reported."""
-        return self._counted_at + _COUNT_INTERVAL_S if self._uncounted else float("inf")
+        latencies = self._task.latencies
+        has_news = self._uncounted or (latencies is not None and latencies.has_news)
+        return self._counted_at + _COUNT_INTERVAL_S if has_news else float("inf")
 
     def _count(self, now: float) -> None:
         self._counted_at = now
         self._uncounted = False
+        latencies = self._task.latencies
         self._notify(
             TaskMetrics(
                 self._task.records_in,
@@ -351,5 +370,6 @@ class MailboxLoop:
                 self._task.bytes_in,
                 self._task.output.bytes_out,
                 self._timer.read(),
+                () if latencies is None else latencies.report(),
             )
         )

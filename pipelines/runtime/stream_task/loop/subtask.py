@@ -34,6 +34,7 @@ from ...records.buffers import (
     decode_header,
     read_barrier,
 )
+from ...records.latency_markers import read_marker
 from ...state_backend.accumulators import Accumulators
 from ..checkpoint.stop_with_savepoint import StopWithSavepoint
 from ..checkpoint.subtask_checkpoints import SubtaskCheckpointCoordinator
@@ -46,6 +47,7 @@ from ..input.input_gate import InputGate
 from ..input.input_positions import InputPositions
 from ..input.record_locations import RecordLocations
 from ..input.sources.source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
+from ..latency_tracker import LatencyTracker
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
@@ -91,12 +93,14 @@ class Subtask:
         checkpoints_over: int = 0,
         aligned_inputs: frozenset[int] = frozenset(),
         fragments: FragmentAssembler | None = None,
+        latencies: LatencyTracker | None = None,
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
         `kafka_source`: the operator id of the Kafka source whose positions the subtask stores. `reads_nothing`: whether
         the attempt owns none of its partitions. `checkpoints_over`: the newest checkpoint that is known to be complete;
         late barriers up to it are ignored. `aligned_inputs`: the inputs that have nothing in flight in a checkpoint.
+        `latencies`: None if the job measures none.
         """
         self._chain = chain
         self._accumulators = accumulators
@@ -143,6 +147,7 @@ class Subtask:
             over=checkpoints_over,
             aligned_inputs=aligned_inputs,
         )
+        self.latencies = latencies
         self.records_in = 0
         self.bytes_in = 0
         """The bytes of the buffers and payloads that were taken."""
@@ -237,10 +242,25 @@ class Subtask:
             self.foreign.pass_over(input_index, offset, error)
             return
         if self.checkpoints.is_held((input_index, header.sender)):
-            if not header.tick:
+            if not (header.tick or header.marker):
                 self.checkpoints.hold(HeldBuffer(input_index, offset, data))
             return
+        if header.marker:
+            self._take_marker(data)
+            return
         self._receive(gate, input_index, offset, header, data)
+
+    def _take_marker(self, data: bytes) -> None:
+        """Measures and forwards a latency marker. It changes nothing else: results do not depend on markers."""
+        if self.latencies is not None:
+            marker = read_marker(data)
+            if marker is not None and self.latencies.on_marker(marker):
+                self.output.add_marker(marker)
+
+    def emit_marker(self) -> None:
+        """Emits a latency marker if the subtask is of a source, and a marker is due."""
+        if self.latencies is not None and (marker := self.latencies.take_due()) is not None:
+            self.output.add_marker(marker)
 
     def _take_held(self, held: HeldBuffer) -> None:
         gate, header = self._gate, decode_header(held.data)

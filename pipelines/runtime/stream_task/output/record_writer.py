@@ -11,6 +11,8 @@ A tick may be lost, and a restarted receiver does not know the previous ones. So
 time to time while nothing new is sent: to a few partitions at a time, in turn, so that p idle senders do not send p * p
 messages in each interval.
 
+A latency marker goes to one partition of each edge, after everything that was flushed before it.
+
 A barrier goes to every partition that the subtask writes to, after everything that was flushed before it.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import cycle, islice
+from random import Random
 from typing import Final
 
 import msgspec
@@ -37,6 +40,7 @@ from ...records.buffers import (
     RecordTooLarge,
     write_barrier,
 )
+from ...records.latency_markers import LatencyMarker, write_marker
 from .partitioners import Partition
 
 MAX_BUFFER_BYTES = 900_000
@@ -86,6 +90,7 @@ class ChannelWriter:
         self._sequences = dict.fromkeys(partitions, 0)
         self._turns = cycle(partitions)
         """The next partitions for the repeated time."""
+        self._marker_draws: Random | None = None
         self._watermark = NO_WATERMARK
         self._idle = False
         self._announced = NO_WATERMARK, False
@@ -171,6 +176,23 @@ class ChannelWriter:
             self._sequences[partition] += 1
             yield OutgoingBuffer(self.topic, partition, write_barrier(header, checkpoint))
 
+    def marker(self, marker: LatencyMarker) -> Iterator[OutgoingBuffer]:
+        """Yields the marker for one partition, at random: if partitions had turns, and markers came from two senders in
+        turn, each partition would get those of one sender."""
+        if not self._pending:
+            return
+        if self._marker_draws is None:
+            self._marker_draws = Random(f"{self.topic}/{self._subtask}/{self._attempt}")
+        partition = self._marker_draws.choice(list(self._pending))
+        header = BufferHeader(
+            self._subtask,
+            self._attempt,
+            self._sequences[partition],
+            generation=self._generation,
+            marker=True,
+        )
+        yield OutgoingBuffer(self.topic, partition, write_marker(header, marker))
+
     def _note_announced(self) -> None:
         self._announced = self._watermark, self._idle
         self._has_announced = self._has_announced or self._idle or self._watermark > NO_WATERMARK
@@ -240,6 +262,11 @@ class RecordWriter:
         """Calls ChannelWriter.barrier for every outgoing edge."""
         for channel in self.channels:
             yield from channel.barrier(checkpoint)
+
+    def marker(self, marker: LatencyMarker) -> Iterator[OutgoingBuffer]:
+        """Calls ChannelWriter.marker for every outgoing edge."""
+        for channel in self.channels:
+            yield from channel.marker(marker)
 
     def announce_time(
         self,
