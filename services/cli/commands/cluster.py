@@ -44,10 +44,15 @@ def start(
         typer.Option(
             min=0,
             max=64,
-            help="Number of TaskExecutors. \\[default: 2, or 0 with resourcemanager.mode=active]",
+            help="Number of TaskExecutors. \\[default: 1, or 0 with resourcemanager.mode=active]",
         ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(help="Slots per TaskExecutor. \\[default: 2]")] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            help="Slots per TaskExecutor. \\[default: one for each core, at least 4, divided among the TaskExecutors]"
+        ),
+    ] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
 ) -> None:

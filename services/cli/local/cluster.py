@@ -7,9 +7,11 @@ Spark and Kafka start in parallel. Readiness is read from the log, where every p
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -20,22 +22,24 @@ from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAv
 from ...configuration.options.relay import RELAY_PORT
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ...configuration.options.simulation import SIMULATED as SIMULATION
+from ...configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
 from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 from .local_process import LocalProcess, Progress
-from .process_names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
+from .process_names import JOBMANAGER, SIMULATED, is_master, masters, slots_per_taskexecutor, taskexecutors
 from .servers import Servers
 from .shutdown import end_by_force, end_in_order, end_soon
 
-TASKEXECUTORS = 2
-"""The default number."""
+TASKEXECUTORS: Final = 1
+"""The default number: one JVM serves all slots of a machine with the least memory and start-up work."""
 
 
 class LocalClusterOptions(msgspec.Struct, frozen=True):
     """The processes to run. `detached`: they outlive this process; otherwise they end with it, however it ends.
 
-    `taskexecutors`: how many are started here; None: two, or none where the ResourceManager starts them (active mode).
+    `taskexecutors`: how many are started here; None: one, or none where the ResourceManager starts them (active mode).
+    Without a configured number of slots, they share one for each core.
     `masters`: how many jobmanagers; None: one. More than one need ZooKeeper.
     """
 
@@ -146,6 +150,8 @@ class LocalCluster:
                 *self.task_executors(options),
                 *self._check_masters(masters(options.masters, self._processes)),
             ]
+            if record is None:
+                self._divide_slots(sum(not is_master(name) and name != SIMULATED for name in wanted))
             if self.is_complete() and all(name in self._processes for name in wanted):
                 restore_topics(self.configuration, self._progress)
                 return False
@@ -238,6 +244,12 @@ class LocalCluster:
                     "free ones",
                 )
         return names
+
+    def _divide_slots(self, count: int) -> None:
+        """Gives `count` TaskExecutors together a slot for each core, unless the number is configured."""
+        if count and not self._given.has(NUMBER_OF_TASK_SLOTS.key):
+            slots = slots_per_taskexecutor(count, os.cpu_count() or 1)
+            self._given = self._given.replace({NUMBER_OF_TASK_SLOTS.key: str(slots)}, "-D")
 
     def _take_over(self, record: ClusterRecord) -> None:
         for process in record.processes:

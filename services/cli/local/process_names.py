@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 JOBMANAGER = "jobmanager"
 """The name of the jobmanager's process, or its first part if there are several."""
 
 SIMULATED = "simulated-taskexecutors"
 """The name of the process that serves all TaskExecutors of a simulated cluster."""
+
+LEAST_SLOTS: Final = 4
+"""The slots of all TaskExecutors together, by default, on a machine with fewer cores."""
 
 _MASTER = re.compile(rf"{JOBMANAGER}(-[1-9][0-9]*)?")
 
@@ -40,3 +44,11 @@ def taskexecutors(count: int, known: Iterable[str]) -> list[str]:
     """Returns the names of the TaskExecutors to run: the first `count`, and all others that were started before."""
     first = [f"taskexecutor-{number + 1}" for number in range(count)]
     return list(dict.fromkeys([*first, *(name for name in known if not is_master(name))]))
+
+
+def slots_per_taskexecutor(count: int, cores: int) -> int:
+    """Returns the default number of slots of each of `count` TaskExecutors on a machine.
+
+    Together they have one for each core, and at least LEAST_SLOTS.
+    """
+    return max(1, max(LEAST_SLOTS, cores) // count)

@@ -94,7 +94,7 @@ def test_simulated_cluster_starts_one_process_for_all_task_executors(tmp_path: P
     assert cluster.task_executors(LocalClusterOptions()) == [SIMULATED]
     assert cluster.task_executors(LocalClusterOptions(taskexecutors=1)) == ["taskexecutor-1"]
     real = LocalCluster(Configuration({"home": str(tmp_path)}))
-    assert real.task_executors(LocalClusterOptions()) == ["taskexecutor-1", "taskexecutor-2"]
+    assert real.task_executors(LocalClusterOptions()) == ["taskexecutor-1"]
 
 
 def test_home_without_members_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,13 @@ from tailrace.services.cli.commands.cluster_status import format_roles
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
 from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, write_record
-from tailrace.services.cli.local.process_names import is_master, masters, taskexecutors
+from tailrace.services.cli.local.process_names import (
+    LEAST_SLOTS,
+    is_master,
+    masters,
+    slots_per_taskexecutor,
+    taskexecutors,
+)
 from tailrace.services.cli.local.shutdown import end_in_order
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
@@ -39,6 +45,13 @@ def test_repeated_start_keeps_names_and_adds_missing_masters(counts: list[int | 
         assert all(map(is_master, names))
         known = names
     assert taskexecutors(1, known) == ["taskexecutor-1"]
+
+
+@given(st.integers(1, 64), st.integers(1, 128))
+def test_taskexecutors_of_machine_share_slot_for_each_core(count: int, cores: int) -> None:
+    slots = slots_per_taskexecutor(count, cores)
+    assert slots >= 1
+    assert slots == 1 or 0 <= max(LEAST_SLOTS, cores) - slots * count < count
 
 
 def test_single_jobmanager_has_no_number() -> None:
