@@ -47,6 +47,13 @@ class ScheduleMode(StrEnum):
     LAZY_FROM_SOURCES = "LAZY_FROM_SOURCES"
 
 
+class StateBackendType(StrEnum):
+    """Where keyed state is while a task runs."""
+
+    HASHMAP = "hashmap"
+    ROCKSDB = "rocksdb"
+
+
 class LoggingLevel(StrEnum):
     """Levels of `logging`."""
 
@@ -120,6 +127,15 @@ MINI_BATCH = ConfigOption(
     "read, at the cost of the values in between. Flink SQL's table.exec.mini-batch.enabled.",
     scopes=_JOB,
     ours=True,
+)
+STATE_BACKEND = ConfigOption(
+    key="state.backend.type",
+    type=choice(StateBackendType),
+    default=StateBackendType.HASHMAP,
+    doc="Where keyed state is while a task runs. hashmap: in memory. rocksdb: on the TaskExecutor's disk, for state "
+    "larger than memory; its cache and write buffers take the slot's part of taskmanager.memory.managed.size. "
+    "Changelogs, checkpoints and savepoints are the same, so a job may continue with the other one.",
+    scopes=_JOB,
 )
 SCHEDULE_MODE = ConfigOption(
     key="execution.schedule-mode",
@@ -387,6 +403,7 @@ EXECUTION: tuple[ConfigOption[Any], ...] = (
     COMMIT_INTERVAL,
     WATERMARK_INTERVAL,
     MINI_BATCH,
+    STATE_BACKEND,
     SCHEDULE_MODE,
 )
 CHECKPOINTING: tuple[ConfigOption[Any], ...] = (

@@ -51,6 +51,11 @@ def key_group_of(key: Any, max_parallelism: int) -> int:
     return (crc * _GOLDEN & 0xFFFFFFFF) * max_parallelism >> 32
 
 
+def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:
+    """Returns the key group of the key with this canonical form."""
+    return (zlib.crc32(data) * _GOLDEN & 0xFFFFFFFF) * max_parallelism >> 32
+
+
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
     """Returns the subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
     return key_group_of(key, max_parallelism) * parallelism // max_parallelism

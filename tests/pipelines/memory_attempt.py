@@ -88,6 +88,7 @@ class MemoryAttempt:
             generation=cluster.generation,
             restore=restore,
             checkpoints_over=checkpoints_over,
+            local_state=cluster.state_directories.assign(deployment),
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False

@@ -16,6 +16,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
@@ -23,6 +24,7 @@ from tailrace.pipelines.api.transformations import Physical
 from tailrace.pipelines.checkpoint.compatibility import finished_subtasks
 from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
 from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.task_runtime.state_directories import StateDirectories
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt
@@ -78,12 +80,13 @@ class MemoryCluster:
         *,
         job_id: str = JOB,
         directory: str = "",
+        scratch: str = "/dev/null/state",
         plan: Plan | None = None,
         restored: MemoryCheckpoint | None = None,
         topics_end: bool = False,
         now: int = BEGIN_MS,
     ) -> None:
-        """With a plan, checkpoints are taken into the directory; this needs a seed.
+        """With a plan, checkpoints are taken into the directory; this needs a seed. `scratch`: for state on disk.
 
         `topics_end`: unbounded Kafka sources are read to the ends of their topics, too. `restored`: the checkpoint of
         another job from which this job starts. `now`: the time when it starts (ms).
@@ -92,6 +95,7 @@ class MemoryCluster:
         self.job_id = job_id
         self.topics_end = topics_end
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
+        self.state_directories = StateDirectories(Path(scratch), 1)
         self.poisoned: list[str] = []
         """Where somebody else has written garbage."""
         self.rng = None if seed is None else random.Random(seed)

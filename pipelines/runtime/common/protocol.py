@@ -16,6 +16,7 @@ from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
 from .deployment import CheckpointTrigger, VertexDeployment
 from .latencies import LatencyHistogram
+from .local_state import LocalState
 
 FORWARDED: Final = struct.Struct("<BHIIqq")
 """Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
@@ -64,6 +65,8 @@ class OpenTask(msgspec.Struct, frozen=True, tag=True):
     """For these four see deployment.SubtaskDeployment."""
     beat_interval_s: float | None = None
     """The interval of TaskBeat notices; None: never."""
+    local_state: LocalState | None = None
+    """Where keyed state is; None: in memory."""
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):

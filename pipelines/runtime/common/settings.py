@@ -10,15 +10,16 @@ import msgspec
 from ....infra.config.option_types import MILLISECOND
 from ....infra.config.options import ConfigOption, T
 from ...graph import job_options
-from ...graph.job_options import ExecutionMode, LatencyGranularity
+from ...graph.job_options import ExecutionMode, LatencyGranularity, StateBackendType
 
-__all__ = ["ExecutionMode", "TaskSettings"]
+__all__ = ["ExecutionMode", "StateBackendType", "TaskSettings"]
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals are in milliseconds."""
 
     mode: ExecutionMode = job_options.MODE.default
+    state_backend: StateBackendType = job_options.STATE_BACKEND.default
     commit_interval_ms: int = job_options.COMMIT_INTERVAL.default
     watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
     periodic_checkpoints: bool = False
@@ -35,6 +36,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(
             mode=_value(job_options.MODE, configuration),
+            state_backend=_value(job_options.STATE_BACKEND, configuration),
             commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
             watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
             latency_interval_ms=_to_milliseconds(_value(job_options.LATENCY_INTERVAL, configuration)),

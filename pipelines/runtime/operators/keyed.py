@@ -30,6 +30,7 @@ class KeyedOperator(Operator):
             context.max_parallelism,
             own,
             setup.config.name,
+            setup.open_store(setup.config.operator_id, context.max_parallelism),
             wall_clock=setup.wall_clock,
         )
 

@@ -23,6 +23,7 @@ from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
+from ..state_backend.entry_store import OpenStore, open_heap_store
 from ..state_backend.stateful import Origin
 from .task_context import TaskContext
 
@@ -79,6 +80,7 @@ class OperatorSetup(msgspec.Struct, frozen=True):
     """Milliseconds since the epoch; never decreases."""
     generation: int = 0
     """The number of rollbacks of the job."""
+    open_store: OpenStore = open_heap_store
 
     @property
     def parameters(self) -> Mapping[str, Any]:

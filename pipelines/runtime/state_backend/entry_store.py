@@ -21,6 +21,8 @@ class WaitingList(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def clear(self) -> None: ...
+
 
 class EntryStore(Protocol):
     """The entries of the tables of one operator of one subtask. For one thread."""

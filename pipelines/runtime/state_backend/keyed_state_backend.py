@@ -274,8 +274,10 @@ class KeyedStateBackend:
         known = self._tables.get(made.name)
         if known is None:
             self._tables[made.name] = made
-            for message, taking in self._waiting.pop(made.name, ()):
-                self._apply(made, message, taking)
+            if (waiting := self._waiting.pop(made.name, None)) is not None:
+                for message, taking in waiting:
+                    self._apply(made, message, taking)
+                waiting.clear()
             return made
         if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
             raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ....schemas.types import ExecutionState
 from ..common.deployment import SubtaskDeployment, VertexDeployment
+from ..common.local_state import LocalState
 from ..common.protocol import PartitionPositions, TaskActivity
 from ..common.settings import ExecutionMode, TaskSettings
 from ..common.task_figures import NO_METRICS, VertexName
@@ -26,12 +27,17 @@ class RunningExecution:
     """One attempt. `end` is set when it has ended."""
 
     def __init__(
-        self, subtask: SubtaskDeployment, deployment: RunningDeployment, process: TaskProcess
+        self,
+        subtask: SubtaskDeployment,
+        deployment: RunningDeployment,
+        process: TaskProcess,
+        local_state: LocalState | None = None,
     ) -> None:
         self.id = subtask.execution_attempt_id
         self.subtask = subtask
         self.deployment = deployment
         self.process = process
+        self.local_state = local_state
         self.process_id: int | None = None
         self.positions: PartitionPositions | None = None
         self.ends: PartitionPositions | None = None

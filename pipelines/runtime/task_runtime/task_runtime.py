@@ -73,6 +73,7 @@ from .query_inputs import create_query_input
 from .query_manager import QueryManager
 from .runtime_state import RunningDeployment, RunningExecution
 from .stack_requests import StackRequests
+from .state_directories import StateDirectories
 from .user_files import UserFiles
 from .worker_rendezvous import WorkerRendezvous
 
@@ -106,10 +107,11 @@ class TaskRuntime:
         heap_mib: int = DEFAULT_HEAP_MIB,
         on_failure: Callable[[Exception], None] | None = None,
         heartbeat_timeout_s: float = 50.0,
+        managed_memory: int = 0,
     ) -> None:
         """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
         thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
-        StreamTask process that hangs is killed and its attempt fails."""
+        StreamTask process that hangs is killed and its attempt fails. `managed_memory`: in bytes, for all slots."""
         self._kafka = kafka
         self._scratch = scratch
         self._slots = slots
@@ -122,6 +124,7 @@ class TaskRuntime:
         # Not in the scratch directory: the path of a Unix socket has at most about a hundred characters.
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
         self._user_files = UserFiles(scratch / "python-files")
+        self._state_directories = StateDirectories(scratch / "state", managed_memory // slots)
         self._pool = ProcessPool(self._sockets, size=2 * slots)
         self._lobby = WorkerRendezvous(self._sockets)
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -318,6 +321,7 @@ class TaskRuntime:
             end.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._user_files.close()
+        self._state_directories.close()
 
     # The event loop.
 
@@ -425,6 +429,7 @@ class TaskRuntime:
         deployment.python_path = path
         process = self._pool.take()
         # The files themselves are not sent through the socket: the process reads them from disk.
+        local_state = self._state_directories.assign(spec)
         bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
         try:
             process.send(
@@ -439,13 +444,14 @@ class TaskRuntime:
                     subtask.finished,
                     subtask.checkpoints_over,
                     self._beats.interval_s,
+                    local_state,
                 )
             )
         except Exception:
             process.control.close()
             self._user_files.leave(path)
             raise
-        execution = RunningExecution(subtask, deployment, process)
+        execution = RunningExecution(subtask, deployment, process, local_state)
         deployment.executions.append(execution)
         self._deployments[deployment.number] = deployment
         self._executions[execution.id] = execution
@@ -625,6 +631,7 @@ class TaskRuntime:
         state, reason = execution.end
         deployment = execution.deployment
         self._user_files.leave(deployment.python_path)
+        self._state_directories.remove(execution.local_state)
         self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
         if not deployment.live and deployment.run is None:
             self._queries.drop(deployment)

@@ -71,7 +71,8 @@ MANAGED_MEMORY = ConfigOption(
     key="taskmanager.memory.managed.size",
     type=MEMORY,
     default=0,
-    doc="Managed memory of a TaskExecutor, divided among its slots.",
+    doc="Managed memory of a TaskExecutor, divided among its slots. With `state.backend.type: rocksdb`, the part of a "
+    "slot is the budget of its tasks with keyed state; 0: 128 MiB for each slot.",
     scopes=WORKER,
     flink="a part of all memory",
 )

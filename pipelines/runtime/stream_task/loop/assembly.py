@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +19,7 @@ from ....graph.physical_plan import changelog_topic, channel_topic, keeps_state
 from ....types import load_classes
 from ...common.deployment import VertexDeployment, vertex_of
 from ...common.event_time import event_time_edges
+from ...common.local_state import LocalState
 from ...common.settings import TaskSettings
 from ...common.vertex_parts import VertexParts, split_vertex
 from ...operators.chain import OperatorChain
@@ -26,6 +29,7 @@ from ...operators.task_context import TaskContext
 from ...operators.user_functions import user_code
 from ...records.buffers import BufferCodec
 from ...state_backend.accumulators import Accumulators
+from ...state_backend.entry_store import EntryStore, open_heap_store
 from ..checkpoint.subtask_snapshot import SubtaskId
 from ..input.fragments import FragmentAssembler
 from ..input.input_gate import InputGate
@@ -38,9 +42,14 @@ from ..output.message_queue import OutgoingMessageQueue
 from ..output.partitioners import create_partitioner
 from ..output.record_writer import ChannelWriter, RecordWriter
 from ..output.transaction import Transaction
+from ..state.fork_worker import ForkedWork, ForkedWorker
+from ..state.full_snapshot import FullSnapshotWrite
 from ..state.progress import ProgressWriter, SubtaskProgress
 from ..state.state_writer import StateWriter
 from .subtask import Subtask
+
+if TYPE_CHECKING:
+    from ...state_backend.rocksdb_store import RocksDatabase
 
 
 class KafkaInput(msgspec.Struct, frozen=True):
@@ -68,7 +77,9 @@ class Assembly:
         generation: int = 0,
         restore: RestoredCheckpoint | None = None,
         checkpoints_over: int = 0,
+        local_state: LocalState | None = None,
     ) -> None:
+        """`local_state`: where keyed state is; None: in memory."""
         self.generation = generation
         own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
         self._checkpoints_over = max(own, checkpoints_over)
@@ -85,6 +96,8 @@ class Assembly:
         self._timed = event_time_edges(self._graph)
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
+        self._local_state = local_state
+        self._database: RocksDatabase | None = None
         names = deployment.cluster, deployment.job_id
         self.changelog = changelog_topic(*names, self.vertex.vertex_id)
         self.keeps_state = keeps_state(self.vertex)
@@ -183,6 +196,7 @@ class Assembly:
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
                 incremental=self._settings.periodic_checkpoints,
                 name=name,
+                fork=self._fork,
             )
         return subtask
 
@@ -248,7 +262,29 @@ class Assembly:
             input_types=input_types(self._graph, self.vertex, config),
             wall_clock=self._wall_clock,
             generation=self.generation,
+            open_store=open_heap_store if self._local_state is None else self._open_store,
         )
+
+    def _open_store(self, operator_id: str, max_parallelism: int) -> EntryStore:
+        if self._database is None:
+            # It is loaded only where it is used.
+            from ...state_backend.rocksdb_store import RocksDatabase
+
+            assert self._local_state is not None
+            self._database = RocksDatabase(Path(self._local_state.directory), self._local_state.memory)
+        return self._database.open_store(operator_id, max_parallelism)
+
+    def _fork(self, work: ForkedWork) -> FullSnapshotWrite:
+        if self._database is None:
+            return ForkedWorker(work)
+        from ..state.store_fork import fork_with_database
+
+        return fork_with_database(self._database, work)
+
+    def close(self) -> None:
+        """Closes the database of keyed state, if there is one, and removes its directory."""
+        if self._database is not None:
+            self._database.close()
 
     def _gate(self, progress: SubtaskProgress, begins: bool) -> InputGate:
         senders = [self._result(edge).producers_for(self._subtask) for edge in self._deployment.inputs]

@@ -68,6 +68,7 @@ class StreamTask:
         self._restore = opening.restore
         self._finished = opening.finished
         self._checkpoints_over = opening.checkpoints_over
+        self._local_state = opening.local_state
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: KafkaTransaction | None = None
@@ -119,6 +120,7 @@ class StreamTask:
         finally:
             upkeep.close(ended=ended)
             subtask.close()
+            assembly.close()
 
     def _upkeep(self, assembly: Assembly) -> CommitFollowUp:
         source = assembly.through_spark
@@ -170,6 +172,7 @@ class StreamTask:
             generation=self._generation,
             restore=self._restore,
             checkpoints_over=self._checkpoints_over,
+            local_state=self._local_state,
         )
         transactions.open(assembly.changelog)
         return assembly, transactions, consumer

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.state_backend.broadcast_table import BroadcastTable
+from tailrace.pipelines.runtime.state_backend.entry_store import HEAP, EntryStore
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state_backend.list_table import ListTable
 from tailrace.pipelines.runtime.state_backend.map_table import MapTable
@@ -24,10 +25,13 @@ Deed = Callable[[KeyedStateBackend, str, int, list[int]], Any]
 
 
 def backend(
-    max_parallelism: int = 128, key_groups: range | None = None, tables: Iterable[str] | None = None
+    max_parallelism: int = 128,
+    key_groups: range | None = None,
+    tables: Iterable[str] | None = None,
+    store: EntryStore = HEAP,
 ) -> KeyedStateBackend:
     """Returns a backend with a table of each kind, or with these."""
-    made = KeyedStateBackend(Types.STRING(), max_parallelism, key_groups)
+    made = KeyedStateBackend(Types.STRING(), max_parallelism, key_groups, store=store)
     for name in TABLES if tables is None else tables:
         TABLES[name](made)
     return made
