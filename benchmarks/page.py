@@ -19,11 +19,14 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from _conversation import fingerprint
 from _report import conditions, median, percentile, report
@@ -157,6 +160,18 @@ def read(address: str, path: str) -> bytes:
         return body
 
 
+def read_first(address: str, path: str) -> bytes:
+    """Returns the body of the first answer. The server refuses requests while it reads the log."""
+    until = time.monotonic() + PATIENCE_MS / 1_000
+    while True:
+        try:
+            return read(address, path)
+        except HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > until:
+                raise
+            time.sleep(1)
+
+
 def measure(browser: Browser, address: str) -> dict[str, float]:
     """Returns the times."""
     (script,) = STATIC.glob("assets/*.js")
@@ -191,7 +206,7 @@ def main() -> None:
         "weight_gzip_kb": sum(len(gzip.compress(content, mtime=0)) for content in files) / 1000,
     }
     with running_browser() as browser, serve_log(kept_log()) as address:
-        job: dict[str, Any] = json.loads(read(address, f"/api/v1/jobs/{JOB}"))["job"]
+        job: dict[str, Any] = json.loads(read_first(address, f"/api/v1/jobs/{JOB}"))["job"]
         assert set(job["tasks"]) == {"RUNNING"}, job["tasks"]
         figures |= measure(browser, address)
         version = browser.version

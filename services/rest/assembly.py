@@ -18,7 +18,7 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import OpenSource, open_log_source
 from . import page
-from .api import all_jobs, attempts, blobs, cluster, jobs, masters, state
+from .api import all_jobs, attempts, blobs, cluster, jobs, masters, state, subtasks
 from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
@@ -65,7 +65,8 @@ def list_endpoints(
 
 def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) -> list[Endpoint]:
     """Returns tailrace's own endpoints that need the log only."""
-    reads = [*state.READS, *blobs.READS, *cluster.READS, *jobs.READS, *all_jobs.READS, *attempts.READS]
+    of_jobs = [*jobs.READS, *all_jobs.READS, *attempts.READS, *subtasks.READS]
+    reads = [*state.READS, *blobs.READS, *cluster.READS, *of_jobs]
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
 
 

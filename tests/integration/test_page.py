@@ -9,11 +9,13 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import re
 import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,8 @@ def visited_pages(address: str, at: str) -> dict[str, str]:
     views = ("timeline", "exceptions", "checkpoints", "accumulators", "output", "configuration", "story")
     pages = {"cluster": "cluster", "jobs": "jobs", "job": f"jobs/{job_id}", "submit": "submit"}
     pages |= {"events": "events", "event": "events/32", "stories": "story", "difference": "difference"}
+    vertex = read(address, f"/v1/jobs/{job_id}")["vertices"][-1]["id"]
+    pages |= {"what-if-form": "what-if", "vertex": f"jobs/{job_id}/vertices/{vertex}"}
     pages |= {view: f"jobs/{job_id}/{view}" for view in views}
     return {name: f"#/{path}?at={at}" for name, path in pages.items()}
 
@@ -296,6 +300,7 @@ def test_page_shows_what_happens_without_being_loaded_again(browser: Browser, fo
         ("events?to=never", "never"),
         ("story?entity=nobody", "nobody"),
         ("difference?from=999999", "999999"),
+        ("what-if?at=3&scenario=events: [{at: 1 s, kill: nobody}]", "there is no TaskExecutor 'nobody'"),
     ],
 )
 def test_page_of_what_is_not_there_says_so(browser: Browser, server: str, path: str, text: str) -> None:
@@ -411,6 +416,85 @@ def test_player_waits_until_a_moment_is_shown(browser: Browser, server: str) -> 
         page.get_by_role("button", name="Pause").click()
 
 
+def test_what_if_is_composed_by_the_keyboard_and_drawn(browser: Browser, server: str) -> None:
+    with visit(browser, server) as page:
+        page.goto(f"{server}/#/what-if?at=20")
+        form = page.get_by_role("form", name="Add a change")
+        form.get_by_label("How many").fill("2")
+        form.get_by_label("Slots of each").press("Enter")
+        form.get_by_label("Change").select_option("A TaskExecutor dies")
+        form.get_by_label("After").fill("30 s")
+        form.get_by_label("After").press("Enter")
+        form.get_by_label("Change").select_option("An option has another value")
+        form.get_by_label("Key").fill("cluster.evenly-spread-out-slots")
+        value = form.get_by_role("textbox", name="Value")
+        value.fill("true")
+        value.press("Enter")
+        expect(page.get_by_label("Scenario, in YAML")).to_have_value(
+            "until: 10 min\nevents:\n  - {at: 10 s, join: {count: 2}}\n  - {at: 30 s, kill: te-1}\n"
+            "configuration:\n  cluster.evenly-spread-out-slots: true\n"
+        )
+        page.get_by_role("button", name="Simulate").press("Enter")
+        result = page.get_by_role("region", name="Result")
+        expect(result.get_by_role("listitem").filter(has_text="slots instead of 2.")).to_be_visible()
+        row = result.get_by_role("button", name="te-1/0")
+        row.press("Enter")
+        holders = page.get_by_role("region", name="Who held slot te-1/0")
+        expect(holders.get_by_role("row").filter(has_text="simulated").first).to_contain_text("subtask 0")
+        page.screenshot(path=SCREENSHOTS / "what-if.png", full_page=True)
+        check_access(page)
+        check_width(page)
+        # The address has the scenario: a link shows the same result.
+        page.reload()
+        expect(row).to_be_visible()
+
+
+def loaded_subtasks(route: Route, number: int) -> None:
+    """Answers with 60 subtasks that run."""
+    load = {"records_out_per_second": 80, "back_pressured": 0.2, "watermark": 1_700_000_000_000}
+    subtasks = [
+        {
+            "subtask": subtask,
+            "attempt": subtask % 2,
+            "state": "RUNNING",
+            "task_executor": f"te-{subtask % 4}",
+            "load": {
+                **load,
+                "records_in_per_second": 900 + 40 * (subtask + number) % 300,
+                "busy": subtask / 100,
+                "idle": 0.8 - subtask / 100,
+                "pending_records": 17 if subtask == 0 else None,
+            },
+        }
+        for subtask in range(60)
+    ]
+    route.fulfill(json={"now": 1_700_000_000_000 + number, "name": "Flat Map", "subtasks": subtasks})
+
+
+def test_subtasks_of_vertex_are_seen_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "running.avro"
+    with closing(FileLog.open(LOG)) as log:
+        export(log, "running", EventSelection(0, 35), file, ArchiveFormat.AVRO)
+    with serve_log(file) as address, visit(browser, address, width=PHONE, theme="dark") as page:
+        page.goto(f"{address}/#/jobs")
+        page.locator("main").get_by_role("link").first.click()
+        numbers = count()
+        page.route("**/subtasks", lambda route: loaded_subtasks(route, next(numbers)))
+        page.clock.install()
+        page.get_by_role("article").get_by_role("link").first.press("Enter")
+        tile = page.get_by_role("article", name="Subtask 0", exact=True)
+        expect(tile).to_contain_text("Lag 17")
+        expect(page.locator("dt:text-is('Busiest subtask') + dd")).to_have_text("59: 59 %")
+        for _ in range(3):
+            with page.expect_response("**/subtasks"):
+                page.clock.run_for(3_000)
+        expect(tile.locator("polyline")).to_have_attribute("points", re.compile(r"(\S+ ){2,}\S+"))
+        assert page.get_by_role("article").count() <= 60
+        page.screenshot(path=SCREENSHOTS / "subtasks.png", full_page=True)
+        check_access(page)
+        check_width(page)
+
+
 @pytest.fixture(scope="module")
 def history_server() -> Iterator[str]:
     """Returns the address of a history server of two clusters, and of a file that is no log."""
@@ -442,7 +526,7 @@ def test_history_server_lists_clusters_that_nobody_can_change(
         for each in clusters:
             page.get_by_role("link", name=each["name"], exact=True).click()
             sections = page.get_by_role("navigation", name="Sections")
-            expect(sections).to_have_text("ClusterJobsEventsStoryDifference")
+            expect(sections).to_have_text("ClusterJobsEventsStoryDifferenceWhat if")
             sections.get_by_role("link", name="Jobs").click()
             page.locator("main").get_by_role("link").first.click()
             expect(page.locator(".vertex").first).to_be_visible()
@@ -494,6 +578,23 @@ def test_uploaded_program_is_planned_and_deleted(
         page.get_by_role("button", name="Delete the program").click()
         expect(page.get_by_text("No program is uploaded.")).to_be_visible()
         assert read(address, "/jars")["files"] == []
+
+
+def test_upload_shows_how_much_is_sent(browser: Browser, tmp_path: Path) -> None:
+    with serve_log(LOG, programs=tmp_path / "programs") as address, visit(browser, address) as page:
+        page.goto(f"{address}/#/submit/programs")
+        network = page.context.new_cdp_session(page)
+        network.send("Network.enable")
+        slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 400_000}
+        network.send("Network.emulateNetworkConditions", slow)
+        content = f"# {'x' * 600_000}\n".encode()
+        page.get_by_label("File").set_input_files(
+            {"name": "large.py", "mimeType": "text/x-python", "buffer": content}
+        )
+        page.get_by_role("button", name="Upload").click()
+        expect(page.get_by_role("progressbar", name="Upload")).to_be_visible()
+        expect(page.get_by_role("link", name="large.py")).to_be_visible()
+        expect(page.get_by_role("progressbar")).to_have_count(0)
 
 
 def test_upload_is_hidden_if_the_server_runs_no_programs(browser: Browser, server: str) -> None:

@@ -30,8 +30,8 @@ def describe_differences(found: WhatIf) -> tuple[str, ...]:
         before = known.pop(job.job_id, None)
         if before is None:
             sentences.append(f"{_name(job)} is only in the simulation: {describe_end(would, job)}.")
-        else:
-            sentences += _of_job(really, before, would, job)
+        elif predicates := tuple(_of_job(really, before, would, job)):
+            sentences.append(f"{_name(job)} {'. It '.join(predicates)}.")
     sentences += [
         f"{_name(job)} is not in the simulation. Really: {describe_end(really, job)}."
         for job in known.values()
@@ -41,24 +41,23 @@ def describe_differences(found: WhatIf) -> tuple[str, ...]:
 
 
 def _of_job(really: Outcome, before: JobOutcome, would: Outcome, job: JobOutcome) -> Iterator[str]:
-    name = _name(job)
-    if before.ended is not None and job.ended is not None and before.status == job.status:
-        later = job.ended - before.ended
-        if abs(later) >= SECOND:
-            which = "later" if later > 0 else "earlier"
-            ends = f"{describe_end(would, job)} instead of {format_duration(length_of(really, before))}"
-            yield f"{name} ends {format_duration(abs(later))} {which}: {ends}."
-    elif before.status != job.status or (before.ended is None) != (job.ended is None):
+    """Yields sentences without subject and full stop."""
+    if before.status != job.status or (before.ended is None) != (job.ended is None):
         reason = f" ({job.reason})" if job.reason else ""
-        yield f"{name}: {describe_end(would, job)}{reason}. Really: {describe_end(really, before)}."
+        yield f"ends otherwise: {describe_end(would, job)}{reason}; really {describe_end(really, before)}"
+    elif before.ended is not None and job.ended is not None and abs(job.ended - before.ended) >= SECOND:
+        later = job.ended - before.ended
+        which = "later" if later > 0 else "earlier"
+        usual = format_duration(length_of(really, before))
+        yield f"ends {format_duration(abs(later))} {which}: {describe_end(would, job)} instead of {usual}"
     if before.restarts != job.restarts:
-        yield f"{name} restarts {_times(job.restarts)} instead of {_times(before.restarts)}."
+        yield f"restarts {_times(job.restarts)} instead of {_times(before.restarts)}"
     for what, real_time, time in (
-        ("waits for slots for {}", before.waited, job.waited),
-        ("is interrupted for {}", before.interrupted, job.interrupted),
+        ("waits for slots for", before.waited, job.waited),
+        ("is interrupted for", before.interrupted, job.interrupted),
     ):
         if abs(time - real_time) >= SECOND:
-            yield f"{name} {what.format(format_duration(time))} instead of {format_duration(real_time)}."
+            yield f"{what} {format_duration(time)} instead of {format_duration(real_time)}"
 
 
 def _of_slots(really: Outcome, would: Outcome, end: Time) -> Iterator[str]:

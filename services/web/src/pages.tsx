@@ -13,6 +13,7 @@ import { JobPage } from "./jobs/job-page";
 import { JobsPage } from "./jobs/jobs-page";
 import { LogsPage } from "./logs/logs-page";
 import { Empty } from "./parts/states";
+import { WhatIfPage } from "./what-if/what-if-page";
 
 export interface PageView {
   readonly title: string;
@@ -37,6 +38,7 @@ const SECTIONS: readonly Section[] = [
   { path: "events", title: "Events" },
   { path: "story", title: "Story" },
   { path: "difference", title: "Difference" },
+  { path: "what-if", title: "What if" },
   { path: "logs", title: "Logs", isLive: true },
   { path: "submit", title: "Submit", isLive: true },
 ];
@@ -72,6 +74,7 @@ export function pageOf(parts: readonly string[], server: Server | null): PageVie
   }
   if (section === "story") return { title: "Story", section, view: () => <StoryPage /> };
   if (section === "difference") return { title: "Difference", section, view: () => <DifferencePage /> };
+  if (section === "what-if") return { title: "What if", section, view: () => <WhatIfPage /> };
   if (section === "logs") {
     return {
       title: "Logs",

@@ -24,6 +24,7 @@ from tailrace.services.diagnostics.metrics import SAMPLES, serve_samples
 from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.metrics import task_executor
 from tailrace.services.metrics.samples import Sample
+from tailrace.services.rest.api.subtasks import SubtaskLoad, read_load
 from tailrace.services.rest.errors import BadRequest
 from tailrace.services.rest.flink.metrics import AGGREGATIONS, aggregate, select
 from tailrace.services.rest.flink.vertex_metrics import BackPressureLevel
@@ -83,6 +84,17 @@ def test_latencies_are_metrics_of_job_by_flinks_names() -> None:
         for name, value in recent.items()
     }
     assert not any("latency" in name for values in merged.of_workers.values() for name in values)
+
+
+def test_load_of_subtask_is_in_shares_and_without_unknown_values() -> None:
+    before = TaskReport(TaskMetrics(60, 30, 6), TaskActivity(2.0, 7.0, 1.0))
+    activity = TaskActivity(6.0, 8.0, 6.0, 1_700_000_000_123)
+    (values,) = live(TaskFigures(VERTEX, 1, 0, None, TaskMetrics(100, 50, 10), activity, before)).values()
+    assert read_load(values) == SubtaskLoad(4.0, 2.0, 0.4, 0.5, 0.1, None, 1_700_000_000_123)
+    assert read_load({**values, "pendingRecords": 7.0, "currentInputWatermark": -(2.0**63)}) == SubtaskLoad(
+        4.0, 2.0, 0.4, 0.5, 0.1, 7.0, None
+    )
+    assert read_load({}) is None
 
 
 def test_lag_of_vertex_belongs_to_its_first_subtask_here() -> None:

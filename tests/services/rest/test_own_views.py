@@ -14,6 +14,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.rest.api.attempts import attempts
 from tailrace.services.rest.api.cluster import cluster
 from tailrace.services.rest.api.jobs import job, jobs
+from tailrace.services.rest.api.subtasks import subtasks
 from tailrace.services.rest.moment import Moment
 
 from .views import view
@@ -52,6 +53,11 @@ def check(moment: Moment) -> None:
         for ours, flink in zip(vertices, graph.vertices, strict=True):
             states = Counter(list(each.times)[-1] for each in ours.attempts if each.is_current)
             assert states == Counter({state: count for state, count in flink.tasks.items() if count})
+            found_subtasks = subtasks(moment, {"jobid": summary.id, "vertexid": ours.id}).subtasks
+            assert [(each.subtask, each.attempt, each.task_executor) for each in found_subtasks] == [
+                (each.subtask, each.attempt, each.task_executor) for each in ours.attempts if each.is_current
+            ]
+            assert Counter(each.state for each in found_subtasks) == states
 
 
 def test_slots_that_are_missing_have_a_reason() -> None:

@@ -7,6 +7,16 @@ export function ActionOutcome({ state }: { state: ActionState }) {
     case "ready":
       return null;
     case "sent":
+      // Announced once, and not with each percent.
+      if (state.share !== undefined && state.share < 1) {
+        const percent = Math.floor(state.share * 100);
+        return (
+          <div class="sending">
+            <progress max={100} value={percent} aria-label="Upload" />
+            <p class="small muted number">{percent} % are sent.</p>
+          </div>
+        );
+      }
       return (
         <p class="note" role="status">
           Waiting for the cluster…

@@ -1,11 +1,12 @@
 // A request that changes something, as a user's click: it is sent once, also if the click or the request is repeated.
 
 import { useRef, useState } from "preact/hooks";
-import { send } from "../api/client";
+import { send, upload } from "../api/client";
 
 export type ActionState =
   | { readonly kind: "ready" }
-  | { readonly kind: "sent" }
+  /** `share`: the share of a file that is sent, 0 to 1. */
+  | { readonly kind: "sent"; readonly share?: number }
   | { readonly kind: "done"; readonly text: string; readonly offset: number | null }
   | { readonly kind: "failed"; readonly text: string };
 
@@ -33,9 +34,12 @@ export function useAction(): Action {
     if (key.current?.request !== text) key.current = { request: text, key: newKey() };
     setState({ kind: "sent" });
     try {
-      const response = await send(request.method, request.url, request.body, undefined, {
-        "Idempotency-Key": key.current.key,
-      });
+      const { method, url, body } = request;
+      const headers = { "Idempotency-Key": key.current.key };
+      const response =
+        body instanceof FormData
+          ? await upload(url, body, headers, (share) => setState({ kind: "sent", share }))
+          : await send(method, url, body, undefined, headers);
       const offset = response.headers.get("Tailrace-Offset");
       const answer: unknown = await response.json();
       key.current = null;

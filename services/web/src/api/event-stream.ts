@@ -1,8 +1,9 @@
-// Which events the log gets, by server-sent events. EventSource cannot send a token, so a fetch reads them. After a lost
-// connection the stream goes on behind the last event that it had.
+// Which events the log gets, by server-sent events. After a lost connection the stream goes on behind the last event that
+// it had.
 
 import { computed, signal } from "@preact/signals";
 import { fillPath, RequestError, send } from "./client";
+import { readMessages } from "./server-sent-events";
 import { isVisible } from "./visibility";
 
 export type Connection = "connecting" | "live" | "lost";
@@ -64,9 +65,13 @@ async function run(start: number, wanted: string | null, ended: AbortSignal): Pr
       // Without a position, events may have come before the stream.
       if (position === undefined) announce();
       if (response.body !== null) {
-        await readEvents(response.body, (offset) => {
-          position = offset + 1;
-          noteOffset(offset);
+        await readMessages(response.body, (messages) => {
+          for (const { id } of messages) {
+            if (id === undefined || !/^\d+$/.test(id)) continue;
+            position = Number(id) + 1;
+            noteOffset(Number(id));
+          }
+          if (messages.some(({ data }) => data !== undefined)) announce();
         });
       }
     } catch (error) {
@@ -84,26 +89,6 @@ async function run(start: number, wanted: string | null, ended: AbortSignal): Pr
     connection.value = "lost";
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(LONGEST_PAUSE_MS, pause * 2);
-  }
-}
-
-/** Reads messages until the stream ends. `onId` is called with the offset of each. */
-async function readEvents(body: ReadableStream<Uint8Array>, onId: (offset: number) => void): Promise<void> {
-  const reader = body
-    .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
-    .getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const messages = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
-    rest = messages.pop() ?? "";
-    for (const message of messages) {
-      const id = /^id: ?(\d+)$/m.exec(message)?.[1];
-      if (id !== undefined) onId(Number(id));
-    }
-    // A message without data is a comment that keeps the connection open.
-    if (messages.some((message) => /^data:/m.test(message))) announce();
   }
 }
 

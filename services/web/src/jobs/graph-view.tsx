@@ -17,6 +17,7 @@ import { Bar } from "../parts/figures";
 import { Empty, Loaded } from "../parts/states";
 import { Status, toneOf } from "../parts/status";
 import { TableCard, TableHead } from "../parts/table";
+import { linkTo } from "../routing";
 import { PlanGraph } from "./plan-graph";
 import { useVertexFigures, type VertexFigures } from "./vertex-figures";
 
@@ -72,7 +73,12 @@ function Graph({ job, attempts, isLive }: { job: Job; attempts: Attempts | null;
           const vertex = byId.get(id);
           return (
             vertex !== undefined && (
-              <VertexCard vertex={vertex} attempts={attemptsOf.get(id)} figures={figures.get(id)} />
+              <VertexCard
+                job={job.jid}
+                vertex={vertex}
+                attempts={attemptsOf.get(id)}
+                figures={figures.get(id)}
+              />
             )
           );
         }}
@@ -83,15 +89,18 @@ function Graph({ job, attempts, isLive }: { job: Job; attempts: Attempts | null;
 }
 
 interface VertexCardProps {
+  readonly job: string;
   readonly vertex: Vertex;
   readonly attempts: VertexAttempts | undefined;
   readonly figures: VertexFigures | undefined;
 }
 
-function VertexCard({ vertex, attempts, figures = {} }: VertexCardProps) {
+function VertexCard({ job, vertex, attempts, figures = {} }: VertexCardProps) {
   return (
     <>
-      <h2 title={vertex.name}>{vertex.name}</h2>
+      <h2 title={vertex.name}>
+        <a href={linkTo(["jobs", job, "vertices", vertex.id])}>{vertex.name}</a>
+      </h2>
       <p class="small">
         <Status of={vertex.status} /> <span class="muted">{formatPlural(vertex.parallelism, "subtask")}</span>
       </p>
@@ -171,7 +180,9 @@ function VertexTable({ job, figures }: { job: Job; figures: ReadonlyMap<string, 
           const { metrics } = vertex;
           return (
             <tr key={vertex.id}>
-              <td>{vertex.name}</td>
+              <td>
+                <a href={linkTo(["jobs", job.jid, "vertices", vertex.id])}>{vertex.name}</a>
+              </td>
               <td>
                 <Status of={vertex.status} />
               </td>

@@ -17,9 +17,12 @@ import { ExceptionsView } from "./exceptions-view";
 import { GraphView } from "./graph-view";
 import { OutputView } from "./output-view";
 import { TimelineView } from "./timeline-view";
+import { VertexView } from "./vertex-view";
 
 type Progress = AnswerOf<"/api/v1/jobs/{jobid}">;
 
+/** Of the addresses of single vertices; the graph links to them. */
+const VERTICES = "vertices";
 const OUTPUT: Tab = { path: "output", title: "Output" };
 const TABS: readonly Tab[] = [
   { path: "", title: "Graph" },
@@ -35,7 +38,7 @@ const TABS: readonly Tab[] = [
 export function JobPage({ id, parts }: { id: string; parts: readonly string[] }) {
   const progress = useQuery("/api/v1/jobs/{jobid}", { jobid: id });
   const { isHistory } = useServer();
-  const [view = ""] = parts;
+  const [view = "", vertex] = parts;
   return (
     <>
       {progress.body === null && <h1>Job</h1>}
@@ -47,9 +50,15 @@ export function JobPage({ id, parts }: { id: string; parts: readonly string[] })
             <Tabs
               base={["jobs", id]}
               tabs={isHistory ? TABS.filter((tab) => tab !== OUTPUT) : TABS}
-              current={view}
+              current={view === VERTICES ? "" : view}
             />
-            <JobView id={id} jobId={body.job.job_id} view={view} isRunning={body.job.ended < 0} />
+            <JobView
+              id={id}
+              jobId={body.job.job_id}
+              view={view}
+              vertex={vertex}
+              isRunning={body.job.ended < 0}
+            />
           </>
         )}
       </Loaded>
@@ -61,17 +70,25 @@ function JobView({
   id,
   jobId,
   view,
+  vertex,
   isRunning,
 }: {
   id: string;
   jobId: string;
   view: string;
+  vertex: string | undefined;
   isRunning: boolean;
 }) {
   const { isHistory } = useServer();
   switch (view) {
     case "":
       return <GraphView id={id} isLive={isRunning && !isHistory} />;
+    case VERTICES:
+      return vertex === undefined ? (
+        <Empty>The address names no vertex.</Empty>
+      ) : (
+        <VertexView key={vertex} job={id} vertex={vertex} isLive={isRunning && !isHistory} />
+      );
     case "timeline":
       return <TimelineView id={id} />;
     case "exceptions":

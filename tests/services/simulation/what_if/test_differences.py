@@ -26,10 +26,10 @@ def test_end_of_log_has_nothing_to_compare_with() -> None:
     [
         (
             "events: [{at: 5 s, join: {count: 2, slots: 4}}]",
-            "j2) waits for slots for ",
+            "It waits for slots for ",
         ),
         ("events: [{at: 5 s, join: {count: 2, slots: 4}}]", "There are at most 12 slots instead of 4."),
-        ("events: [{at: 7 s, cancel: j1}]", "j1): CANCELED after "),
+        ("events: [{at: 7 s, cancel: j1}]", "j1) ends otherwise: CANCELED after "),
         (
             "events: [{at: 1 s, submit: {like: j1, as: more}}]",
             "more) is only in the simulation: FINISHED after ",
