@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import pytest
 from kafka_topics import Topics
-from polling import TIMEOUT_S
+from polling import TIMEOUT_S, wait_until
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -248,6 +248,40 @@ def test_results_are_exact_when_spark_ends_real_time_batch(
             sent += WORDS[:1000]
             connection.sendall(text(WORDS[:1000]))
             time.sleep(0.1)
+        assert job.printed_in_all(len(sent)) == Counter(sent)
+    assert not any(job.reports.failure_of(attempt) for attempt in attempts)
+
+
+def test_tasks_continue_without_query_and_with_next_one(
+    start: Callable[[JobGraph], Job],
+    runtime: TaskRuntime,
+    server: TextServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tailrace.pipelines.runtime.task_runtime.query_manager.RESTART_PAUSE_S", 3.0)
+    job = start(word_count(server.port, 2, 2, seconds=0.1))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    assert runtime._spark is not None
+    queries = runtime._spark.streams
+    sent: list[str] = []
+
+    def send() -> None:
+        nonlocal sent
+        sent += WORDS
+        connection.sendall(text(WORDS))
+
+    with server.accept() as connection:
+        wait_until(lambda: len(queries.active) == 2, "the queries of both vertices run")
+        send()
+        assert job.printed_in_all(len(sent)) == Counter(sent)
+        for query in queries.active:
+            query.stop()
+        send()
+        assert job.printed_in_all(len(sent)) == Counter(sent)
+        assert not queries.active, "the tasks have read it themselves"
+        wait_until(lambda: len(queries.active) == 2, "the next queries run")
+        send()
         assert job.printed_in_all(len(sent)) == Counter(sent)
     assert not any(job.reports.failure_of(attempt) for attempt in attempts)
 

@@ -98,6 +98,26 @@ def group_consumer(kafka: KafkaConnection, group: str) -> Consumer:
     )
 
 
+def partition_consumer(kafka: KafkaConnection, group: str) -> Consumer:
+    """Returns a consumer that reads partitions for a subtask until a query does; it commits nothing."""
+    return Consumer(
+        {
+            **_COMMON,
+            "fetch.queue.backoff.ms": 5,
+            "fetch.wait.max.ms": 500,
+            # What is read ahead of the mailbox, which has a bound of its own.
+            "queued.min.messages": 10_000,
+            "queued.max.messages.kbytes": 4_096,
+            **kafka.to_librdkafka(),
+            "logger": LOGGER,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+    )
+
+
 def admin_client(kafka: KafkaConnection) -> AdminClient:
     """Returns a client for topics, their ends, and the deletion of records."""
     return AdminClient(admin_settings(kafka))

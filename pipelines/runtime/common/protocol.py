@@ -67,6 +67,8 @@ class OpenTask(msgspec.Struct, frozen=True, tag=True):
     """The interval of TaskBeat notices; None: never."""
     local_state: LocalState | None = None
     """Where keyed state is; None: in memory."""
+    cache: str | None = None
+    """A directory that all processes of the TaskExecutor share."""
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
@@ -81,6 +83,12 @@ class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
     """Whether to switch now; otherwise at the first frame of the new query that brings new data."""
     added: Mapping[str, Mapping[int, int]] = msgspec.field(default_factory=dict)
     """Topic -> partition -> first offset, for partitions that the subtask reads from now on."""
+    reads_directly: bool = False
+    """Whether the StreamTask reads its partitions itself until that query delivers (direct_reader.py)."""
+
+
+class QueryConnected(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: the tasks of a query run, and deliver what the StreamTask has read itself until now."""
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -113,6 +121,7 @@ TaskCommand = (
     OpenTask
     | CancelTask
     | SwitchQuery
+    | QueryConnected
     | TriggerCheckpoint
     | ConfirmCheckpoint
     | AbortCheckpoint

@@ -18,7 +18,7 @@ from ..common.protocol import BUFFER
 from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..records.buffers import BufferCodec, BufferError, is_opaque, without_records
-from .partition_forwarder import PartitionPosition, StatelessPrefix, SubtaskConnections, Targets
+from .partition_forwarder import DataReceivers, PartitionPosition, StatelessPrefix, Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,12 @@ class BufferForwardingPlan(msgspec.Struct, frozen=True):
     """The record type of each input, as JSON."""
     prefix: StatelessPrefix | None = None
 
-    def worker(self, connections: SubtaskConnections) -> BufferForwardingWorker:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows."""
+        return COLUMNS
+
+    def worker(self, connections: DataReceivers) -> BufferForwardingWorker:
         """Creates the worker of one run."""
         return BufferForwardingWorker(self, connections)
 
@@ -43,7 +48,7 @@ class BufferForwardingPlan(msgspec.Struct, frozen=True):
 class BufferForwardingWorker:
     """Applies the prefix to the records of buffers."""
 
-    def __init__(self, plan: BufferForwardingPlan, connections: SubtaskConnections) -> None:
+    def __init__(self, plan: BufferForwardingPlan, connections: DataReceivers) -> None:
         self._plan = plan
         self._connections = connections
         self._prefix = StatelessPipeline(())

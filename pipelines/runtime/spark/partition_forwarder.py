@@ -85,10 +85,27 @@ class ForwardingWorker(Protocol):
         """Closes the prefix."""
 
 
+class DataReceivers(Protocol):
+    """Takes what a worker forwards to StreamTasks, by the paths of their sockets."""
+
+    def leads(self, path: str) -> bool:
+        """Whether the StreamTask can be reached: data without a receiver need not be processed."""
+
+    def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
+        """Forwards data to a StreamTask."""
+
+    def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
+        """Reports to a StreamTask why the data at these offsets cannot be forwarded."""
+
+
 class ForwardingPlan(Protocol):
     """What to read, as plain data."""
 
-    def worker(self, connections: SubtaskConnections) -> ForwardingWorker:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows, with the names of Spark's Kafka source."""
+
+    def worker(self, connections: DataReceivers) -> ForwardingWorker:
         """Creates a worker that reads it."""
 
 

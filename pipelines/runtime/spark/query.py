@@ -129,12 +129,9 @@ def _columns(plan: Any, pace: QueryMode) -> list[str]:
     if not isinstance(plan, RecordForwardingPlan):
         empty = ", X''" * REAL_TIME_ROWS
         return [*buffer_forwarder.COLUMNS[:-1], f"explode(array(value{empty})) AS value"]
-    # A column costs a tenth of a message's processing time.
-    more = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
-    if plan.key_format is not None:
-        more.extend(record_forwarder.RECORD_COLUMNS)
     if pace is not QueryMode.REAL_TIME:
-        return [*more, *record_forwarder.COLUMNS]
+        return list(plan.columns)
+    more = [name for name in plan.columns if name not in record_forwarder.COLUMNS]
     # The offset marks the empty rows: a message may have an empty value, or none, but no offset is negative.
     empty = ", struct(-1L AS offset, CAST(NULL AS BINARY) AS value)" * REAL_TIME_ROWS
     rows = f"inline(array(struct(offset, value){empty}))"

@@ -31,6 +31,10 @@ class QueryRun:
         """The number of WorkerHellos of its tasks that have not arrived."""
         self.query: RunningQuery | None = None
         self.stopping: threading.Thread | None = None
+        self.mode = QueryMode.REAL_TIME
+        self.connected_at: float | None = None
+        """When its tasks ran, of the monotonic clock."""
+        self.has_failed = False
         self.predecessor: QueryRun | None = None
         """The previous query, which may still be stopping."""
 

@@ -32,9 +32,9 @@ from ..operators.kafka_source_parameters import OnBadRecord, OnTombstone
 from ..records.batch import Batch, concatenate
 from ..records.buffers import BufferCodec
 from .partition_forwarder import (
+    DataReceivers,
     PartitionPosition,
     StatelessPrefix,
-    SubtaskConnections,
     SubtaskTarget,
     Targets,
 )
@@ -70,7 +70,13 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
     key_format: ValueFormat | None = None
     """For keys, if records are KafkaRecords."""
 
-    def worker(self, connections: SubtaskConnections) -> RecordForwardingWorker:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows. A column costs a tenth of a message's processing time."""
+        topic = (TOPIC,) if len(self.targets) > 1 else ()
+        return (*topic, *(() if self.key_format is None else RECORD_COLUMNS), *COLUMNS)
+
+    def worker(self, connections: DataReceivers) -> RecordForwardingWorker:
         """Creates the worker of one run."""
         return RecordForwardingWorker(self, connections)
 
@@ -78,7 +84,7 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
 class RecordForwardingWorker:
     """Decodes messages and applies the prefix."""
 
-    def __init__(self, plan: RecordForwardingPlan, connections: SubtaskConnections) -> None:
+    def __init__(self, plan: RecordForwardingPlan, connections: DataReceivers) -> None:
         self._plan = plan
         self._connections = connections
         self._prefix = StatelessPipeline(())

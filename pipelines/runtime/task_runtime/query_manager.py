@@ -1,10 +1,14 @@
 """The queries of deployments: when one starts, which one follows it, and when it is stopped.
 
-The query of channels starts when the StreamTasks know their positions. The topics of a Kafka source are read by one
-query after another, in bulk or in real time, depending on their lag (catch_up.py). To switch to bulk, the StreamTasks
-are told to accept only the new query's data from now on, report their positions, and the new query starts there while
-the old one is stopped. To switch to real time, the old query continues until the new one, whose records arrive one by
-one, has caught up with it. query_phase.py has the table of phases.
+The query of channels starts when the StreamTasks are open: they read the channels themselves until it delivers
+(direct_reading.py). The topics of a Kafka source are read by one query after another, in bulk or in real time,
+depending on their lag (catch_up.py). To switch to bulk, the StreamTasks are told to accept only the new query's data
+from now on, report their positions, and the new query starts there while the old one is stopped. To switch to real
+time, the old query continues until the new one, whose records arrive one by one, has caught up with it. query_phase.py
+has the table of phases.
+
+A query that fails is started again after a pause. Meanwhile the StreamTasks read themselves, except in bulk. If
+several fail, one soon after the other, the deployment fails.
 """
 
 from __future__ import annotations
@@ -19,16 +23,16 @@ from typing import TYPE_CHECKING, Final
 from ....infra import threads
 from ....infra.kafka_connection import KafkaConnection
 from ..common.deployment import vertex_of
-from ..common.protocol import PartitionPositions, SwitchQuery, WorkerHello
+from ..common.protocol import PartitionPositions, QueryConnected, SwitchQuery, WorkerHello
 from ..common.settings import ExecutionMode
 from ..common.task_logging import TaskLogging
 from ..spark.catch_up import CatchUpPolicy, SourceLag
 from ..spark.partition_forwarder import PartitionForwarder
 from ..spark.query import QueryMode
+from ..spark.query_inputs import TopicQueryInput
 from ..spark.query_runner import QueryRun, QueryRunner
 from .end_offsets import EndOffsets
 from .partition_discovery import PartitionDiscovery
-from .query_inputs import TopicQueryInput
 from .query_phase import QueryEvent, QueryPhase
 from .runtime_state import Place, QuerySwitch, RunningDeployment, RunningExecution
 
@@ -40,13 +44,20 @@ log = logging.getLogger(__name__)
 _CORES: Final = os.cpu_count() or 1
 LAG_INTERVAL_S: Final = 0.5
 """The interval at which the lag of a Kafka source is measured."""
+OPENS_S: Final = 2.0
+"""How long the query of channels waits for StreamTasks that open slowly, after the first one is open."""
+MAX_QUERY_FAILURES: Final = 5
+"""So many queries may fail before a deployment does ..."""
+STABLE_S: Final = 60.0
+"""... unless one of them has run for this time."""
+RESTART_PAUSE_S: Final = 0.5
+"""The pause after the first failure; doubled each time."""
 
 
 class QueryManager:
     """The queries of one TaskRuntime. All calls, and all callbacks, are in the runtime's loop.
 
-    `connected`: the tasks of a query run. `failed`: the whole deployment fails for this reason. `dropped`: no part of a
-    deployment runs any more.
+    `failed`: the whole deployment fails for this reason. `dropped`: no part of a deployment runs any more.
     """
 
     def __init__(
@@ -56,13 +67,11 @@ class QueryManager:
         lobby: str,
         post: Callable[[Callable[[], None]], None],
         *,
-        connected: Callable[[RunningDeployment], None],
         failed: Callable[[RunningDeployment, str], None],
         dropped: Callable[[RunningDeployment], None],
     ) -> None:
         self._lobby = lobby
         self._post = post
-        self._connected = connected
         self._fail_all = failed
         self._dropped = dropped
         self._queries = QueryRunner(kafka, scratch, post)
@@ -72,27 +81,31 @@ class QueryManager:
         self._number = 0
         self.refuses = False
         """Whether no query can be started any more."""
+        self._has_no_spark = False
 
     def on_spark_started(self, spark: SparkSession) -> None:
         """Allows queries to start; from any thread."""
         self._queries.ready(spark)
 
     def on_spark_failed(self, reason: str) -> None:
-        """Fails all queries, now and later; from any thread."""
+        """Fails all deployments with queries, now and later; from any thread."""
+        self._has_no_spark = True
         self._queries.failed(reason)
 
     def start_if_due(self, deployment: RunningDeployment) -> None:
-        """Starts the query if its inputs are known. Channels without progress are known: nothing was committed, so
-        the query need not wait for its StreamTask."""
+        """Starts the query if its inputs are known; that of channels only after the StreamTasks, which need the
+        processor first."""
         live = deployment.live
         if deployment.phase is not QueryPhase.WAITING or not live or self.refuses:
             return
         topics = isinstance(deployment.reading, TopicQueryInput)
         if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
             return
+        if not topics and not all(e.running for e in live) and not deployment.is_late:
+            self._start_late(deployment)
+            return
         if topics and not any(e.positions for e in live):
             deployment.transition(QueryEvent.NOTHING_TO_READ)
-            self._connected(deployment)
             self._discover_partitions(deployment)
         elif deployment.can_switch_mode:
             self._watch(deployment)
@@ -102,6 +115,18 @@ class QueryManager:
             micro_batch = deployment.settings.mode is ExecutionMode.MICRO_BATCH
             pace = QueryMode.MICRO_BATCH if micro_batch else QueryMode.REAL_TIME
             self._start(deployment, self._new_run(deployment), pace)
+
+    def _start_late(self, deployment: RunningDeployment) -> None:
+        """Starts the query after a while, if a StreamTask is open and others are still being opened."""
+        if deployment.late_timer is not None or not any(e.running for e in deployment.live):
+            return
+
+        def start() -> None:
+            deployment.is_late = True
+            self.start_if_due(deployment)
+
+        deployment.late_timer = threads.Timer(OPENS_S, lambda: self._post(start), name="late query")
+        deployment.late_timer.start()
 
     def _new_run(self, deployment: RunningDeployment) -> QueryRun:
         self._number += 1
@@ -113,6 +138,7 @@ class QueryManager:
         assert reading is not None
         deployment.transition(QueryEvent.START)
         deployment.run = run
+        run.mode = pace
         begin = reading.begin(receivers)
         run.awaited = sum(map(len, begin.values()))
         if pace is not QueryMode.REAL_TIME:
@@ -147,15 +173,58 @@ class QueryManager:
     def _connect_if_due(self, deployment: RunningDeployment, run: QueryRun) -> None:
         if run.awaited <= 0 and deployment.phase is QueryPhase.STARTING:
             deployment.transition(QueryEvent.CONNECT)
+            run.connected_at = time.monotonic()
             self._stop_predecessor(run)
-            self._connected(deployment)
+            self._announce(deployment)
+
+    def _announce(self, deployment: RunningDeployment) -> None:
+        """Tells StreamTasks that they need not read any more, even if no input arrives."""
+        for execution in deployment.live:
+            execution.process.send(QueryConnected())
 
     def _on_query_ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
         if run.stopping is not None:
             return
-        self._fail_all(deployment, failure or "Spark's query ended by itself")
-        if run.query is None:
+        run.has_failed = True
+        if not deployment.live:
             self.drop(deployment)
+            return
+        if run is not deployment.run or deployment.phase not in (QueryPhase.STARTING, QueryPhase.RUNNING):
+            return  # the next query is on its way
+        reason = failure or "Spark's query ended by itself"
+        if run.connected_at is not None and time.monotonic() - run.connected_at >= STABLE_S:
+            deployment.query_failures = 0
+        deployment.query_failures += 1
+        if self._has_no_spark or self.refuses or deployment.query_failures > MAX_QUERY_FAILURES:
+            self._fail_all(deployment, reason)
+            return
+        self._restart_later(deployment, run, reason)
+
+    def _restart_later(self, deployment: RunningDeployment, run: QueryRun, reason: str) -> None:
+        """Lets the StreamTasks read themselves, and starts the next query after a pause."""
+        pause_s = RESTART_PAUSE_S * 2.0 ** (deployment.query_failures - 1)
+        log.warning(
+            "the query of vertex %s is started again in %.1f s: %s",
+            deployment.spec.vertex_id,
+            pause_s,
+            reason,
+        )
+        deployment.transition(QueryEvent.FAIL)
+        self._stop_predecessor(run)
+        if run.query is not None:
+            self._queries.stop(run)
+        self._number += 1
+        # What the failed queries have delivered until now counts, and nothing later.
+        reads = run.mode is QueryMode.REAL_TIME
+        for execution in deployment.live:
+            execution.process.send(SwitchQuery(self._number, reads_directly=reads))
+
+        def restart() -> None:
+            if deployment.phase is QueryPhase.PAUSED and deployment.live and not self.refuses:
+                policy = deployment.catch_up
+                self._switch(deployment, run.mode if policy is None else policy.pace)
+
+        threads.Timer(pause_s, lambda: self._post(restart), name="restart of a query").start()
 
     def drop(self, deployment: RunningDeployment) -> None:
         """Records that no part of the deployment runs any more."""
@@ -249,7 +318,10 @@ class QueryManager:
         deployment.pending_records = lag.records
         if deployment.catch_up is None:
             deployment.catch_up = CatchUpPolicy.initial(lag, now)
-            self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
+            if deployment.catch_up.pace is QueryMode.REAL_TIME:
+                self._switch(deployment, QueryMode.REAL_TIME)
+            else:
+                self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
             return
         run = deployment.run
         if deployment.phase is not QueryPhase.RUNNING or run is None or run.query is None:
@@ -265,8 +337,10 @@ class QueryManager:
         pace: QueryMode,
         added: Mapping[int, Mapping[Place, int]] | None = None,
     ) -> None:
-        run = self._new_run(deployment)
-        log.info("vertex %s continues in %s mode", deployment.spec.vertex_id, pace.value)
+        run, before = self._new_run(deployment), deployment.run
+        if before is not None:
+            log.info("vertex %s continues in %s mode", deployment.spec.vertex_id, pace.value)
+        reads = pace is QueryMode.REAL_TIME and (before is None or before.running is None)
         deployment.transition(QueryEvent.SWITCH)
         deployment.switch = QuerySwitch(run, pace)
         for execution in deployment.live:
@@ -274,9 +348,8 @@ class QueryManager:
             by_topic: dict[str, dict[int, int]] = {}
             for (topic, partition), offset in own.items():
                 by_topic.setdefault(topic, {})[partition] = offset
-            execution.process.send(
-                SwitchQuery(run.number, at_once=pace is not QueryMode.REAL_TIME, added=by_topic)
-            )
+            at_once = pace is not QueryMode.REAL_TIME
+            execution.process.send(SwitchQuery(run.number, at_once, by_topic, reads))
 
     def switch_if_answered(self, deployment: RunningDeployment) -> None:
         """Starts the next query when all subtasks have reported its start positions."""
@@ -290,7 +363,7 @@ class QueryManager:
             if before is not None:
                 before.predecessor, switch.run.predecessor = None, before
             self._start(deployment, switch.run, switch.mode)
-            if before is not None and switch.mode is not QueryMode.REAL_TIME:
+            if before is not None and before.running is not None and switch.mode is not QueryMode.REAL_TIME:
                 self._queries.stop(before)
 
     def on_worker_hello(self, greeting: WorkerHello) -> None:
@@ -304,6 +377,8 @@ class QueryManager:
         elif run is not None and run.number == greeting.query:
             run.awaited -= 1
             self._connect_if_due(deployment, run)
+            if run.awaited < 0 and run.mode is QueryMode.REAL_TIME:
+                self._announce(deployment)  # the next batch has begun
 
     def on_query_switched(
         self, execution: RunningExecution, query: int, positions: PartitionPositions
@@ -323,16 +398,18 @@ class QueryManager:
         run = deployment.run
         if run is not None:
             self._stop_predecessor(run)
-        if run is None or run.query is None:
-            # A query that is starting is stopped after its start. The previous one may still run.
-            self._queries.on_stopped(None if run is None else run.predecessor, then)
-            return
 
         def stopped() -> None:
             self.drop(deployment)
             then()
 
-        self._queries.stop(run, stopped)
+        if run is None or (run.query is None and not run.has_failed):
+            # A query that is starting is stopped after its start. The previous one may still run.
+            self._queries.on_stopped(None if run is None else run.predecessor, then)
+        elif run.running is None:
+            self._queries.on_stopped(run if run.stopping is not None else run.predecessor, stopped)
+        else:
+            self._queries.stop(run, stopped)
 
     def _stop_predecessor(self, run: QueryRun) -> None:
         before = run.predecessor

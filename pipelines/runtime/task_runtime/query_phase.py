@@ -1,13 +1,14 @@
 """The phases of a deployment's queries, and their transitions.
 
-    phase      watches    starts    connects  asks for a  has nothing  meaning of the phase
+    phase      watches    starts    connects  asks for a  has nothing  fails   meaning of the phase
                the lag    a query             switch      to read
-    WAITING    MEASURING  STARTING  -         -           UNUSED       a subtask has not reported its positions
-    MEASURING  -          STARTING  -         -           -            the lag decides the mode of the first query
-    STARTING   -          -         RUNNING   -           -            a query before this one may still deliver
-    RUNNING    -          -         -         SWITCHING   -            the tasks of the query are connected
-    SWITCHING  -          STARTING  -         -           -            subtasks report where the next query begins
-    UNUSED     -          -         -         SWITCHING   -            no query is needed, or not yet
+    WAITING    MEASURING  STARTING  -         -           UNUSED       -       a subtask is not ready
+    MEASURING  -          STARTING  -         SWITCHING   -            -       the lag decides the first query's mode
+    STARTING   -          -         RUNNING   -           -            PAUSED  a query before this one may still deliver
+    RUNNING    -          -         -         SWITCHING   -            PAUSED  the tasks of the query are connected
+    SWITCHING  -          STARTING  -         -           -            -       subtasks report where a query begins
+    PAUSED     -          -         -         SWITCHING   -            -       a query has failed, the next one follows
+    UNUSED     -          -         -         SWITCHING   -            -       no query is needed, or not yet
 
 Any phase becomes STOPPED when all attempts of the deployment have ended.
 """
@@ -26,6 +27,7 @@ class QueryPhase(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     SWITCHING = "SWITCHING"
+    PAUSED = "PAUSED"
     UNUSED = "UNUSED"
     STOPPED = "STOPPED"
 
@@ -38,11 +40,9 @@ class QueryEvent(StrEnum):
     CONNECT = "CONNECT"
     SWITCH = "SWITCH"
     NOTHING_TO_READ = "NOTHING_TO_READ"
+    FAIL = "FAIL"
     STOP = "STOP"
 
-
-CONNECTED = frozenset({QueryPhase.RUNNING, QueryPhase.SWITCHING, QueryPhase.UNUSED})
-"""The phases in which all inputs of the subtasks are delivered."""
 
 NEXT: Mapping[QueryPhase, Mapping[QueryEvent, QueryPhase]] = {
     QueryPhase.WAITING: {
@@ -50,10 +50,14 @@ NEXT: Mapping[QueryPhase, Mapping[QueryEvent, QueryPhase]] = {
         QueryEvent.START: QueryPhase.STARTING,
         QueryEvent.NOTHING_TO_READ: QueryPhase.UNUSED,
     },
-    QueryPhase.MEASURING: {QueryEvent.START: QueryPhase.STARTING},
-    QueryPhase.STARTING: {QueryEvent.CONNECT: QueryPhase.RUNNING},
-    QueryPhase.RUNNING: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
+    QueryPhase.MEASURING: {
+        QueryEvent.START: QueryPhase.STARTING,
+        QueryEvent.SWITCH: QueryPhase.SWITCHING,
+    },
+    QueryPhase.STARTING: {QueryEvent.CONNECT: QueryPhase.RUNNING, QueryEvent.FAIL: QueryPhase.PAUSED},
+    QueryPhase.RUNNING: {QueryEvent.SWITCH: QueryPhase.SWITCHING, QueryEvent.FAIL: QueryPhase.PAUSED},
     QueryPhase.SWITCHING: {QueryEvent.START: QueryPhase.STARTING},
+    QueryPhase.PAUSED: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
     QueryPhase.UNUSED: {QueryEvent.SWITCH: QueryPhase.SWITCHING},
     QueryPhase.STOPPED: {},
 }

@@ -13,10 +13,10 @@ from ..common.settings import ExecutionMode, TaskSettings
 from ..common.task_figures import NO_METRICS, VertexName
 from ..spark.catch_up import CatchUpPolicy
 from ..spark.query import QueryMode
+from ..spark.query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
 from ..spark.query_runner import QueryRun
 from .process_pool import TaskProcess
-from .query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
-from .query_phase import CONNECTED, QueryEvent, QueryPhase, transition
+from .query_phase import QueryEvent, QueryPhase, transition
 from .report_window import ReportWindow
 
 Place = tuple[str, int]
@@ -51,8 +51,8 @@ class RunningExecution:
         """The last report of its StreamTask."""
         self.activity = TaskActivity()
         self.reports = ReportWindow()
-        self.opened = False
         self.running = False
+        """Whether it is open, and processes what arrives."""
         self.canceling = False
         self.progress_lost = False
         """Whether it failed because the state that it should continue from is gone."""
@@ -82,6 +82,11 @@ class RunningDeployment:
         self.phase = QueryPhase.UNUSED if reading is None else QueryPhase.WAITING
         self.run: QueryRun | None = None
         """The query that was started last."""
+        self.late_timer: threading.Timer | None = None
+        self.is_late = False
+        """Whether the query of channels waits for no StreamTask any more."""
+        self.query_failures = 0
+        """The number of queries that have failed, one soon after the other."""
         self.switch: QuerySwitch | None = None
         """The requested switch while the phase is SWITCHING."""
         self.catch_up: CatchUpPolicy | None = None
@@ -109,11 +114,6 @@ class RunningDeployment:
         """The job and the vertex."""
         spec = self.spec
         return VertexName(spec.job_id, spec.job_graph.name, spec.vertex_id, spec.vertex.name)
-
-    @property
-    def connected(self) -> bool:
-        """Whether the tasks of the query run; True if there is no query."""
-        return self.phase in CONNECTED
 
     @property
     def receivers(self) -> list[ReceivingSubtask]:

@@ -1,14 +1,14 @@
 """The runtime of a TaskExecutor: deploys and cancels subtasks, and reports their states.
 
 One thread, the loop, owns all state. Other threads post to it, and blocking calls (Spark) run in threads that post
-their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open and the query's tasks
-are connected, then one terminal state.
+their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open, then one terminal
+state. A StreamTask reads its input itself until a query delivers it.
 
 The subtasks of a deployment share a query. It is stopped after the last of them has ended, and only then is that end
-reported: after the report nothing of the deployment runs. A query that fails also fails its running subtasks; a
-StreamTask that fails affects no other. Without the zygote nothing can be started or killed: all attempts fail, and the
-owner is informed. An unhandled error of the loop ends the process: if nobody reported the end of an attempt, its job
-would wait for ever.
+reported: after the report nothing of the deployment runs. A query that fails is started again, and its subtasks
+continue; a StreamTask that fails affects no other. Without the zygote nothing can be started or killed: all attempts
+fail, and the owner is informed. An unhandled error of the loop ends the process: if nobody reported the end of an
+attempt, its job would wait for ever.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from ..common.protocol import (
 )
 from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport, TaskStacks, VertexName
 from ..common.vertex_parts import split_vertex
+from ..spark.query_inputs import create_query_input
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
 from .process_pool import ProcessPool
-from .query_inputs import create_query_input
 from .query_manager import QueryManager
 from .runtime_state import RunningDeployment, RunningExecution
 from .stack_requests import StackRequests
@@ -145,7 +145,6 @@ class TaskRuntime:
             scratch,
             self._lobby.path,
             self._post,
-            connected=self._report_running,
             failed=self._fail_all,
             dropped=self._drop,
         )
@@ -420,8 +419,7 @@ class TaskRuntime:
                 self._deploying.pop(subtask.execution_attempt_id, None)
                 self._remember(subtask.execution_attempt_id)
                 self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
-        if self._broken is None:
-            self._pool.fill()
+        self._fill_pool()
 
     def _start_subtask(self, deployment: RunningDeployment, subtask: SubtaskDeployment) -> RunningExecution:
         spec = deployment.spec
@@ -445,6 +443,7 @@ class TaskRuntime:
                     subtask.checkpoints_over,
                     self._beats.interval_s,
                     local_state,
+                    str(self._sockets),
                 )
             )
         except Exception:
@@ -511,8 +510,10 @@ class TaskRuntime:
                 execution.ends = ends
                 self._queries.start_if_due(execution.deployment)
             case TaskOpened():
-                execution.opened = True
-                self._report_running(execution.deployment)
+                execution.running = True
+                self._report(execution.id, ExecutionState.RUNNING, None, {}, False)
+                self._queries.start_if_due(execution.deployment)
+                self._fill_pool()
             case QuerySwitched(query, positions, topics):
                 execution.topics = topics
                 self._queries.on_query_switched(execution, query, positions)
@@ -576,13 +577,10 @@ class TaskRuntime:
         if self._on_failure is not None:
             self._on_failure(died)
 
-    def _report_running(self, deployment: RunningDeployment) -> None:
-        if not deployment.connected:
-            return
-        for execution in deployment.live:
-            if execution.opened and not execution.running:
-                execution.running = True
-                self._report(execution.id, ExecutionState.RUNNING, None, {}, False)
+    def _fill_pool(self) -> None:
+        """Prepares processes, once no task is being started: that comes first."""
+        if self._broken is None and all(e.running or e.end is not None for e in self._executions.values()):
+            self._pool.fill()
 
     def _cancel(self, execution_id: str) -> None:
         execution = self._executions.get(execution_id)
@@ -605,6 +603,7 @@ class TaskRuntime:
     def _end(self, execution: RunningExecution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
         self._beats.forget(execution)
+        self._fill_pool()
         deployment = execution.deployment
         if deployment.live:
             self._forget(execution)

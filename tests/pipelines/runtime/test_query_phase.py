@@ -14,6 +14,7 @@ COLUMNS = (
     QueryEvent.CONNECT,
     QueryEvent.SWITCH,
     QueryEvent.NOTHING_TO_READ,
+    QueryEvent.FAIL,
 )
 
 
@@ -36,8 +37,10 @@ def test_event_that_is_not_in_the_table_is_refused(phase: QueryPhase, event: Que
 
 
 def test_switch_begins_only_where_all_tasks_of_the_query_are_connected() -> None:
-    # In UNUSED there is no query before it.
+    # In the others no query runs.
     assert {phase for phase in QueryPhase if QueryEvent.SWITCH in NEXT[phase]} == {
         QueryPhase.RUNNING,
+        QueryPhase.MEASURING,
+        QueryPhase.PAUSED,
         QueryPhase.UNUSED,
     }

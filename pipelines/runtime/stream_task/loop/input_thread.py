@@ -26,6 +26,7 @@ from ...common.protocol import (
     CommitStarted,
     ConfirmCheckpoint,
     OpenTask,
+    QueryConnected,
     SampleStacks,
     StacksSampled,
     SwitchQuery,
@@ -35,7 +36,7 @@ from ...common.protocol import (
     TriggerCheckpoint,
 )
 from .activity_timer import ActivityTimer
-from .mailbox import ForwardedMessage, Mailbox
+from .mailbox import ConnectionsClosed, ForwardedMessage, Mailbox
 from .stack_sampler import sample_stacks
 
 CANCEL_GRACE_S: Final = 0.2
@@ -115,7 +116,13 @@ class InputThread(threads.Thread):
                 case OpenTask():
                     self.opened = command
                     self.open_arrived.set()
-                case SwitchQuery() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
+                case (
+                    SwitchQuery()
+                    | QueryConnected()
+                    | TriggerCheckpoint()
+                    | ConfirmCheckpoint()
+                    | AbortCheckpoint()
+                ):
                     self._mailbox.command(command)
                 case SampleStacks():
                     threads.Thread(target=self._sample, name="stack sampler", args=(command,)).start()
@@ -157,6 +164,8 @@ class InputThread(threads.Thread):
             del self._workers[connection]
             self._selector.unregister(connection)
             connection.close()
+            if not self._workers:
+                self._mailbox.put([(ConnectionsClosed(), 0)])
 
     def _adjust(self) -> None:
         """Stops reading while the mailbox is full, and resumes afterwards."""

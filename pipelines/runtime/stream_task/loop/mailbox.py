@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, SwitchQuery, TriggerCheckpoint
+from ...common.protocol import (
+    AbortCheckpoint,
+    ConfirmCheckpoint,
+    QueryConnected,
+    SwitchQuery,
+    TriggerCheckpoint,
+)
 
 CAPACITY_BYTES: Final = 8 << 20
 """In bytes. Enough buffers for one commit, and little compared with the interpreter."""
@@ -32,12 +38,25 @@ class ForwardedMessage(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
+class DirectMessage(msgspec.Struct, frozen=True, gc=False):
+    """What the StreamTask has read itself, in the form in which Spark forwards it."""
+
+    reader: int
+    """The number of the reader. What a closed reader has read does not count."""
+    message: ForwardedMessage
+
+
+class ConnectionsClosed(msgspec.Struct, frozen=True, gc=False):
+    """No worker of Spark is connected any more: a query has ended, or begins a new batch."""
+
+
 class WakeUp(msgspec.Struct, frozen=True, gc=False):
     """The source has records. Several wake-ups before a `take` count once."""
 
 
-Command = SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
-Mail = ForwardedMessage | Command | WakeUp
+Command = SwitchQuery | QueryConnected | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
+Data = ForwardedMessage | DirectMessage | ConnectionsClosed
+Mail = Data | Command | WakeUp
 _WAKE_UP: Final = WakeUp()
 
 
@@ -49,9 +68,11 @@ class Mailbox:
     """Any thread may put; one thread takes."""
 
     def __init__(self) -> None:
-        self._mail: deque[tuple[ForwardedMessage, int]] = deque()
+        self._mail: deque[tuple[Data, int]] = deque()
         self._commands: deque[Command] = deque()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._has_room = threading.Condition(lock)
         self._size = 0
         self._canceled = False
         self._woken = False
@@ -77,12 +98,17 @@ class Mailbox:
             self._commands.append(command)
             self._changed.notify()
 
-    def put(self, letters: list[tuple[ForwardedMessage, int]]) -> None:
+    def put(self, letters: Sequence[tuple[Data, int]]) -> None:
         """Adds data, each with its size in bytes."""
         with self._changed:
             self._mail.extend(letters)
             self._size += sum(size for _, size in letters)
             self._changed.notify()
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Waits until the mailbox is not full; returns whether it is not."""
+        with self._has_room:
+            return self._has_room.wait_for(lambda: not self.is_full, timeout_s)
 
     def wake(self) -> None:
         """Makes the next `take` return at once, with a WakeUp."""
@@ -119,6 +145,7 @@ class Mailbox:
                 self._woken = False
                 letters.append(_WAKE_UP)
             was_full, self._size = self.is_full, 0
+            self._has_room.notify_all()
         if was_full:
             self._drained()
         return letters

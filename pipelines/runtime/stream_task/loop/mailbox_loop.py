@@ -21,6 +21,7 @@ from ...common.protocol import (
     AbortCheckpoint,
     CheckpointDeclined,
     ConfirmCheckpoint,
+    QueryConnected,
     QuerySwitched,
     SkippedRecords,
     SwitchQuery,
@@ -35,7 +36,8 @@ from .activity_timer import Activity, ActivityTimer
 from .assembly import Assembly
 from .commit_followup import CommitFollowUp
 from .commit_schedule import CommitSchedule
-from .mailbox import ForwardedMessage, Mail, Mailbox, WakeUp
+from .direct_reading import DirectReading
+from .mailbox import ConnectionsClosed, DirectMessage, ForwardedMessage, Mail, Mailbox, WakeUp
 from .subtask import Subtask
 
 MAX_POLL_RECORDS: Final = 10_000
@@ -72,7 +74,8 @@ class MailboxLoop:
     """The loop of a restored subtask. Call `open`, then `run_until_ended`. `notify` is called from this thread and
     from another one.
 
-    `upkeep` receives what was committed, and which records no attempt reads any more.
+    `upkeep` receives what was committed, and which records no attempt reads any more. `direct` reads while no query
+    does.
     """
 
     def __init__(
@@ -85,8 +88,10 @@ class MailboxLoop:
         notify: Callable[[TaskNotice], None],
         upkeep: CommitFollowUp | None = None,
         timer: ActivityTimer | None = None,
+        direct: DirectReading | None = None,
     ) -> None:
         self._timer = timer or ActivityTimer()
+        self._direct = direct or DirectReading()
         self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
         """The changelog offsets of incomplete checkpoints, by id."""
@@ -128,6 +133,7 @@ class MailboxLoop:
         task, timer = self._task, self._timer
         timer.start()
         if not task.ended:
+            self._direct.start()
             self._run_timers()  # restored timers may be due
         while not task.ended:
             now = time.monotonic()
@@ -145,6 +151,7 @@ class MailboxLoop:
                 self._poll()
             if not task.ended:
                 self._run_timers()
+        self._direct.close()
         self._commit(ends=True)
         self._checkpoints.drain()
 
@@ -170,11 +177,20 @@ class MailboxLoop:
         match letter:
             case ForwardedMessage():
                 if letter.query >= self._query:
+                    self._direct.on_query_delivers()
                     self._take(letter)
+            case DirectMessage(reader, message):
+                if self._direct.counts(reader):
+                    self._take(message)
+            case ConnectionsClosed():
+                self._direct.on_connections_closed(self._query)
+            case QueryConnected():
+                self._direct.on_query_connected()
             case SwitchQuery(query, at_once, added):
                 if at_once:
                     self._query = query
                 self._task.add_partitions(added)
+                self._direct.on_query_switched(letter)
                 self._notify(QuerySwitched(query, self._task.positions, self._task.source_topics))
             case TriggerCheckpoint(checkpoint):
                 self._task.checkpoints.trigger(checkpoint)
@@ -216,6 +232,8 @@ class MailboxLoop:
         self._report_checkpoints()
         self._read_clock()
         now = time.monotonic()
+        if now >= self._direct.ends_at:
+            self._direct.close()
         if now >= self._recommitted_at + RECOMMIT_S:
             self._commit(always=True)
         self._dirty_since = (self._dirty_since or now) if task.output.is_dirty else None
@@ -286,6 +304,7 @@ class MailboxLoop:
             self._next_tick(),
             self._next_count(),
             self._next_marker(),
+            self._direct.ends_at,
         )
         return min(due, self._poll_at) if self._polls else due
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ....graph.physical_plan import consumer_group, temporary_topics, transactional_id
 from ...common.failures import ProgressLostError, describe_failure
-from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, group_consumer
+from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, group_consumer, partition_consumer
 from ...common.offset_bounds import bounds, require_offset
 from ...common.protocol import (
     OpenTask,
@@ -22,9 +22,12 @@ from ...common.protocol import (
     TaskNotice,
     TaskOpened,
 )
-from ...common.settings import TaskSettings
+from ...common.settings import ExecutionMode, TaskSettings
 from ...operators.kafka_source_parameters import KafkaSourceParameters
+from ...spark.query import QueryMode
+from ...spark.query_inputs import ReceivingSubtask, TopicQueryInput, create_query_input
 from ..checkpoint.subtask_output import CommittedProgress
+from ..input.direct_reader import DirectReader
 from ..input.input_positions import InputPositions
 from ..output.kafka_transaction import KafkaTransaction
 from ..restore.changelog_reader import ChangelogTail, read_changelog, read_tail, restored_state
@@ -38,6 +41,7 @@ from ..state.progress_entry import ProgressEntry, encode_progress
 from .activity_timer import ActivityTimer
 from .assembly import Assembly, KafkaInput
 from .commit_followup import CommitFollowUp
+from .direct_reading import DirectReading
 from .mailbox import Mailbox, TaskCanceled
 from .mailbox_loop import MailboxLoop, WallClock
 from .subtask import Subtask
@@ -69,6 +73,7 @@ class StreamTask:
         self._finished = opening.finished
         self._checkpoints_over = opening.checkpoints_over
         self._local_state = opening.local_state
+        self._cache = opening.cache
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: KafkaTransaction | None = None
@@ -98,15 +103,17 @@ class StreamTask:
         assembly, subtask, beginning, first = self._prepare()
         upkeep = self._upkeep(assembly)
         upkeep.on_committed(first)
+        settings = TaskSettings.from_configuration(self._deployment.job_graph.configuration)
         run = MailboxLoop(
             subtask,
             assembly,
             self._mailbox,
-            TaskSettings.from_configuration(self._deployment.job_graph.configuration),
+            settings,
             self._wall_clock,
             self._notify,
             upkeep,
             self._timer,
+            self._direct_reading(subtask, settings.mode),
         )
         ended = False
         try:
@@ -135,6 +142,35 @@ class StreamTask:
             shared_group=None if parameters is None else parameters.group_id,
             source_kafka=None if parameters is None else parameters.connection,
         )
+
+    def _direct_reading(self, subtask: Subtask, mode: ExecutionMode) -> DirectReading:
+        """Returns how the task reads its input while no query delivers it.
+
+        Whether a query reads a Kafka source in real time depends on its lag, which the TaskExecutor measures.
+        """
+        deployment = self._deployment
+        input_ = create_query_input(deployment, self._cache)
+        if input_ is None or mode is not ExecutionMode.REAL_TIME:
+            return DirectReading()
+        kafka = input_.connection or self._kafka
+
+        def open_reader(number: int) -> DirectReader:
+            receiver = ReceivingSubtask(
+                self._subtask,
+                "",
+                subtask.positions,
+                attempt_number=self._attempt,
+                topics=subtask.source_topics,
+            )
+            return DirectReader(
+                number,
+                input_.begin([receiver]),
+                input_.plan([receiver], QueryMode.REAL_TIME),
+                lambda: partition_consumer(kafka, self._group),
+                self._mailbox,
+            )
+
+        return DirectReading(open_reader, from_the_start=not isinstance(input_, TopicQueryInput))
 
     def _hangs(self, reason: str) -> None:
         self._notify(TaskFailed(reason))

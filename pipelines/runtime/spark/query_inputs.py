@@ -15,10 +15,10 @@ from ..common.deployment import VertexDeployment
 from ..common.protocol import PartitionPositions
 from ..common.vertex_parts import split_vertex
 from ..operators.kafka_source_parameters import KafkaSourceParameters
-from ..spark.buffer_forwarder import BufferForwardingPlan
-from ..spark.partition_forwarder import StatelessPrefix, SubtaskTarget
-from ..spark.query import Begin, QueryMode
-from ..spark.record_forwarder import RecordForwardingPlan
+from .buffer_forwarder import BufferForwardingPlan
+from .partition_forwarder import StatelessPrefix, SubtaskTarget
+from .query import Begin, QueryMode
+from .record_forwarder import RecordForwardingPlan
 
 
 class ReceivingSubtask(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class ChannelQueryInput:
 class TopicQueryInput:
     """The topics of a Kafka source. The subtasks have reported which partitions they read."""
 
-    def __init__(self, spec: VertexDeployment, cache: str) -> None:
+    def __init__(self, spec: VertexDeployment, cache: str | None) -> None:
         config = spec.vertex.operators[0]
         self.source = KafkaSourceParameters.from_config(config)
         self.connection: KafkaConnection | None = self.source.connection
@@ -129,7 +129,9 @@ class TopicQueryInput:
         )
 
 
-def create_query_input(spec: VertexDeployment, cache: str) -> ChannelQueryInput | TopicQueryInput | None:
+def create_query_input(
+    spec: VertexDeployment, cache: str | None = None
+) -> ChannelQueryInput | TopicQueryInput | None:
     """Returns the inputs of a deployment's query; None if it needs none. `cache` is a directory that workers share.
 
     Raises ValueError or LookupError for an invalid graph or parameter.
