@@ -78,7 +78,13 @@ class HistoryProjection:
         """Whether the fold has all events of the log; false if the head of the log was gone."""
 
     def _new_replica(self) -> Replica:
-        return Replica(roles_at, on_illegal=self._on_illegal)
+        illegal = self._illegal
+
+        def on_illegal(error: IllegalEvent, _: tuple[Record, ...]) -> None:
+            # Not a method: a cycle would keep the states until a scan of the garbage collector.
+            illegal.append(error.reason)
+
+        return Replica(roles_at, on_illegal=on_illegal)
 
     def apply(self, record: Record) -> FormattedEvent:
         """Folds the next event, and describes it."""
@@ -242,9 +248,6 @@ class HistoryProjection:
 
     def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.apply(record) for record in batch)
-
-    def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
-        self._illegal.append(error.reason)
 
     def _note_times(self, record: Record) -> None:
         match record.body:

@@ -89,11 +89,17 @@ def create_application(
     others: Sequence[BaseRoute] = (),
     *,
     read_live: ReadLive | None = None,
+    limiter: RateLimiter | None = None,
 ) -> Starlette:
     """Returns the application with Flink's endpoints at / and /v1, and tailrace's own at /api/v1. `others` are routes
-    that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics."""
+    that need no token: those of the page. `read_live`: for endpoints that are live; None: they have no metrics.
+    `limiter`: of all applications of a server; None: the application has its own."""
+    settings = settings or Settings()
     handler = _RequestHandler(
-        read, read_live or (lambda parameters: read(None, parameters)), settings or Settings()
+        read,
+        read_live or (lambda parameters: read(None, parameters)),
+        settings,
+        limiter or RateLimiter.up_to(settings.max_requests_per_second),
     )
     routes = [
         *(_route(prefix, endpoint, handler) for prefix in _PREFIXES for endpoint in _ordered(flink)),
@@ -110,7 +116,7 @@ def create_application(
     application = Starlette(
         routes=[*routes, *others],
         exception_handlers={HTTPException: _on_http_error},
-        middleware=create_middleware((settings or Settings()).allowed_origin),
+        middleware=create_middleware(settings.allowed_origin),
     )
     application.router.redirect_slashes = False
     return application
@@ -140,12 +146,13 @@ def _route(prefix: str, endpoint: Endpoint, handler: _RequestHandler) -> Route:
 
 
 class _RequestHandler:
-    def __init__(self, read: ReadMoment, read_live: ReadLive, settings: Settings) -> None:
+    def __init__(
+        self, read: ReadMoment, read_live: ReadLive, settings: Settings, limiter: RateLimiter | None
+    ) -> None:
         self._read = read
         self._read_live = read_live
         self._settings = settings
-        limit = settings.max_requests_per_second
-        self._limiter = None if limit is None else RateLimiter(limit)
+        self._limiter = limiter
         self._uploads = asyncio.Semaphore(MAX_UPLOADS)
 
     async def guard(self, request: Request, answer: Callable[[], Any], role: Role) -> Response:

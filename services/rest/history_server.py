@@ -38,6 +38,7 @@ from .forgotten_job import read_with_job
 from .moment import Moment
 from .openapi import AT
 from .past_clusters import ClusterSummary, PastCluster, PastClusters
+from .rate_limiter import RateLimiter
 from .server import HttpServer
 
 _PREFIX = "/clusters/"
@@ -100,6 +101,8 @@ class HistoryApplication:
     def __init__(self, clusters: PastClusters, settings: Settings) -> None:
         self._clusters = clusters
         self._settings = settings
+        self._limiter = RateLimiter.up_to(settings.max_requests_per_second)
+        """One for the applications of all clusters."""
         self._all = self._create_for_all()
         self._one: dict[PastCluster, Starlette] = {}
 
@@ -140,6 +143,7 @@ class HistoryApplication:
             [_refuse_writes(each) for each in own],
             self._settings,
             page.create_routes(),
+            limiter=self._limiter,
         )
 
     def _create_for_all(self) -> Starlette:
@@ -165,7 +169,9 @@ class HistoryApplication:
                 query=(AT,),
             ),
         ]
-        return create_application(self._read, flink, own, self._settings, page.create_routes())
+        return create_application(
+            self._read, flink, own, self._settings, page.create_routes(), limiter=self._limiter
+        )
 
     def _read(self, at: str | None, parameters: Parameters) -> AbstractContextManager[Moment]:
         return _read_moment(self._find(parameters), at, parameters)

@@ -118,7 +118,7 @@ class PastClusters(Closeable):
     def __init__(self, finder: LogFinder, interval_s: float) -> None:
         self._finder = finder
         self._interval_s = interval_s
-        self._cache = MomentCache()
+        self._cache = MomentCache(hides_moments=True)
         self._clusters: dict[str, PastCluster] = {}
         """By name."""
         self._names: dict[str, str] = {}

@@ -7,6 +7,7 @@ log is computed at a time; kept ones are read meanwhile.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -26,13 +27,19 @@ from .turns import Turns
 MOST_MOMENTS = 8
 MOST_WAITING = 7
 _TIMEOUT_S = 20.0
+_SCAN_AFTER = 1_000
+"""The number of moments between two scans of the garbage collector."""
 
 
 class MomentCache:
     """The moments that were read last, of one or many logs. An owner is a log: the PastMoments of it. Thread-safe."""
 
-    def __init__(self, most: int = MOST_MOMENTS) -> None:
+    def __init__(self, most: int = MOST_MOMENTS, *, hides_moments: bool = False) -> None:
+        """`hides_moments`: whether the garbage collector leaves out kept moments, for a process that does nothing
+        else."""
         self._most = most
+        self._hides_moments = hides_moments
+        self._put = 0
         self._lock = threading.Lock()
         self._moments: OrderedDict[tuple[object, int], Moment] = OrderedDict()
 
@@ -56,6 +63,18 @@ class MomentCache:
             self._moments[owner, offset] = moment
             while len(self._moments) > self._most:
                 self._moments.popitem(last=False)
+            if self._hides_moments:
+                self._hide_from_collector()
+
+    def _hide_from_collector(self) -> None:
+        """A moment is a million objects without a cycle: it is freed when it is dropped, and a scan finds nothing and
+        takes seconds. What is hidden with it, such as a request in progress, may have cycles: they are freed by a scan
+        now and then."""
+        self._put += 1
+        if self._put % _SCAN_AFTER == 0:
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
 
     def drop(self, owner: object) -> None:
         """Drops the moments of a log."""

@@ -21,6 +21,11 @@ class RateLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Principal -> the requests that it had left, and when. The one that asked last is the last."""
 
+    @classmethod
+    def up_to(cls, per_second: int | None) -> RateLimiter | None:
+        """Returns the limiter of a server; None: there is no limit."""
+        return None if per_second is None else cls(per_second)
+
     def take(self, name: str) -> None:
         """Counts a request of a principal. Raises TooManyRequests, and counts nothing then."""
         now = self._clock()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +33,7 @@ from tailrace.services.rest.past_clusters import PastClusters
 from ..history.retention.archives import create_archive, write_segments
 from ..simulated_cluster.cluster import Cluster
 from ..snapshots.simulated_logs import LONG, history
-from .views import VIEWS, parameters_of
+from .views import VIEWS, parameters_of, view
 
 HOUR = 3_600
 OTHERS = {"/jobs", "/jobs/overview", "/config"}
@@ -274,3 +276,40 @@ def test_forgotten_job_is_listed_and_its_answers_are_those_before(tmp_path: Path
         assert client.get("/jobs/old/vertices/" + "0" * 32).status_code == 404
         assert client.get(f"/jobs/old?at={gone}").headers["Tailrace-Offset"] == str(gone - 1)
         assert client.get("/jobs/old?at=0").status_code == 404
+
+
+def test_dropped_moments_are_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """Their size is that of the cluster's state; and a scan of the collector takes seconds."""
+    records = history(LONG)
+    with serve(files=[write_file(records, tmp_path / "c.avro")]) as (_, clusters):
+        (cluster,) = clusters.all()
+        gc.collect()
+        gc.disable()
+        try:
+            kept = []
+            # The second one is a copy of the first that has gone on.
+            for offset in (len(records) // 2, len(records) // 2 + 3):
+                with cluster.moments.read(str(offset)) as moment:
+                    assert view(moment, "/overview")
+                    for job in view(moment, "/jobs").jobs:
+                        assert view(moment, "/jobs/{jobid}", jobid=job.id)
+                    kept += [weakref.ref(moment.fold), weakref.ref(moment.fold.replica)]
+            assert all(each() is not None for each in kept)
+            del moment
+            cluster.moments.drop()
+            assert [each() for each in kept] == [None] * 4
+        finally:
+            gc.enable()
+
+
+def test_rate_limit_is_one_for_all_clusters(tmp_path: Path) -> None:
+    records = history(LONG)[:50]
+    files = [write_file(records, tmp_path / name / "log.avro", name) for name in ("a", "b")]
+    with PastClusters(LogFinder(files, []), 1e6) as clusters:
+        refresh(clusters)
+        application = HistoryApplication(clusters, Settings(max_requests_per_second=3))
+        with TestClient(application, raise_server_exceptions=False) as client:
+            paths = [f"/clusters/{name}/v1/config" for name in ("a", "b")] + ["/v1/jobs"]
+            statuses = [client.get(path).status_code for path in paths * 3]
+    assert 429 in statuses
+    assert statuses.count(200) < 6
