@@ -93,6 +93,8 @@ def start_session(
     # Workers must use this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # The C library would keep memory for each of the JVM's threads.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     from pyspark.sql import SparkSession
 
     scratch.mkdir(parents=True, exist_ok=True)
