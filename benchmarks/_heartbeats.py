@@ -18,13 +18,17 @@ KEYS = 10_000
 
 
 class Pulse:
-    """Measures from one topic to another; `partitions` of the first one get messages in turn."""
+    """Measures from one topic to another; `partitions` of the first one get messages in turn.
 
-    def __init__(self, servers: str, source: str, sink: str, partitions: int) -> None:
+    `linger_ms`: how long the producer gathers messages; with 0 each is a request of its own.
+    """
+
+    def __init__(self, servers: str, source: str, sink: str, partitions: int, linger_ms: int = 0) -> None:
         self._servers = servers
         self._source = source
         self._sink = sink
         self._partitions = partitions
+        self._linger_ms = linger_ms
         self._sent = 0
 
     def latencies_ms(self, per_s: float, seconds: float) -> list[float]:
@@ -62,7 +66,7 @@ class Pulse:
         return results
 
     def _send(self, wanted: int, every_s: float) -> None:
-        producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": self._servers, "linger.ms": self._linger_ms})
         due = time.perf_counter()
         for _ in range(wanted):
             due += every_s

@@ -49,16 +49,16 @@ def joined(count: tuple[str, str, int]) -> str:
     return f"{count[0]},{count[1]},{count[2]}"
 
 
-def map_only(source: str, sink: str) -> JobGraph:
+def map_only(source: str, sink: str, parallelism: int = 1) -> JobGraph:
     """Returns Kafka -> map -> Kafka."""
-    env = StreamExecutionEnvironment()
+    env = StreamExecutionEnvironment().set_parallelism(parallelism)
     env.from_source(KafkaSource(source)).map(with_one).sink_to(KafkaSink(sink, Formats.text()))
     return env.get_job_graph("map")
 
 
-def keyed(source: str, sink: str) -> JobGraph:
+def keyed(source: str, sink: str, parallelism: int = 1) -> JobGraph:
     """Returns Kafka -> key_by -> running count -> Kafka: two vertices, a channel between them."""
-    env = StreamExecutionEnvironment()
+    env = StreamExecutionEnvironment().set_parallelism(parallelism)
     counts = env.from_source(KafkaSource(source)).map(counted).key_by(0).reduce(added)
     counts.map(joined).sink_to(KafkaSink(sink, Formats.text()))
     return env.get_job_graph("running count")
