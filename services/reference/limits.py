@@ -34,7 +34,7 @@ from ..log.event_log import LARGEST_EVENT
 from ..log.topics import LARGEST_SUBMISSION
 from ..resource_manager import message_limits
 from ..rest import application, event_feed, past_moments, programs
-from ..rest.api import events, history, what_if
+from ..rest.api import events, history, replay, what_if
 from ..task_executor.task_slot_table import MAX_SLOTS
 from ..traces import reporter
 from .generated_page import write_or_check
@@ -230,6 +230,11 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 f"{what_if.MAX_TIME_S:g} s, {_bytes(what_if.MAX_MEMORY_BYTES)}, "
                 f"{_count(what_if.MAX_SIMULATED_EVENTS)} events",
                 f"{_REST}/api/what_if.py",
+            ),
+            Limit(
+                "a replay check, of which one runs at a time; another request continues it",
+                f"{replay.MAX_TIME_S:g} s, {_bytes(replay.MAX_MEMORY_BYTES)}, {replay.MAX_DIFFERENCES} differences",
+                f"{_REST}/api/replay.py",
             ),
             Limit(
                 "forgotten jobs in a list",

@@ -30,7 +30,8 @@ from tailrace.services.history.time_travel import cluster_moment, replica_at
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
-from tailrace.services.rest.api import masters, state
+from tailrace.services.rest.api import blobs, masters, state
+from tailrace.services.rest.api.blobs import BlobContents
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
@@ -176,12 +177,18 @@ def read_topics() -> list[TopicExtent]:
     return [TopicExtent("c.log", None, [PartitionExtent(0, 3)]), TopicExtent("c.job.a.b", "a", [None])]
 
 
+def read_blob(*_: object) -> Path:
+    raise AssertionError("no job of the log names a blob")
+
+
 TOPICS = ClusterTopics(read_now, read_output, read_topics)
 OWN = [
     *state.READS,
     *log_endpoints(open_source, FEED),
     *own_commands(COMMANDS),
     *topic_endpoints(TOPICS),
+    *blobs.READS,
+    blobs.create_endpoint(BlobContents(read_now, read_blob)),
     masters.create_endpoint(lambda: [Candidate("host:1", 2)]),
 ]
 

@@ -22,9 +22,9 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-# Streams are no answers in JSON: test_events.py and test_what_if.py have them.
+# Streams are no answers in JSON: test_events.py, test_what_if.py and test_replay.py have them.
 schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", client().app).exclude(
-    path_regex="/(stream|what-if)$"
+    path_regex="/(stream|what-if|replay-check)$"
 )
 QUICK = settings(
     max_examples=3,
