@@ -122,6 +122,10 @@ class FileSystemBlobStore:
             raise BlobUnavailable(str(error)) from error
         return max((time for time in times if time is not None), default=None)
 
+    def size(self, key: BlobKey) -> int | None:
+        """Returns the bytes of a stored blob; None if it is not stored, or the storage does not answer."""
+        return self._size(_name(key))
+
     def uri_of(self, key: BlobKey) -> str:
         """Returns the URI of a blob."""
         return self._storage.absolute(_name(key))

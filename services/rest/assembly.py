@@ -13,7 +13,13 @@ from ...infra.config.option_types import SECOND
 from ...infra.tls import ServerTls
 from ..configuration import Configuration
 from ..configuration.options.diagnostics import METRICS_UPDATE_INTERVAL
-from ..configuration.options.rest import REST_MAX_CONNECTIONS, WEB_SUBMIT_ENABLE, WEB_UPLOAD_DIR
+from ..configuration.options.rest import (
+    MAX_PROGRAM_BYTES,
+    MAX_PROGRAMS,
+    REST_MAX_CONNECTIONS,
+    WEB_SUBMIT_ENABLE,
+    WEB_UPLOAD_DIR,
+)
 from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import OpenSource, open_log_source
@@ -89,7 +95,8 @@ def _create_programs(
     directory = configuration.get(WEB_UPLOAD_DIR)
     if directory is None:
         directory = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}/uploads"
-    return Programs(ProgramStore(directory), requests, replica, url)
+    store = ProgramStore(directory, configuration.get(MAX_PROGRAMS), configuration.get(MAX_PROGRAM_BYTES))
+    return Programs(store, requests, replica, url)
 
 
 class ReplicaServer(Closeable):

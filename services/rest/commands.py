@@ -166,6 +166,7 @@ def program_commands(commands: ProgramCommands) -> list[Endpoint]:
             command=commands.upload,
             takes_file=True,
             response=UploadResult,
+            errors=(Conflict,),
             role=Role.SUBMITTER,
         ),
         Endpoint(

@@ -1,7 +1,8 @@
 """Who asks: a principal with a role and, if it is of a team, a tenant.
 
 A reader reads. A submitter also submits jobs, and controls those of its tenant; without a tenant, the jobs that have
-none. An operator may do everything, for all tenants. A tenant limits what a principal changes, not what it sees.
+none. An operator may do everything, for all tenants. A tenant limits what a principal changes, and which uploaded
+programs it sees; every reader sees all else.
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ class Principal:
             return
         whose = f"is of tenant {tenant}" if tenant else "is of no tenant"
         raise Forbidden(f"Job {job_id} {whose}, and {self.name} is {self.grant}.")
+
+    def sees_program(self, tenant: str) -> bool:
+        """Whether it may see and run the programs of a tenant; empty: those of none."""
+        return self.grant.role is Role.OPERATOR or self.grant.tenant == tenant
 
     def check_disposal(self) -> None:
         """Raises Forbidden if the principal may delete no savepoints: only the savepoint itself says whose it is, and

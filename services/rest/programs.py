@@ -30,6 +30,7 @@ from .flink.lookup import dispatcher
 from .flink.operations import Empty
 from .flink.plan import JobPlan, plan_of
 from .live_replica import LiveReplica
+from .principal import current_principal
 from .program_requests import (
     PlanBody,
     ProgramFile,
@@ -40,7 +41,7 @@ from .program_requests import (
     UploadResult,
     read_request,
 )
-from .program_store import ProgramStore
+from .program_store import ProgramStore, tenant_of, unknown_program
 from .requests import Requests, digest_of_key
 from .turns import Turns
 from .uploads import UploadedFile
@@ -65,19 +66,23 @@ class Programs:
     def upload(self, _parameters: Parameters, file: UploadedFile, _key: str | None) -> Answer:
         """POST /jars/upload: stores a program, a file .py, .zip or .whl; the same file twice is one program"""
         with tempfile.TemporaryDirectory(prefix="tailrace-upload-") as scratch:
-            program_id = self._store.put(file.name, file.content, Path(scratch))
+            tenant = current_principal().grant.tenant
+            program_id = self._store.put(file.name, file.content, Path(scratch), tenant)
         return Answer(UploadResult(f"{self._store.uri}/{program_id}", "success"), 200)
 
     def programs(self, _parameters: Parameters, _body: object, _key: str | None) -> Answer:
-        """GET /jars: the uploaded programs, the newest first"""
+        """GET /jars: the uploaded programs of the principal's tenant, the newest first"""
+        principal = current_principal()
         files = [
-            ProgramFile(each.program_id, each.name, each.uploaded, ()) for each in self._store.programs()
+            ProgramFile(each.program_id, each.name, each.uploaded, ())
+            for each in self._store.programs()
+            if principal.sees_program(each.tenant)
         ]
         return Answer(ProgramFiles(self._url, files), 200)
 
     def delete(self, parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """DELETE /jars/:jarid: deletes a program; its jobs continue"""
-        self._store.delete(parameters["jarid"])
+        self._store.delete(_visible(parameters["jarid"]))
         return Answer(Empty(), 200)
 
     def plan(self, parameters: Parameters, body: PlanBody | None, _key: str | None) -> Answer:
@@ -103,7 +108,7 @@ class Programs:
             if key is None:
                 raise Conflict(f"Job {wanted} was submitted already.")
             return Answer(RunResult(wanted, wanted), 200, offset)
-        readable = re.sub(r"^[0-9a-f]{64}_|\.[a-z]+$", "", parameters["jarid"])
+        readable = re.sub(r"^[0-9a-f]{64}(@[^_]*)?_|\.[a-z]+$", "", parameters["jarid"])
         job_id = self._requests.new_job_id(readable)
         if wanted is not None:
             job_id = f"{job_id[:-32]}{wanted}"
@@ -128,7 +133,7 @@ class Programs:
         """Yields the graph of a program, and the file that has to become a blob of the job; None if none has."""
         with tempfile.TemporaryDirectory(prefix="tailrace-program-") as made, self._builds.take():
             scratch = Path(made)
-            file = self._store.fetch(program_id, scratch)
+            file = self._store.fetch(_visible(program_id), scratch)
             shipped, is_blob = _ship(file, job_id)
             if request.entry_point is None and file.suffix != ".py":
                 raise BadRequest(f"{file.name} names no function to run: set entryClass to module:function.")
@@ -147,6 +152,13 @@ class Programs:
             except ProgramError as error:
                 raise BadRequest(str(error).replace(f"{scratch}/", "")) from None
             yield graph, file if is_blob and not is_script else None
+
+
+def _visible(program_id: str) -> str:
+    """Raises NotFound for a program of another tenant, as for one that does not exist."""
+    if not current_principal().sees_program(tenant_of(program_id)):
+        raise unknown_program(program_id)
+    return program_id
 
 
 def _ship(file: Path, job_id: str) -> tuple[PythonFile, bool]:

@@ -318,6 +318,25 @@ WEB_UPLOAD_DIR = ConfigOption[str | None](
     "`auto`: `uploads` below high-availability.storageDir.",
     scopes=MASTER,
 )
+MAX_PROGRAMS = ConfigOption(
+    key="web.upload.max-programs",
+    type=INT,
+    default=200,
+    at_least=1,
+    at_most=10_000,
+    doc="The maximum number of uploaded programs of a tenant, and of those without one.",
+    scopes=MASTER,
+    ours=True,
+)
+MAX_PROGRAM_BYTES = ConfigOption(
+    key="web.upload.max-size",
+    type=MEMORY,
+    default=2 << 30,
+    at_least=1 << 20,
+    doc="The maximum size of all uploaded programs of a tenant, and of those without one.",
+    scopes=MASTER,
+    ours=True,
+)
 
 HISTORY_REFRESH_INTERVAL = ConfigOption(
     key="historyserver.archive.fs.refresh-interval",
@@ -354,6 +373,8 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     REST_MAX_CONTENT_LENGTH,
     WEB_SUBMIT_ENABLE,
     WEB_UPLOAD_DIR,
+    MAX_PROGRAMS,
+    MAX_PROGRAM_BYTES,
     REST_MAX_REQUESTS,
     REST_MAX_CONNECTIONS,
     WEB_ALLOW_ORIGIN,

@@ -18,7 +18,9 @@ from .kinds import EVERYONE, MASTER
 
 MAX_NAME_LENGTH = 24
 """So that a job id has room for the name and 128 random bits."""
-_NAME = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_NAME_LENGTH - 1}}}")
+TENANT_NAME = rf"[a-z0-9][a-z0-9-]{{0,{MAX_NAME_LENGTH - 1}}}"
+"""The regular expression of a name."""
+_NAME = re.compile(TENANT_NAME)
 _KEY = re.compile(r"dispatcher\.tenant\.([a-z0-9][a-z0-9-]*)\.([a-z-]+)")
 _WANTED = f"1 to {MAX_NAME_LENGTH} lower case letters, digits and '-'"
 MAX_TENANTS = 100

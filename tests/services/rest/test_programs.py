@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +17,13 @@ from starlette.testclient import TestClient
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import program_commands
 from tailrace.services.rest.endpoint import Parameters
-from tailrace.services.rest.errors import BadRequest, NotFound, Unavailable
+from tailrace.services.rest.errors import BadRequest, Conflict, NotFound, Unavailable
 from tailrace.services.rest.moment import Moment
+from tailrace.services.rest.principal import Grant, Principal, Role, acting_as
 from tailrace.services.rest.program_requests import PlanBody, RunBody, read_request
 from tailrace.services.rest.program_store import ProgramStore
 from tailrace.services.rest.programs import Programs
+from tailrace.services.rest.uploads import UploadedFile
 
 LIMIT = 1 << 20
 SCRIPT = b"""
@@ -256,3 +258,52 @@ def test_body_comes_before_query(query: Parameters, body: PlanBody, expected: tu
         found.savepoint_path,
         found.allow_non_restored_state,
     )
+
+
+TENANTS = ("payments", "search", "")
+
+
+def act(name: str) -> AbstractContextManager[None]:
+    """Acts as an operator, or as a submitter of a tenant; empty: of none."""
+    role = Role.OPERATOR if name == "operator" else Role.SUBMITTER
+    return acting_as(Principal(name, Grant(role, "" if name == "operator" else name)))
+
+
+def test_tenant_sees_plans_and_deletes_only_its_own_programs(store: ProgramStore) -> None:
+    programs = Programs(store, cast("Any", None), cast("Any", None), "http://server:8081")
+
+    def list_ids() -> set[str]:
+        return {each.id for each in programs.programs({}, None, None).body.files}
+
+    ids: dict[str, str] = {}
+    for tenant in TENANTS:
+        with act(tenant):
+            file = UploadedFile("a.py", io.BytesIO(SCRIPT))
+            ids[tenant] = programs.upload({}, file, None).body.filename.rpartition("/")[2]
+    assert len(set(ids.values())) == len(TENANTS)
+    for tenant in TENANTS:
+        with act(tenant):
+            assert list_ids() == {ids[tenant]}
+            for other in set(TENANTS) - {tenant}:
+                for command in (programs.delete, programs.plan):
+                    with pytest.raises(NotFound, match="There is no program"):
+                        command({"jarid": ids[other]}, None, None)
+    with act("operator"):
+        assert list_ids() == set(ids.values())
+        programs.delete({"jarid": ids["search"]}, None, None)
+        assert list_ids() == {ids["payments"], ids[""]}
+
+
+def test_programs_of_tenant_are_bounded(tmp_path: Path) -> None:
+    few = ProgramStore(str(tmp_path / "few"), max_programs=2)
+    small = ProgramStore(str(tmp_path / "small"), max_bytes=len(SCRIPT) + 10)
+    for store, most, option in ((few, 2, "web.upload.max-programs"), (small, 1, "web.upload.max-size")):
+        for tenant in TENANTS:
+            for number in range(most):
+                store.put(f"{number}.py", io.BytesIO(SCRIPT), tmp_path, tenant)
+            with pytest.raises(Conflict, match=option):
+                store.put("last.py", io.BytesIO(SCRIPT), tmp_path, tenant)
+            # The same file is the same program.
+            first = store.put("0.py", io.BytesIO(SCRIPT), tmp_path, tenant)
+            store.delete(first)
+            store.put("last.py", io.BytesIO(SCRIPT), tmp_path, tenant)
