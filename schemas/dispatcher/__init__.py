@@ -160,6 +160,8 @@ class StopWithSavepoint(Body, frozen=True, gc=False, kw_only=True):
     """Directory in which the savepoint's own directory is created, a path or URI; null for the option state.savepoints.dir. Since 0.1.0."""
     drain: bool = False
     """If true, event time advances to its end before the savepoint, so that all windows and timers fire. Since 0.1.0."""
+    trigger_id: str | None = None
+    """An id that the client has chosen: requests of a job with the same id are one request, also when its savepoint is complete; null: each request takes a savepoint. Since 0.1.0."""
 
 
 class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
@@ -224,3 +226,5 @@ class TriggerSavepoint(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job to take a savepoint of. Since 0.1.0."""
     directory: str | None = None
     """Directory in which the savepoint's own directory is created, a path or URI; null for the option state.savepoints.dir. Since 0.1.0."""
+    trigger_id: str | None = None
+    """An id that the client has chosen: requests of a job with the same id are one request, also when its savepoint is complete; null: each request takes a savepoint. Since 0.1.0."""

@@ -408,6 +408,8 @@ class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
     """Address of the client that awaits the answer. Since 0.1.0."""
     tenant: str = ""
     """Tenant of this client; empty: none. Since 0.1.0."""
+    trigger_id: str | None = None
+    """For a savepoint, an id that the client has chosen: requests of a job with the same id are one request, also when its savepoint is complete; null: each request takes a savepoint. Since 0.1.0."""
 
 
 class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):

@@ -139,17 +139,31 @@ class Client(Closeable):
         """Requests a checkpoint now; `CheckpointRequest` receives the result."""
         self._request(dispatcher.TriggerCheckpoint(job_id=job_id))
 
-    def trigger_savepoint(self, job_id: str, directory: str | None = None) -> None:
-        """Requests a savepoint of a job, in a new directory below `directory` or the configured one.
+    def trigger_savepoint(
+        self, job_id: str, directory: str | None = None, *, trigger_id: str | None = None
+    ) -> None:
+        """Requests a savepoint of a job, in a new directory below `directory` or the configured one. `trigger_id`:
+        requests with the same id are one.
 
         Directories are URIs or absolute paths that the jobmanager and the TaskExecutors can access.
         """
-        self._request(dispatcher.TriggerSavepoint(job_id=job_id, directory=directory))
+        self._request(dispatcher.TriggerSavepoint(job_id=job_id, directory=directory, trigger_id=trigger_id))
 
-    def stop_with_savepoint(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> None:
+    def stop_with_savepoint(
+        self,
+        job_id: str,
+        directory: str | None = None,
+        *,
+        drain: bool = False,
+        trigger_id: str | None = None,
+    ) -> None:
         """Requests a savepoint like `trigger_savepoint`, and stops the job; `drain`: after all windows and timers
         have fired."""
-        self._request(dispatcher.StopWithSavepoint(job_id=job_id, directory=directory, drain=drain))
+        self._request(
+            dispatcher.StopWithSavepoint(
+                job_id=job_id, directory=directory, drain=drain, trigger_id=trigger_id
+            )
+        )
 
     def dispose_savepoint(self, path: str) -> None:
         """Requests the deletion of a savepoint, by the URI or absolute path of its directory."""

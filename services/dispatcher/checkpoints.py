@@ -23,6 +23,7 @@ from .turn import Turn
 
 MAX_DISPOSALS = 1_000
 """Savepoints that wait to be deleted; further ones are refused."""
+MAX_TRIGGER_ID_LENGTH = 128
 _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint | dispatcher.StopWithSavepoint
 
 
@@ -48,6 +49,7 @@ def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_
         stops=isinstance(body, dispatcher.StopWithSavepoint),
         drains=isinstance(body, dispatcher.StopWithSavepoint) and body.drain,
         tenant=tenant_of(record.header),
+        trigger_id=None if isinstance(body, dispatcher.TriggerCheckpoint) else body.trigger_id,
     )
     return state.with_request(record.offset, request)
 
@@ -67,6 +69,8 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
         error = "" if why is None else f"job {job_id} {why}"
     if not error and directory is not None:
         error = find_location_error(directory, what="the directory") or ""
+    if not error and len(request.trigger_id or "") > MAX_TRIGGER_ID_LENGTH:
+        error = f"trigger_id has more than {MAX_TRIGGER_ID_LENGTH} characters"
     if error:
         failed = client.CheckpointFailed(job_id=job_id, reason=error)
         turn.add_verdict(offset, OutgoingEvent(request.requester, failed, offset, request.tenant))
@@ -79,6 +83,7 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
         drains=request.drains,
         requester=request.requester,
         tenant=request.tenant,
+        trigger_id=request.trigger_id,
     )
     turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), trigger, offset))
     return True

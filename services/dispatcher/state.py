@@ -206,6 +206,8 @@ class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
     stops: bool = False
     drains: bool = False
     tenant: str = ""
+    trigger_id: str | None = None
+    """Of a savepoint: requests of a job with the same id are one."""
 
 
 class DisposalRequest(msgspec.Struct, frozen=True, tag=True):

@@ -84,9 +84,11 @@ class SnapshotRequestHistory:
                 _put(self._requests, record.header.recipient, found)
             case client.CheckpointFailed(job_id=job_id, reason=reason):
                 known = self._requests.get(record.header.recipient)
-                asked = None if known is None else known.snapshot_type
-                failed = SnapshotRequestView(job_id, asked, failure=reason)
-                _put(self._requests, record.header.recipient, failed)
+                # A request that is repeated after the job was stopped with its savepoint finds no job that runs.
+                if known is None or known.uri is None:
+                    asked = None if known is None else known.snapshot_type
+                    failed = SnapshotRequestView(job_id, asked, failure=reason)
+                    _put(self._requests, record.header.recipient, failed)
             case client.SavepointDisposed(failure=failure):
                 # A request that is repeated does not find its savepoint any more: the first answer counts.
                 if record.header.recipient not in self._disposals:

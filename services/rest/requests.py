@@ -103,7 +103,9 @@ class Requests(Closeable):
             parameters,
             body.trigger_id,
             key,
-            lambda client, job_id: client.stop_with_savepoint(job_id, directory, drain=body.drain),
+            lambda client, job_id, trigger_id: client.stop_with_savepoint(
+                job_id, directory, drain=body.drain, trigger_id=trigger_id
+            ),
         )
 
     def savepoint(self, parameters: Parameters, body: operations.SavepointBody, key: str | None) -> Answer:
@@ -113,17 +115,17 @@ class Requests(Closeable):
             parameters,
             body.trigger_id,
             key,
-            lambda client, job_id: (
-                client.stop_with_savepoint(job_id, directory)
+            lambda client, job_id, trigger_id: (
+                client.stop_with_savepoint(job_id, directory, trigger_id=trigger_id)
                 if body.cancel_job
-                else client.trigger_savepoint(job_id, directory)
+                else client.trigger_savepoint(job_id, directory, trigger_id=trigger_id)
             ),
         )
 
     def checkpoint(self, parameters: Parameters, body: operations.CheckpointBody, key: str | None) -> Answer:
         """POST /jobs/:jobid/checkpoints: takes a checkpoint now"""
         return self._trigger(
-            parameters, body.trigger_id, key, lambda client, job_id: client.trigger_checkpoint(job_id)
+            parameters, body.trigger_id, key, lambda client, job_id, _: client.trigger_checkpoint(job_id)
         )
 
     def dispose(self, _parameters: Parameters, body: operations.DisposalBody, key: str | None) -> Answer:
@@ -243,7 +245,7 @@ class Requests(Closeable):
         parameters: Parameters,
         trigger_id: str | None,
         key: str | None,
-        send: Callable[[Client, str], None],
+        send: Callable[[Client, str, str], None],
     ) -> Answer:
         if trigger_id is not None and _TRIGGER_ID.fullmatch(trigger_id) is None:
             raise BadRequest("triggerId has 32 hexadecimal digits.")
@@ -273,7 +275,8 @@ class Requests(Closeable):
                 case _:
                     return None
 
-        _, offset = self._send(requester, lambda client: send(client, view.job_id), find_outcome)
+        name = trigger_id
+        _, offset = self._send(requester, lambda client: send(client, view.job_id, name), find_outcome)
         return Answer(answer, 202, offset)
 
     def _send(

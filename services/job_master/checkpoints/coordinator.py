@@ -96,7 +96,7 @@ def on_checkpoint_completed(
         ).with_subsumed(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
-        checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
+        checkpoints, restore = checkpoints.with_savepoint(checkpoint, pending.requests), None
     state = replace(state, checkpoints=checkpoints, outbox=state.outbox.owe_all(answers))
     told = set(notifications.participants(pending))
     if restore is not None:

@@ -34,6 +34,8 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
     drains: bool = False
     tenant: str = ""
     """The tenant of this client; empty: none."""
+    trigger_id: str | None = None
+    """Of a savepoint: requests with the same id are one."""
 
     def repeats(self, other: CheckpointRequest) -> bool:
         """Whether it asks for the same savepoint: a client with several requests uses an address for each. A request

@@ -61,6 +61,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Checkpoints to roll back to, oldest first."""
     savepoints: tuple[CompletedCheckpoint, ...] = ()
     """The last few savepoints."""
+    trigger_ids: Map[str, int] = Map()
+    """The id of a request -> the number of its savepoint, of those in `savepoints`."""
     keep_on_cancellation: bool = False
     """Whether the client that cancelled the job wants to keep `completed`."""
     latest: RestoredCheckpoint | None = None
@@ -207,9 +209,22 @@ class Checkpoints(msgspec.Struct, frozen=True):
         left = self.notifications.remove_all(gone)
         return self if left is self.notifications else replace(self, notifications=left)
 
-    def with_savepoint(self, savepoint: CompletedCheckpoint) -> Checkpoints:
-        """Adds a complete savepoint."""
-        return replace(self, savepoints=(*self.savepoints, savepoint)[-_SAVEPOINTS:])
+    def with_savepoint(
+        self, savepoint: CompletedCheckpoint, requests: Iterable[CheckpointRequest] = ()
+    ) -> Checkpoints:
+        """Adds a complete savepoint, and the requests that it was taken for."""
+        savepoints = (*self.savepoints, savepoint)[-_SAVEPOINTS:]
+        kept = {each.checkpoint_id for each in savepoints}
+        trigger_ids = {name: number for name, number in self.trigger_ids.items() if number in kept}
+        for each in requests:
+            if each.trigger_id is not None:
+                trigger_ids[each.trigger_id] = savepoint.checkpoint_id
+        return replace(self, savepoints=savepoints, trigger_ids=Map(trigger_ids))
+
+    def find_savepoint(self, trigger_id: str | None) -> CompletedCheckpoint | None:
+        """Returns the savepoint that was taken for a request with this id; None if none is known (any more)."""
+        number = None if trigger_id is None else self.trigger_ids.get(trigger_id)
+        return next((each for each in self.savepoints if each.checkpoint_id == number), None)
 
 
 def restored_state(checkpoint: CompletedCheckpoint) -> RestoredCheckpoint:

@@ -3,8 +3,8 @@
 All tasks must run or have finished. Checkpoints are triggered at the interval, with a minimum pause between them and a
 limit of concurrent ones. A requested checkpoint is triggered as soon as the limit allows. A savepoint is exclusive: it
 waits until no checkpoint is in progress, and blocks others until it has ended, because its tasks hold records back
-while they wait for its barriers. A request for a savepoint that is repeated before its end is answered with the same
-one.
+while they wait for its barriers. A request for a savepoint that is repeated before its end, or later with its
+`trigger_id`, is answered with the same one.
 
 The trigger is sent to the subtasks that receive no barriers: sources, and tasks whose senders have all finished.
 """
@@ -26,7 +26,7 @@ from ....schemas.types import CheckpointFailureReason, CheckpointOptions, Execut
 from ...core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, Time, address, derive_id
 from .. import job_status
 from ..job_result import JobResult
-from ..owed_events import OwedTriggerCheckpoint
+from ..owed_events import OwedCheckpointSucceeded, OwedTriggerCheckpoint
 from ..state import Execution, StartedJob
 from ..topology import VertexKey
 from . import notifications
@@ -54,7 +54,12 @@ def on_trigger_checkpoint(
         stops=body.stops,
         drains=body.drains,
         tenant=body.tenant,
+        trigger_id=body.trigger_id,
     )
+    taken = checkpoints.find_savepoint(body.trigger_id)
+    if taken is not None:
+        answer = OwedCheckpointSucceeded(request.offset, request.requester, taken, request.tenant)
+        return replace(state, outbox=state.outbox.owe_all([answer]))
     for pending in checkpoints.pending.values():
         if len(pending.requests) < MOST_REQUESTS and any(map(request.repeats, pending.requests)):
             answering = replace(pending, requests=(*pending.requests, request))

@@ -67,6 +67,34 @@ def test_repeated_request_for_savepoint_is_answered_with_the_same_one(stops: boo
     assert answers(events) == [client.CheckpointSucceeded(job_id="j", checkpoint=taken)] * len(asked)
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_request_with_same_id_is_answered_with_the_same_savepoint_after_its_end(stops: bool) -> None:
+    job = running()
+    job.ask(SAVEPOINT, stops=stops, trigger_id="a")
+    events = job.send()
+    job.acknowledged_by_all()
+    events += job.written()
+    job.ask(SAVEPOINT, directory="file:///late", stops=stops, trigger_id="a")
+    events += job.send()
+    assert len(bodies(events, job_master.CheckpointTriggered)) == 1
+    (taken,) = job.checkpoints.savepoints
+    assert answers(events) == [client.CheckpointSucceeded(job_id="j", checkpoint=taken)] * 2
+
+
+def test_savepoint_is_known_by_its_id_as_long_as_it_is_kept() -> None:
+    job = running()
+    for number in range(20):
+        job.ask(SAVEPOINT, trigger_id=str(number))
+        job.send()
+        job.acknowledged_by_all()
+        job.written()
+    known = job.checkpoints.trigger_ids
+    assert sorted(known.values()) == [each.checkpoint_id for each in job.checkpoints.savepoints]
+    assert job.checkpoints.find_savepoint("19") == job.checkpoints.savepoints[-1]
+    for forgotten in ("0", None):
+        assert job.checkpoints.find_savepoint(forgotten) is None
+
+
 def test_other_savepoint_of_the_same_client_is_another_one() -> None:
     job = running()
     for directory in ("file:///a", "file:///b"):
