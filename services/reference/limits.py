@@ -16,7 +16,13 @@ from ...pipelines.graph import accumulators, limits, python_files
 from ..configuration.options import jobs, tenants
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 from ..configuration.options.metrics import METRICS_MAX_SERIES
-from ..configuration.options.rest import REST_MAX_CONNECTIONS, REST_MAX_CONTENT_LENGTH, REST_MAX_REQUESTS
+from ..configuration.options.rest import (
+    MAX_PROGRAM_BYTES,
+    MAX_PROGRAMS,
+    REST_MAX_CONNECTIONS,
+    REST_MAX_CONTENT_LENGTH,
+    REST_MAX_REQUESTS,
+)
 from ..core.leadership import LARGEST_STEP
 from ..core.reason_limits import LONGEST_REASON_CHARACTERS
 from ..diagnostics import logs
@@ -198,6 +204,12 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 f"`{REST_MAX_CONTENT_LENGTH.key}`: {_bytes(REST_MAX_CONTENT_LENGTH.default)}",
                 _REST_OPTIONS,
             ),
+            Limit(
+                "uploaded programs of a tenant, and of those without one",
+                f"`{MAX_PROGRAMS.key}`: {MAX_PROGRAMS.default}; "
+                f"`{MAX_PROGRAM_BYTES.key}`: {_bytes(MAX_PROGRAM_BYTES.default)}",
+                _REST_OPTIONS,
+            ),
             Limit("uploads at once", _count(application.MAX_UPLOADS), f"{_REST}/application.py"),
             Limit(
                 "programs that are planned or run at once, and that wait for it",
@@ -304,6 +316,11 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 "savepoints that wait to be deleted",
                 _count(dispatcher_checkpoints.MAX_DISPOSALS),
                 f"{_DISPATCHER}/checkpoints.py",
+            ),
+            Limit(
+                "the id of a request for a savepoint",
+                _count(dispatcher_checkpoints.MAX_TRIGGER_ID_LENGTH, "characters"),
+                "services/dispatcher/checkpoints.py",
             ),
             Limit(
                 "a directory or savepoint in a request",
