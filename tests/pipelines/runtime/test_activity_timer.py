@@ -67,6 +67,16 @@ def test_nothing_is_measured_before_start() -> None:
     assert timer.read() == TaskActivity()
 
 
+def test_commit_without_more_input_is_no_back_pressure() -> None:
+    clock = Clock()
+    timer = ActivityTimer(clock)
+    timer.start()
+    timer.has_input = lambda: False
+    with timer.waiting_for_kafka():
+        clock.now += 5
+    assert timer.read() == TaskActivity(idle_s=5.0)
+
+
 def test_waiting_for_kafka_ends_with_error() -> None:
     clock = Clock()
     timer = ActivityTimer(clock)

@@ -22,7 +22,7 @@ class Activity(IntEnum):
     IDLE = 1
     """It waits for input or for a time."""
     BACK_PRESSURED = 2
-    """It waits until Kafka has committed its output."""
+    """Input waits until Kafka has committed the task's output."""
 
 
 class ActivityTimer:
@@ -36,6 +36,8 @@ class ActivityTimer:
         """The activity, since when, and the times before. One object, so that other threads read it whole."""
         self.watermark = NO_WATERMARK
         """The event time of the task's input (ms)."""
+        self.has_input: Callable[[], bool] = lambda: True
+        """Whether input waits for the task."""
 
     def start(self) -> None:
         """Begins to measure; the task is busy."""
@@ -49,8 +51,11 @@ class ActivityTimer:
 
     @contextlib.contextmanager
     def waiting_for_kafka(self) -> Iterator[None]:
-        """A context in which the task waits for Kafka; it is busy afterwards."""
-        self.switch(Activity.BACK_PRESSURED)
+        """A context in which the task waits for Kafka; it is busy afterwards.
+
+        A task that has processed its input would wait anyway: only if more waits, Kafka holds it up.
+        """
+        self.switch(Activity.BACK_PRESSURED if self.has_input() else Activity.IDLE)
         try:
             yield
         finally:

@@ -91,6 +91,7 @@ class MailboxLoop:
         direct: DirectReading | None = None,
     ) -> None:
         self._timer = timer or ActivityTimer()
+        self._timer.has_input = lambda: not mailbox.is_empty
         self._direct = direct or DirectReading()
         self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
