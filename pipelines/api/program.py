@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NoReturn, TypeVar
 
+from ..functions import CheckpointedFunction
+from ..graph.errors import ProgramError
 from ..types import PICKLED, RecordType
 from .transformations import Partition, Physical, SideOutput, Transformation, Union
 
@@ -22,6 +24,7 @@ class Program:
     def add(self, kind: type[Made], **fields: Any) -> Made:
         """Creates and adds a transformation."""
         made = kind(id=len(self.transformations) + 1, **fields)
+        _check_operator_state(made)
         self.transformations[made.id] = made
         if isinstance(made, Physical):
             self.pending.append(made.id)
@@ -54,3 +57,18 @@ class Program:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamExecutionEnvironment exists only in the program that builds the job")
+
+
+def _check_operator_state(made: Transformation) -> None:
+    if not isinstance(made, Physical) or made.traits.operator_state:
+        return
+    functions = [
+        part for function in made.functions() for part in (function, *getattr(function, "parts", ()))
+    ]
+    if any(isinstance(function, CheckpointedFunction) for function in functions):
+        raise ProgramError(
+            "a CheckpointedFunction has operator state, which only map, flat_map, filter, process and foreach on"
+            " streams without keys have: use keyed or broadcast state",
+            operator=made.step,
+            location=made.location,
+        )

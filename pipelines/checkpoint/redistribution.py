@@ -6,6 +6,7 @@
 | broadcast, beside state by key | the copy of the first old subtask whose key groups the subtask takes |
 | broadcast, alone | subtask j takes the copy of old subtask j % m of m |
 | of a source | each subtask sees that of all, and takes the splits or partitions that it reads now |
+| of functions without keys | each subtask sees that of all; it takes each n-th element of a list, all of a union list |
 | of a file sink | subtask i % n of n takes the unpublished files of old subtask i |
 | accumulators | subtask 0 |
 | in flight, by key | the subtask that owns each record's key group now |
@@ -115,7 +116,7 @@ def _pieces(
         elif _is_broadcast(kind):
             if index == subtask % before.parallelism:
                 yield _whole(before, index, state)
-        elif _is_source(kind) or index % vertex.parallelism == subtask:
+        elif _is_divided_by_subtask(kind) or index % vertex.parallelism == subtask:
             yield _whole(before, index, state)
 
 
@@ -206,5 +207,6 @@ def _is_broadcast(kind: str) -> bool:
     return traits_of(OperatorKind(kind)).broadcast
 
 
-def _is_source(kind: str) -> bool:
-    return traits_of(OperatorKind(kind)).source
+def _is_divided_by_subtask(kind: str) -> bool:
+    traits = traits_of(OperatorKind(kind))
+    return traits.source or traits.operator_state

@@ -14,6 +14,7 @@ from .broadcast import (
     ReadOnlyBroadcastContext,
 )
 from .change_event import ChangeEvent
+from .checkpointed import CheckpointedFunction, FunctionInitializationContext, OperatorStateStore
 from .context import Counter, MetricGroup, RuntimeContext
 from .kafka_record import KafkaRecord
 from .process import (
@@ -65,6 +66,7 @@ __all__ = [
     "BroadcastProcessFunction",
     "BroadcastState",
     "ChangeEvent",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -72,6 +74,7 @@ __all__ = [
     "Counter",
     "FilterFunction",
     "FlatMapFunction",
+    "FunctionInitializationContext",
     "KafkaRecord",
     "KeyedBroadcastContext",
     "KeyedBroadcastProcessFunction",
@@ -86,6 +89,7 @@ __all__ = [
     "MapStateDescriptor",
     "MetricGroup",
     "OnTimerContext",
+    "OperatorStateStore",
     "OutputTag",
     "ProcessAllWindowFunction",
     "ProcessFunction",

@@ -64,6 +64,9 @@ class OperatorTraits:
     """Whether its second input is broadcast, with the same state in every subtask."""
     stateful: bool = False
     """Whether it has state."""
+    operator_state: bool = False
+    """Whether its function may have operator state: at another parallelism each subtask reads that of all, and takes
+    its part."""
     stateless: bool = False
     """Whether it needs nothing but its functions: it may run in Spark's Python workers, before the StreamTask."""
     parallel: bool = True
@@ -86,20 +89,20 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.FILES: OperatorTraits(inputs=0, stateful=True),
         OperatorKind.GENERATOR: OperatorTraits(inputs=0, functions=1, stateful=True),
         OperatorKind.KAFKA_SOURCE: OperatorTraits(inputs=0, stateful=True, through_spark=True),
-        OperatorKind.MAP: OperatorTraits(functions=1, stateless=True),
-        OperatorKind.FLAT_MAP: OperatorTraits(functions=1, stateless=True),
-        OperatorKind.FILTER: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
+        OperatorKind.FLAT_MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
+        OperatorKind.FILTER: OperatorTraits(functions=1, stateless=True, operator_state=True),
         OperatorKind.MAP_BATCHES: OperatorTraits(functions=1, stateless=True),
         OperatorKind.PRE_AGGREGATE: OperatorTraits(functions=1, stateless=True),
         OperatorKind.WATERMARKS: OperatorTraits(functions=1),
-        OperatorKind.PROCESS: OperatorTraits(functions=1),
+        OperatorKind.PROCESS: OperatorTraits(functions=1, operator_state=True),
         OperatorKind.REDUCE: OperatorTraits(functions=2, keyed=True, stateful=True),
         OperatorKind.AGGREGATE: OperatorTraits(functions=1, keyed=True, stateful=True),
         OperatorKind.KEYED_PROCESS: OperatorTraits(functions=2, keyed=True, stateful=True),
         OperatorKind.WINDOW: OperatorTraits(functions=3, keyed=True, stateful=True),
-        OperatorKind.CO_MAP: OperatorTraits(functions=1, inputs=2),
-        OperatorKind.CO_FLAT_MAP: OperatorTraits(functions=1, inputs=2),
-        OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2),
+        OperatorKind.CO_MAP: OperatorTraits(functions=1, inputs=2, operator_state=True),
+        OperatorKind.CO_FLAT_MAP: OperatorTraits(functions=1, inputs=2, operator_state=True),
+        OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2, operator_state=True),
         OperatorKind.KEYED_CO_PROCESS: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
         OperatorKind.BROADCAST_PROCESS: OperatorTraits(functions=1, inputs=2, broadcast=True, stateful=True),
         OperatorKind.KEYED_BROADCAST_PROCESS: OperatorTraits(
@@ -109,7 +112,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
         OperatorKind.KAFKA_SINK: OperatorTraits(functions=5, sink=True),
         OperatorKind.EXTERNAL_KAFKA_SINK: OperatorTraits(functions=5, sink=True, stateful=True),
-        OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True),
+        OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True, operator_state=True),
     }
 )
 

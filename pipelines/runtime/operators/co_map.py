@@ -6,27 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..records.batch import Batch
-from .operator import Operator, OperatorSetup
+from .function_operator import FunctionOperator
 from .output_collector import OutputCollector
-from .user_functions import OrderedCalls, close_function, load, open_function, user_code
+from .user_functions import OrderedCalls, user_code
 
 
-class _TwoInputOperator(Operator):
-    def __init__(self, setup: OperatorSetup) -> None:
-        self._setup = setup
-        self._config = setup.config
-        (self._function,) = load(setup.config)
-
-    def open(self) -> None:
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
-
-
-class CoMapOperator(_TwoInputOperator):
+class CoMapOperator(FunctionOperator):
     """Runs a CoMapFunction: one record for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -37,7 +22,7 @@ class CoMapOperator(_TwoInputOperator):
         self.output.emit(batch.with_values(values))
 
 
-class CoFlatMapOperator(_TwoInputOperator):
+class CoFlatMapOperator(FunctionOperator):
     """Runs a CoFlatMapFunction: any number of records for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

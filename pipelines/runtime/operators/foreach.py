@@ -7,28 +7,20 @@ So the function should be idempotent; only files and Kafka topics are written ex
 from __future__ import annotations
 
 from ..records.batch import Batch
-from .operator import Operator, OperatorSetup
-from .user_functions import OrderedCalls, close_function, load, method_of, open_function, user_code
+from .function_operator import FunctionOperator
+from .operator import OperatorSetup
+from .user_functions import OrderedCalls, method_of, user_code
 
 
-class ForeachOperator(Operator):
+class ForeachOperator(FunctionOperator):
     """Calls a function, or a SinkFunction's `invoke`, with each record, and ignores its result."""
 
     def __init__(self, setup: OperatorSetup) -> None:
-        self._setup = setup
-        (self._function,) = load(setup.config)
+        super().__init__(setup)
         self._invoke = method_of(self._function, "invoke")
-
-    def open(self) -> None:
-        with user_code(self._setup.config):
-            open_function(self._function, self._setup.context)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         invoke, records = self._invoke, OrderedCalls(batch)
-        with user_code(self._setup.config, records):
+        with user_code(self._config, records):
             for value in records:
                 invoke(value)
-
-    def close(self) -> None:
-        with user_code(self._setup.config):
-            close_function(self._function)

@@ -7,34 +7,25 @@ from typing import Any
 
 from ..records.batch import Batch
 from .function_contexts import FunctionContext, LocalOperatorTimes, ReadOnlyTimerService
-from .operator import Operator, OperatorSetup
+from .function_operator import FunctionOperator
+from .operator import OperatorSetup
 from .output_collector import OutputCollector
-from .user_functions import OrderedCalls, close_function, load, open_function, user_code
+from .user_functions import OrderedCalls, user_code
 
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
-class UnkeyedProcessOperator(Operator):
+class UnkeyedProcessOperator(FunctionOperator):
     """The common part of process and co_process: a function, its context, and the times."""
 
     def __init__(self, setup: OperatorSetup) -> None:
-        self._setup = setup
-        self._config = setup.config
-        (self._function,) = load(setup.config)
+        super().__init__(setup)
         self._times = LocalOperatorTimes()
         self._gathering = OutputCollector()
         clocks = ReadOnlyTimerService(
             setup, self._times, "timers need a key: call key_by before this operator"
         )
         self._context = FunctionContext(clocks, self._gathering)
-
-    def open(self) -> None:
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
 
     def advance_watermark(self, watermark: int) -> None:
         self._times.watermark = max(self._times.watermark, watermark)

@@ -9,27 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from ..records.batch import Batch
-from .operator import Operator, OperatorSetup
-from .user_functions import OrderedCalls, came_from, close_function, load, method_of, open_function, user_code
+from .function_operator import FunctionOperator
+from .operator import OperatorSetup
+from .user_functions import OrderedCalls, came_from, method_of, user_code
 
 
-class _WithFunction(Operator):
+class _WithFunction(FunctionOperator):
     method: ClassVar[str]
     """The method of the function, if it is not a plain callable."""
 
     def __init__(self, setup: OperatorSetup) -> None:
-        self._setup = setup
-        self._config = setup.config
-        (self._function,) = load(setup.config)
+        super().__init__(setup)
         self._call = method_of(self._function, self.method)
-
-    def open(self) -> None:
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
 
 
 class MapOperator(_WithFunction):

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from ...functions import StateTtlConfig
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
-from ..common.failures import StateTypeError
 from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from ..records.type_evolution import TypeMismatch
 from .broadcast_table import PREFIX, BroadcastTable
@@ -33,7 +32,7 @@ from .list_table import ListTable
 from .map_table import MapTable
 from .stateful import Origin
 from .table import StateTable
-from .table_schema import TableSchema
+from .table_schema import TableSchema, create_mismatch_error
 from .timers import TimerTable
 from .type_coverage import Taking, common
 from .value_table import ValueTable
@@ -298,7 +297,4 @@ class KeyedStateBackend:
             table.apply(message.kind, message.payload, taking, of)
         except TypeMismatch as error:
             before = "in another layout" if written is None else f"as a {written}"
-            raise StateTypeError(
-                f"state {table.name!r} of operator {self._operator!r} was written {before} and is declared as a"
-                f" {table.schema}: {error}; go back to that type, or give the state, or the operator's uid, a new name"
-            ) from None
+            raise create_mismatch_error(table.name, self._operator, before, table.schema, error) from None

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..records.type_evolution import describe_layout, from_layout
+from ..common.failures import StateTypeError
+from ..records.type_evolution import TypeMismatch, describe_layout, from_layout
 from .changelog import ChangeKind, ChangelogMessage, rewrite
 
 TTL_SUFFIX: Final = " with a time to live"
@@ -22,8 +23,9 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     """The schema of one table, with types in the form of `type_evolution.to_layout`."""
 
     kind: str
-    """value, reduction, aggregation, list, map or timer."""
+    """value, reduction, aggregation, list, map or timer; of operator state: split list or union list."""
     key: Any
+    """None: the state has no keys."""
     item: Any = None
     value: Any = None
     namespaced: bool = False
@@ -41,7 +43,8 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
         else:
             of = "" if self.value is None else f" of {_in_words(self.value)}"
         ttl = TTL_SUFFIX if self.expires else ""
-        return f"{self.kind}{of}{ttl} by {_in_words(self.key)}"
+        by = "" if self.key is None else f" by {_in_words(self.key)}"
+        return f"{self.kind}{of}{ttl}{by}"
 
     def messages(self, table: str) -> Iterator[bytes]:
         """Yields the messages that describe the entries with this fingerprint."""
@@ -53,6 +56,17 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     def from_message(cls, message: ChangelogMessage) -> TableSchema:
         """Decodes a message of kind SCHEMA. Raises ValueError."""
         return msgspec.json.decode(message.payload, type=cls)
+
+
+def create_mismatch_error(
+    state: str, operator: str, before: str, declared: TableSchema, why: TypeMismatch
+) -> StateTypeError:
+    """Returns the error for state that cannot be read as the type that the program declares. `before`: how it was
+    written."""
+    return StateTypeError(
+        f"state {state!r} of operator {operator!r} was written {before} and is declared as a {declared}: {why};"
+        " go back to that type, or give the state, or the operator's uid, a new name"
+    )
 
 
 def _in_words(layout: Any) -> str:

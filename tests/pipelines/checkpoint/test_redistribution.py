@@ -153,6 +153,25 @@ def test_each_subtask_gets_full_copy_of_broadcast_state(kind: OperatorKind, old:
             assert len(pieces) == 1
 
 
+@given(old=PARALLELISM, new=PARALLELISM)
+def test_each_subtask_sees_operator_state_of_all_at_another_parallelism(old: int, new: int) -> None:
+    def graph(parallelism: int) -> JobGraph:
+        return job_graph(
+            source(),
+            vertex("v", operator("map", OperatorKind.MAP), parallelism=parallelism),
+            edge("source", "v", Partitioner.REBALANCE),
+        )
+
+    states = {
+        ("v", i): SubtaskState(operators={"map": OperatorState(files=(file(f"lists-{i}"),))})
+        for i in range(old)
+    }
+    checkpoint_metadata = metadata_of(graph(old), states)
+    for subtask in range(new):
+        pieces = redistribute_state(checkpoint_metadata, graph(new), "v", subtask).operators["map"]
+        assert [piece.subtask_index for piece in pieces] == ([subtask] if old == new else list(range(old)))
+
+
 @given(
     old=PARALLELISM,
     new=PARALLELISM,
