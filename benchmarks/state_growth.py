@@ -5,6 +5,10 @@ that writes a FULL file (`stop_ms`), the time until the file is in storage (`ful
 attempt takes to restore it (`recovery_s`). Compared with it, the cost of a cut with changed keys only (`delta_ms`, of
 10,000 changes: taking, encoding and writing them).
 
+`large_...`: the same with 10 million keys, for each `state.backend.type`, once, in processes of their own
+(_large_state.py). With rocksdb the attempt has 256 MiB of managed memory in a slot of 512 MiB: `large_rocksdb_rss_mib`
+is to be less than that.
+
 `updates_per_s` is the rate of a Python `reduce` over 100,000 keys, its results encoded into columns and each commit's
 changes taken and handed to storage; `dict_updates_per_s` is a bare dict with the same reduction, and nothing else.
 """
@@ -13,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -31,6 +37,7 @@ from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.state_backend.entry_store import OpenStore, open_heap_store
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
 from tailrace.pipelines.runtime.stream_task.state.state_writer import StateWriter
 from tailrace.pipelines.types import RecordType, Types
@@ -43,6 +50,8 @@ CHANGES = scaled(10_000)
 UPDATED_KEYS = scaled(100_000)
 BATCH = 5_000
 COMMIT = scaled(50_000)
+MANAGED_MIB = 256
+"""The managed memory of the slot with large state: half of its 512 MiB."""
 
 
 class Leaving:
@@ -68,14 +77,15 @@ def add(a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
     return a[0], a[1] + b[1]
 
 
-def running_count() -> Operator:
+def running_count(open_store: OpenStore = open_heap_store) -> Operator:
     """Returns a `reduce` by the first field."""
     parameters = {"key_type": RecordType.of(str).to_json(), "key_field": "f0", "output_type": PAIR.to_json()}
     config = OperatorConfig(
         operator_id=OPERATOR, name="Reduce", kind="reduce", parameters=json.dumps(parameters),
         code=cloudpickle.dumps((first, add)), location="",
     )  # fmt: skip
-    setup = OperatorSetup(config, TaskContext(max_parallelism=GROUPS), "c", "j", _no_sink, (PAIR,))
+    context = TaskContext(max_parallelism=GROUPS)
+    setup = OperatorSetup(config, context, "c", "j", _no_sink, (PAIR,), open_store=open_store)
     operator = build_operator(setup)
     operator.output = Leaving()
     operator.open()
@@ -99,7 +109,7 @@ def growth(count: int, base: Path) -> dict[str, float]:
         operator.process(batch)
         list(operator.take_changes())
     began = time.perf_counter()
-    cut = writer.take_snapshot(_options(base, 1))
+    cut = writer.take_snapshot(checkpoint_options(base, 1))
     stopped = time.perf_counter() - began
     state = cut.finish()[OPERATOR]
     full = time.perf_counter() - began
@@ -109,7 +119,7 @@ def growth(count: int, base: Path) -> dict[str, float]:
     began = time.perf_counter()
     for message in operator.take_changes():
         writer.add(OPERATOR.encode(), message)
-    writer.take_snapshot(_options(base, 2)).finish()
+    writer.take_snapshot(checkpoint_options(base, 2)).finish()
     delta = time.perf_counter() - began
     writer.close()
 
@@ -139,7 +149,7 @@ def updates(records: int, base: Path) -> float:
     operator = running_count()
     writer = StateWriter({OPERATOR: operator}, range(GROUPS), incremental=True, name="updates")
     writer.continue_from({})
-    writer.take_snapshot(_options(base, 1)).finish()
+    writer.take_snapshot(checkpoint_options(base, 1)).finish()
     began = time.process_time()
     for number, batch in enumerate(some, 1):
         operator.process(batch)
@@ -172,16 +182,21 @@ def main() -> None:
         "--keys", type=int, nargs="*", default=[scaled(count) for count in (1_000, 100_000, 1_000_000)]
     )
     parser.add_argument("--records", type=int, default=scaled(1_000_000), help="of the updates")
+    parser.add_argument("--large", type=int, default=scaled(10_000_000), help="keys of a large state, once")
+    parser.add_argument("--backends", nargs="*", default=["rocksdb", "hashmap"], help="of the large state")
     parser.add_argument("--rounds", type=int, default=scaled(5))
     arguments = parser.parse_args()
     measured: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="state-growth-") as made:
         for turn in range(arguments.rounds):
             base = Path(made, str(turn))
+            base.mkdir()
             figures = {"updates_per_s": updates(arguments.records, base / "updates")}
             figures["dict_updates_per_s"] = dict_updates(arguments.records)
             for count in arguments.keys:
                 figures |= growth(count, base / str(count))
+            for backend in arguments.backends if turn == 0 else ():
+                figures |= large(backend, arguments.large, base / backend)
             for key, value in figures.items():
                 measured.setdefault(key, []).append(value)
     notes = {key: f"{min(some):,.3g} to {max(some):,.3g}" for key, some in measured.items()}
@@ -189,11 +204,25 @@ def main() -> None:
     report("state_growth", {key: median(some) for key, some in measured.items()}, under, notes)
 
 
+def large(backend: str, count: int, base: Path) -> dict[str, float]:
+    """Returns the figures of attempts with so many keys, in processes of their own."""
+    figures: dict[str, float] = {}
+    base.mkdir()
+    for work in ("grow", "restore"):
+        script = Path(__file__).with_name("_large_state.py")
+        command = [sys.executable, str(script), work, backend, str(count), str(MANAGED_MIB), str(base)]
+        measured = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        prefix = "" if work == "grow" else "restored_"
+        figures |= {f"large_{backend}_{prefix}{key}": value for key, value in measured.items()}
+    return figures
+
+
 def _drawn(records: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(7).integers(0, UPDATED_KEYS, records)
 
 
-def _options(base: Path, number: int) -> CheckpointOptions:
+def checkpoint_options(base: Path, number: int) -> CheckpointOptions:
+    """Returns the options of a checkpoint below the directory."""
     return CheckpointOptions(
         snapshot_type=SnapshotType.CHECKPOINT,
         directory=str(base / "job" / f"chk-{number}"),

@@ -58,9 +58,10 @@ pytestmark = pytest.mark.timeout(300)
 KEYS = 50
 
 
-def counting(source: str, sink: str, parallelism: int) -> JobGraph:
+def counting(source: str, sink: str, parallelism: int, backend: str = "hashmap") -> JobGraph:
     """Returns a graph that counts each number, and writes each count."""
     env = StreamExecutionEnvironment()
+    env.configure("state.backend.type", backend)
     env.set_parallelism(2)
     numbers = KafkaSource(source)
     counts = (
@@ -241,11 +242,19 @@ def test_job_rolls_back_to_checkpoint_taken_under_load(
     last_counts(on_kafka, sink, written)
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_killed_task_restores_files_of_checkpoint_and_later_changelog(
-    start: Start, on_kafka: Topics, source: str, feed: Feed, tmp_path: Path, runtime: TaskRuntime
+    start: Start,
+    on_kafka: Topics,
+    source: str,
+    feed: Feed,
+    tmp_path: Path,
+    runtime: TaskRuntime,
+    backend: str,
 ) -> None:
+    state = runtime._scratch / "state"
     sink = on_kafka.new()
-    job = start(counting(source, sink, 2))
+    job = start(counting(source, sink, 2, backend))
     coordinator = Coordinator(job, tmp_path)
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
@@ -263,6 +272,10 @@ def test_killed_task_restores_files_of_checkpoint_and_later_changelog(
     values = on_kafka.read(sink, written.total(), beyond_s=1.0)
     counts = [tuple(json.loads(value)) for value in values]
     assert len(counts) == len(set(counts)), "each count is given once"
+    on_disk = 2 if backend == "rocksdb" else 0
+    wait_until(lambda: len(list(state.glob(f"{job.id}-*"))) == on_disk)
+    job.cancel_all(attempts)
+    wait_until(lambda: not list(state.glob(f"{job.id}-*")))
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

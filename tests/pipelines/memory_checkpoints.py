@@ -26,7 +26,7 @@ from tailrace.pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
-from tailrace.pipelines.runtime.stream_task.state import state_writer
+from tailrace.pipelines.runtime.stream_task.state import full_snapshot, state_writer
 from tailrace.schemas.types import (
     CheckpointMetrics,
     CheckpointOptions,
@@ -318,11 +318,12 @@ class _PartReports:
 def storage(seed: int) -> Iterator[str]:
     """Yields a temporary directory for checkpoints: on this machine, or in a file system without append.
 
-    Meanwhile a full snapshot is written after a few hundred bytes of changes.
+    Meanwhile a full snapshot is written after a few hundred bytes of changes, and its sections are as small.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_writer, "LEAST_CHAIN", 300)
         patch.setattr(state_writer, "MAX_FILES", 4)
+        patch.setattr(full_snapshot, "MAX_SECTION_BYTES", 500)
         if seed % 3:
             yield folder
         else:

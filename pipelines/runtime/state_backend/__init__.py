@@ -1,4 +1,4 @@
-"""The keyed state of an operator: tables in memory, and their changes for the changelog.
+"""The keyed state of an operator: tables, in memory or on disk, and their changes for the changelog.
 
 A *backend* holds the tables of one operator of one subtask: values, lists, maps and timers, each by name. The changes
 since the last commit become messages for the changelog. Applied in order to an empty state they give the state,

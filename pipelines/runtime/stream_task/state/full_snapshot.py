@@ -32,10 +32,11 @@ Files = Mapping[str, tuple[StateFile, ...]]
 """By operator id: the files in the order to apply. Operators without state are absent."""
 
 MAX_SECTIONS: Final = 16
-"""The limit for one operator."""
+"""The limit of ranges of key groups for one operator."""
 SECTION_BYTES: Final = 256 << 10
 """Smaller neighbouring ranges share a section."""
-
+MAX_SECTION_BYTES: Final = 16 << 20
+"""A range with more has several sections: this much is in memory while it is written."""
 
 FULL: Final = ".full"
 """The suffix of such files."""
@@ -182,7 +183,8 @@ def _write_operator(
         if unkeyed:
             written.append(file.add(operator_id, unkeyed))
             unkeyed = []
-        if covered is not None and section.start >= covered.stop and size >= SECTION_BYTES:
+        is_next = covered is not None and section.start >= covered.stop
+        if covered is not None and size >= (SECTION_BYTES if is_next else MAX_SECTION_BYTES):
             written.append(file.add(operator_id, waiting, covered.start, covered.stop - 1))
             waiting, size, covered = [], 0, None
         waiting.append(message)
