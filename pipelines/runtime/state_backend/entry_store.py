@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any, Protocol
 
+from .timer_queue import HeapTimerQueue, TimerQueue
+
 Entries = MutableMapping[Any, Any]
 """Key -> object."""
 
@@ -35,6 +37,9 @@ class EntryStore(Protocol):
     def create_entries(self, table: str, namespace: int) -> Entries:
         """Returns an empty mapping. A mapping of this table and namespace that was returned before must be empty."""
 
+    def create_timers(self, table: str) -> TimerQueue:
+        """Returns an empty queue."""
+
     def create_list(self) -> WaitingList:
         """Returns an empty list for messages."""
 
@@ -55,6 +60,9 @@ class HeapStore:
 
     def create_entries(self, table: str, namespace: int) -> Entries:
         return {}
+
+    def create_timers(self, table: str) -> TimerQueue:
+        return HeapTimerQueue()
 
     def create_list(self) -> WaitingList:
         return []

@@ -156,7 +156,7 @@ class KeyedStateBackend:
 
     def timer_table(self, name: str) -> TimerTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(TimerTable(name, self._key_type, self._max_parallelism))
+        return self._table(TimerTable(name, self._key_type, self._max_parallelism, self._store))
 
     def take_changes(self) -> list[bytes]:
         """Returns the changes since the last call, as messages for the changelog. Raises RecordTypeError."""

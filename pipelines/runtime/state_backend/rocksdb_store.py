@@ -19,7 +19,7 @@ import shutil
 import struct
 from collections.abc import ItemsView, Iterable, Iterator, MutableMapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rocksdict import (
     AccessType,
@@ -40,6 +40,7 @@ from ...graph.key_groups import key_bytes, key_group_of_bytes
 from .entry_codec import EntryCodec
 from .entry_store import Entries, WaitingList
 from .message_file import MessageFile
+from .timer_queue import TimerQueue
 
 DEFAULT_MEMORY: Final = 64 << 20
 """The budget in bytes of a subtask of a TaskExecutor without managed memory."""
@@ -47,17 +48,27 @@ LEAST_MEMORY: Final = 8 << 20
 _READER_CACHE: Final = 8 << 20
 """The block cache of the process that writes a snapshot."""
 _MAX_WRITE_BUFFER: Final = 64 << 20
-_OBJECT_BYTES: Final = 300
+OBJECT_BYTES: Final = 300
 """The memory of an object and its places in dictionaries, beside its own data."""
 _BYTES_PER_PICKLED: Final = 3
 """The memory of an object's data for each pickled byte."""
 
 _PREFIX: Final = struct.Struct(">HHQ")
-_GROUP: Final = struct.Struct(">H")
+GROUP: Final = struct.Struct(">H")
 _LEAST_NAMESPACE: Final = -(1 << 63)
 _UNREAD: Final = object()
 _ABSENT: Final = object()
 _PLAIN_KEYS: Final = (str, int, float, bytes, tuple, type(None))
+
+
+class CachedObjects(Protocol):
+    """Objects in memory that belong into the database."""
+
+    def write(self, batch: WriteBatch) -> None:
+        """Adds those that have changed to a batch."""
+
+    def drop_older(self) -> bool:
+        """Begins a generation of objects, and drops those before the last. Returns whether any are left."""
 
 
 class RocksDatabase:
@@ -70,7 +81,7 @@ class RocksDatabase:
         self._cache = Cache(memory // 2)
         self._generation_bytes = memory // 8
         self._used = 0
-        self._cached: dict[int, RocksEntries] = {}
+        self._cached: dict[int, CachedObjects] = {}
         self._numbers = 0
         self._operators = 0
         shutil.rmtree(directory, ignore_errors=True)
@@ -97,23 +108,27 @@ class RocksDatabase:
     def flush(self) -> None:
         """Writes all changed objects."""
         batch = WriteBatch(raw_mode=True)
-        for entries in self._cached.values():
-            entries.write(batch)
+        for objects in self._cached.values():
+            objects.write(batch)
+        self.write(batch)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Writes a batch."""
         if len(batch):
             self.db.write(batch, self._write_options)
 
-    def remember(self, entries: RocksEntries, size: int) -> None:
-        """Counts the memory of an object that `entries` hold from now on."""
+    def remember(self, objects: CachedObjects, size: int) -> None:
+        """Counts the memory of another one of these objects."""
         self._used += size
         if self._used > self._generation_bytes:
             self.flush()
             self._cached = {number: cached for number, cached in self._cached.items() if cached.drop_older()}
             self._used = 0
-        self._cached.setdefault(id(entries), entries)
+        self._cached.setdefault(id(objects), objects)
 
-    def forget(self, entries: RocksEntries) -> None:
-        """Called when `entries` hold no object any more."""
-        self._cached.pop(id(entries), None)
+    def forget(self, objects: CachedObjects) -> None:
+        """Called when none of these objects is left."""
+        self._cached.pop(id(objects), None)
 
     def create_copy(self) -> Path:
         """Writes the state as it is now as a database of links, for another process. Raises OSError."""
@@ -178,6 +193,13 @@ class RocksStore:
         prefix = _PREFIX.pack(self._operator, number, namespace - _LEAST_NAMESPACE)
         return RocksEntries(self._database, prefix, self._max_parallelism)
 
+    def create_timers(self, table: str) -> TimerQueue:
+        # Its module imports this one.
+        from .rocksdb_timers import RocksTimerQueue
+
+        number = self._tables.setdefault(table, len(self._tables))
+        return RocksTimerQueue(self._database, _PREFIX.pack(self._operator, number, 0), self._max_parallelism)
+
     def create_list(self) -> WaitingList:
         return MessageFile(self._database.new_path("messages"))
 
@@ -204,7 +226,7 @@ class RocksEntries(MutableMapping[Any, Any]):
         self._recent: dict[Any, Any] = {}
         self._older: dict[Any, Any] = {}
         self._changed: dict[Any, None] = {}
-        self._mean = _OBJECT_BYTES
+        self._mean = OBJECT_BYTES
         self._is_written = False
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -253,16 +275,16 @@ class RocksEntries(MutableMapping[Any, Any]):
         self._database.forget(self)
         if self._is_written:
             self._is_written = False
-            self._database.db.delete_range(self._prefix, _after(self._prefix))
+            self._database.db.delete_range(self._prefix, after(self._prefix))
 
     def read_section(self, key_groups: range) -> Iterator[tuple[Any, Any]]:
         """Yields the entries with these key groups."""
         if self._changed:
             self._database.flush()
-        start = self._prefix + _GROUP.pack(key_groups.start)
-        stop = _after(self._prefix)
+        start = self._prefix + GROUP.pack(key_groups.start)
+        stop = after(self._prefix)
         if key_groups.stop < self._max_parallelism:
-            stop = self._prefix + _GROUP.pack(key_groups.stop)
+            stop = self._prefix + GROUP.pack(key_groups.stop)
         options = ReadOptions()
         options.set_iterate_upper_bound(stop)
         decode = self._codec.decode
@@ -282,7 +304,7 @@ class RocksEntries(MutableMapping[Any, Any]):
                 data = self._codec.encode(key, held)
                 size += len(data)
                 batch.put(self._raw_key(key), data)
-        self._mean = _OBJECT_BYTES + _BYTES_PER_PICKLED * size // len(self._changed)
+        self._mean = OBJECT_BYTES + _BYTES_PER_PICKLED * size // len(self._changed)
         self._changed.clear()
         self._is_written = True
 
@@ -299,19 +321,15 @@ class RocksEntries(MutableMapping[Any, Any]):
             if data is None:
                 held = _ABSENT
             else:
-                size = _OBJECT_BYTES + _BYTES_PER_PICKLED * len(data)
+                size = OBJECT_BYTES + _BYTES_PER_PICKLED * len(data)
                 held = self._codec.decode(data)[1]
         self._database.remember(self, size)
         self._recent[key] = held
         return held
 
     def _raw_key(self, key: Any) -> bytes:
-        data = key_bytes(key)
-        group = key_group_of_bytes(data, self._max_parallelism)
-        if not isinstance(key, _PLAIN_KEYS) and not hasattr(key, "__index__"):
-            # Keys of different types, which are never equal, may have the same canonical form.
-            data += type(key).__qualname__.encode()
-        return self._prefix + _GROUP.pack(group) + data
+        form, group = form_of(key, self._max_parallelism)
+        return self._prefix + GROUP.pack(group) + form
 
 
 class _RocksItems(ItemsView[Any, Any]):
@@ -323,6 +341,16 @@ class _RocksItems(ItemsView[Any, Any]):
         return self._entries.read_section(range(self._entries._max_parallelism))
 
 
-def _after(prefix: bytes) -> bytes:
+def form_of(key: Any, max_parallelism: int) -> tuple[bytes, int]:
+    """Returns the form of a key, which no other key has, and its key group. Raises UnstableKey."""
+    form = key_bytes(key)
+    group = key_group_of_bytes(form, max_parallelism)
+    if not isinstance(key, _PLAIN_KEYS) and not hasattr(key, "__index__"):
+        # Keys of different types, which are never equal, may have the same canonical form.
+        form += type(key).__qualname__.encode()
+    return form, group
+
+
+def after(prefix: bytes) -> bytes:
     """Returns the first key after all keys with the prefix."""
     return (int.from_bytes(prefix) + 1).to_bytes(len(prefix))

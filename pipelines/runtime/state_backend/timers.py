@@ -6,33 +6,27 @@ Two timers of one key and time are one.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any
 
-from ...graph.key_groups import key_bytes
 from ...types import RecordType
 from ..records.buffers import MAX_WATERMARK
 from .changelog import ChangeKind, StateChange
+from .entry_store import HEAP, EntryStore
 from .table import INT, StateTable, TableLayout
+from .timer_queue import Timer
 from .type_coverage import Taking
-
-Timer = tuple[int, Any]
-"""Time (ms) and key."""
 
 
 class TimerTable(StateTable):
     """The timers of one time domain."""
 
-    def __init__(self, name: str, key_type: RecordType, max_parallelism: int) -> None:
-        super().__init__(name, "timer", key_type, max_parallelism)
+    def __init__(
+        self, name: str, key_type: RecordType, max_parallelism: int, store: EntryStore = HEAP
+    ) -> None:
+        super().__init__(name, "timer", key_type, max_parallelism, store=store)
         self._entries = self._keyed_layout([*self._key_columns(), ("time", INT)])
-        self._timers: set[Timer] = set()
-        # The entry of a deleted timer stays in the heap until its time comes or the heap is rebuilt. The number
-        # prevents a comparison of keys.
-        self._heap: list[tuple[int, bytes, int, Any]] = []
-        self._number = count()
+        self._timers = store.create_timers(name)
         self._touched: dict[Timer, None] = {}
 
     def __len__(self) -> int:
@@ -41,46 +35,36 @@ class TimerTable(StateTable):
     def register(self, key: Any, time: int) -> bool:
         """Adds a timer; returns False if it exists. Raises UnstableKey."""
         timer = time, key
-        if timer in self._timers:
+        if not self._timers.add(timer):
             return False
-        self._add(timer)
         self._touched[timer] = None
         return True
 
     def delete(self, key: Any, time: int) -> None:
         """Removes a timer, if it exists."""
         timer = time, key
-        if timer in self._timers:
-            self._timers.remove(timer)
+        if self._timers.remove(timer):
             self._touched[timer] = None
-            if len(self._heap) > 2 * len(self._timers) + 64:
-                self._sweep()
 
     def pop_due(self, time: int) -> Timer | None:
         """Removes and returns the first timer that is not after this time; None if there is none."""
-        heap = self._heap
-        while heap and heap[0][0] <= time:
-            at, _, _, key = heapq.heappop(heap)
-            timer = at, key
-            if timer in self._timers:
-                self._timers.remove(timer)
-                self._touched[timer] = None
-                return timer
-        return None
+        timer = self._timers.first()
+        if timer is None or timer[0] > time:
+            return None
+        self._timers.remove(timer)
+        self._touched[timer] = None
+        return timer
 
     @property
     def next_time(self) -> int:
         """Returns when the first timer is due (ms); END_OF_TIME if there is none."""
-        heap = self._heap
-        while heap and (heap[0][0], heap[0][3]) not in self._timers:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else MAX_WATERMARK
+        timer = self._timers.first()
+        return MAX_WATERMARK if timer is None else timer[0]
 
     def clear(self) -> None:
         """Removes all timers."""
         self._touched.update(dict.fromkeys(self._timers))
         self._timers.clear()
-        self._heap.clear()
 
     def take_changes(self) -> Iterator[StateChange]:
         touched, self._touched = self._touched, {}
@@ -104,17 +88,15 @@ class TimerTable(StateTable):
         match kind:
             case ChangeKind.PUT:
                 for timer in timers:
-                    if timer not in self._timers:
-                        self._add(timer)
+                    self._timers.add(timer)
             case ChangeKind.REMOVE:
-                self._timers.difference_update(timers)
-                if len(self._heap) > 2 * len(self._timers) + 64:
-                    self._sweep()
+                for timer in timers:
+                    self._timers.remove(timer)
             case _:
                 raise self._refuse(kind)
 
     def _rows(self, section: range | None = None) -> Iterator[Timer]:
-        return iter(self._timers)
+        return iter(self._timers) if section is None else self._timers.read_section(section)
 
     def _put_columns(self, rows: Iterable[Timer]) -> tuple[TableLayout, list[Sequence[Any]]]:
         timers = list(rows)
@@ -124,17 +106,3 @@ class TimerTable(StateTable):
     def snapshot(self) -> set[Timer]:
         """Returns (time, key) of each timer."""
         return set(self._timers)
-
-    def _add(self, timer: Timer) -> None:
-        time, key = timer
-        heapq.heappush(self._heap, (time, key_bytes(key), next(self._number), key))
-        self._timers.add(timer)
-
-    def _sweep(self) -> None:
-        kept: dict[Timer, tuple[int, bytes, int, Any]] = {}
-        for entry in self._heap:
-            timer = entry[0], entry[3]
-            if timer in self._timers:
-                kept[timer] = entry
-        self._heap = list(kept.values())
-        heapq.heapify(self._heap)

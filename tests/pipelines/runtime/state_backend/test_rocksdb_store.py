@@ -14,15 +14,17 @@ import pytest
 from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines.runtime.state_backend.programs import ALL, TABLES, Step, backend, deeds_of, programs
+from pipelines.runtime.state_backend.programs import ALL, KEYS, TABLES, Step, backend, deeds_of, programs
 
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.state_files import read_messages
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
+from tailrace.pipelines.runtime.state_backend import rocksdb_timers
 from tailrace.pipelines.runtime.state_backend.entry_codec import EntryCodec
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksDatabase, RocksStore
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
+from tailrace.pipelines.runtime.state_backend.timer_queue import HeapTimerQueue
 from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_full_snapshot
 from tailrace.pipelines.runtime.stream_task.state.store_fork import fork_with_database
 from tailrace.pipelines.types import PICKLED, Types
@@ -41,8 +43,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocksDatabase
 
 
 def store(database: RocksDatabase, kept_bytes: int) -> RocksStore:
-    """Returns a store that keeps about so many bytes of objects in memory."""
+    """Returns a store that keeps about so many bytes of objects, and so many timers of a key group, in memory."""
     database._generation_bytes = kept_bytes
+    rocksdb_timers._MOST_AHEAD = 1 + kept_bytes // 1_000
     return database.open_store("operator", GROUPS)
 
 
@@ -148,6 +151,36 @@ def test_snapshot_is_state_at_fork_while_task_continues(tmp_path: Path) -> None:
         restored(again, list(read_messages(storage, file)))
     assert again.value_table("v", Types.LONG()).snapshot() == {f"key-{n}": n for n in range(3_000)}
     database.close()
+
+
+@EXAMPLES
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("arps"), st.sampled_from(KEYS), st.integers(-9, 9)), max_size=80
+    ),
+    kept=st.sampled_from([0, 1_000]),
+)
+def test_timers_on_disk_fire_in_order(
+    database: RocksDatabase, steps: list[tuple[str, str, int]], kept: int
+) -> None:
+    queues = on_disk, in_memory = store(database, kept).create_timers("t"), HeapTimerQueue()
+    for step, key, time in steps:
+        for queue in queues:
+            if step == "p":
+                if (timer := queue.first()) is not None:
+                    assert queue.remove(timer)
+                continue
+            if step == "s":
+                database.flush()
+                continue
+            (queue.add if step == "a" else queue.remove)((time, key))
+        assert len({(queue.first(), len(queue)) for queue in queues}) == 1
+    assert sorted(on_disk) == sorted(in_memory)
+    while (timer := in_memory.first()) is not None:
+        assert on_disk.first() == timer
+        assert timer in on_disk
+        assert in_memory.remove(timer) == on_disk.remove(timer)
+    assert (on_disk.first(), len(on_disk)) == (None, 0)
 
 
 def test_entry_holds_classes_and_functions_of_program() -> None:
