@@ -33,7 +33,7 @@ from .errors import BadRequest, MethodNotAllowed, NotFound
 from .flink import ids
 from .flink.cluster import ClusterOverview, DashboardConfiguration, configuration
 from .flink.endpoints import READS, UNSUPPORTED
-from .flink.jobs import JobDetails, JobIds, JobIdWithStatus, JobsOverview, all_jobs, all_jobs_overview
+from .flink.job_list import JobDetails, JobIds, JobIdWithStatus, JobsOverview, all_jobs, all_jobs_overview
 from .forgotten_job import read_with_job
 from .moment import Moment
 from .openapi import AT

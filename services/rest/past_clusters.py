@@ -25,7 +25,7 @@ from ..log.event_log import LogTruncated, read_to_end
 from .errors import RestError
 from .event_feed import EventFeed
 from .flink.cluster import ClusterOverview, overview
-from .flink.jobs import JobDetails, all_jobs_overview
+from .flink.job_list import JobDetails, all_jobs_overview
 from .moment import Moment
 from .past_moments import MomentCache, PastMoments
 

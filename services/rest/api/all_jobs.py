@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ..endpoint import Endpoint
-from ..flink.jobs import all_jobs_overview
+from ..flink.job_list import all_jobs_overview
 
 READS = (Endpoint("GET", "/jobs/overview", view=all_jobs_overview),)

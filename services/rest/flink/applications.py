@@ -14,7 +14,7 @@ from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
 from .cluster import ConfigurationEntry, jobmanager_configuration
-from .jobs import JobDetails, details_of
+from .job_list import JobDetails, details_of
 from .lookup import find_job
 from .times import duration, to_ms
 

@@ -16,7 +16,7 @@ from ..endpoint import Parameters
 from ..moment import Moment
 from .checkpoints import CheckpointingStatistics, checkpoints
 from .cluster import overview
-from .jobs import jobs
+from .job_list import jobs
 from .lookup import find_graph, find_job
 from .metrics import AggregatedMetric, Metric, aggregate, names_of, select
 

@@ -16,7 +16,7 @@ from ..endpoint import Parameters
 from ..errors import NotFound
 from ..moment import Moment
 from . import ids
-from .jobs import FailureCause, QueueStatus
+from .job_results import FailureCause, QueueStatus
 from .lookup import dispatcher, find_job
 
 _FLINK_EXCEPTION = "org.apache.flink.util.FlinkException"

@@ -39,7 +39,7 @@ from tailrace.services.rest.diagnostics import Diagnostics, diagnostics_endpoint
 from tailrace.services.rest.endpoint import Answer
 from tailrace.services.rest.errors import NotFound, Unavailable
 from tailrace.services.rest.event_feed import EventFeed
-from tailrace.services.rest.flink import jobs, operations
+from tailrace.services.rest.flink import job_list, jobs, operations
 from tailrace.services.rest.flink.endpoints import READS, UNSUPPORTED, log_url_endpoint
 from tailrace.services.rest.flink.plan import JobPlan, Plan
 from tailrace.services.rest.flink.taskmanagers import diagnostics_addresses
@@ -237,7 +237,7 @@ def test_flame_graph_is_sum_of_samples_of_all_processes() -> None:
 
 
 def test_flame_graph_of_job_that_has_ended_has_no_data() -> None:
-    job = jobs.jobs(now(), {}).jobs[0]
+    job = job_list.jobs(now(), {}).jobs[0]
     vertices = jobs.job(now(), {"jobid": job.id}).vertices
     ended = Diagnostics.from_moments(DiagnosticsClient(), read_now)
     answer = ended.flame_graph({"jobid": job.id, "vertexid": vertices[0].id}, None, None)
@@ -306,7 +306,7 @@ def test_past_moment_is_what_the_prefix_of_the_log_gives() -> None:
     for record in records():
         fold.apply(record)
         states[record.offset] = msgspec.json.decode(
-            msgspec.json.encode(jobs.overview(Moment(fold, record.header.time // 1000), {}))
+            msgspec.json.encode(job_list.overview(Moment(fold, record.header.time // 1000), {}))
         )
     with client() as rest:
         for offset in [*list(states)[::5], *list(states)[::-7]]:

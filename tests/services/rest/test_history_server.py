@@ -25,7 +25,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.rest.api.jobs import jobs
 from tailrace.services.rest.application import Settings
 from tailrace.services.rest.errors import NotFound
-from tailrace.services.rest.flink.jobs import all_jobs_overview
+from tailrace.services.rest.flink.job_list import all_jobs_overview
 from tailrace.services.rest.history_server import HistoryApplication
 from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_clusters import PastClusters
