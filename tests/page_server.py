@@ -13,7 +13,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.diagnostics.client import DiagnosticsClient
 from tailrace.services.election.candidates_reader import Candidate
 from tailrace.services.history.log_source import open_log_source
-from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
+from tailrace.services.log.topic_extents import ConsumedTopic, PartitionExtent, TopicExtent
 from tailrace.services.rest.api import masters
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
@@ -39,12 +39,16 @@ def read_output(_job_id: str, start: int | None, _limit: int) -> OutputPage:
     return OutputPage(records, 9)
 
 
-def read_topics() -> list[TopicExtent]:
-    """Returns topics that a cluster may have."""
+def read_topics() -> tuple[list[TopicExtent], list[ConsumedTopic]]:
+    """Returns topics that a cluster may have, and what its jobs may read."""
     extent = PartitionExtent(0, 120)
-    return [
-        TopicExtent("file.log", None, [extent]),
+    topics = [
+        TopicExtent("file.log", None, [extent], 81_920),
         TopicExtent("file.job.a.b", "a", [extent, None, PartitionExtent(7, 80)]),
+    ]
+    return topics, [
+        ConsumedTopic("file.job.a.b", "a", "v", 3, 12),
+        ConsumedTopic("orders", "a", "w", 2, 4_500),
     ]
 
 

@@ -346,10 +346,21 @@ def test_topics_are_those_of_cluster_and_its_jobs(
     of_job = {name for name, each in topics.items() if each["job_id"] == own}
     assert f"{cluster}.job.{own}.output" in of_job
     assert {len(topics[name]["partitions"]) for name in of_job} == {1, 2}
+    assert topics[f"{cluster}.log"]["size"] > log["end"]
+    readers = wait_until(
+        lambda: [each for each in gateway.get("/api/v1/topics")["readers"] if each["job_id"] == own],
+        "the positions of the job, which it copies every 5 s",
+    )
+    vertices = {each["id"]: each["name"] for each in gateway.get(f"/v1/jobs/{job}")["vertices"]}
+    for each in readers:
+        assert each["topic"] in of_job
+        assert vertices[each["vertex_id"]] == each["vertex"]
+        assert each["lag"] >= 0
     page = browser.new_page()
     page.goto(f"{gateway.base}/#/cluster")
     page.get_by_role("heading", name="Topics").scroll_into_view_if_needed()
     expect(page.get_by_role("link", name=f"{cluster}.job.{own}.output")).to_be_visible()
+    expect(page.get_by_role("region", name="What jobs read")).to_contain_text(readers[0]["vertex"])
     page.close()
 
 

@@ -14,15 +14,18 @@ from confluent_kafka.admin import AdminClient
 
 from ...client.print_output import OutputPage, read_output_page
 from ...configuration import Configuration
+from ...core.role import JOB_MASTER, address
+from ...job_master.state import StartedJob
 from ...log import LogUnavailable
 from ...log.clients import client_configuration
-from ...log.topic_extents import TopicExtent, read_topic_extents
+from ...log.topic_extents import ConsumedTopic, TopicExtent, read_consumed_topics, read_topic_extents
 from ...log.topic_options import TopicOptions
 from ...log.topics import new_cluster_topics
 from ..endpoint import Answer, Endpoint, Parameter, Parameters
 from ..errors import NotFound, Unavailable
+from ..flink import ids
 from ..flink.endpoints import path_parameters
-from ..flink.lookup import find_job
+from ..flink.lookup import dispatcher, find_job
 from ..kept_value import KeptValue
 from ..moment import Moment
 from ..turns import Turns
@@ -40,7 +43,7 @@ Read = Callable[[], AbstractContextManager[Moment]]
 """Returns the present."""
 ReadOutput = Callable[[str, int | None, int], OutputPage | None]
 """(job id, first offset, most records) -> records; None: the job has no topic of output."""
-ReadTopics = Callable[[], Sequence[TopicExtent]]
+ReadTopics = Callable[[], tuple[Sequence[TopicExtent], Sequence[ConsumedTopic]]]
 
 
 class OutputLine(msgspec.Struct, frozen=True):
@@ -61,10 +64,24 @@ class JobOutput(msgspec.Struct, frozen=True):
     next: int
 
 
+class TopicReader(msgspec.Struct, frozen=True):
+    """A vertex of a job that reads a topic. `vertex_id` is Flink's. `partitions`: the number of those whose position is
+    known. `lag`: the offsets of these that are not read yet; marks of transactions count."""
+
+    topic: str
+    job_id: str
+    job: str
+    vertex_id: str
+    vertex: str
+    partitions: int
+    lag: int
+
+
 class TopicList(msgspec.Struct, frozen=True):
-    """/api/v1/topics"""
+    """/api/v1/topics. `readers` also have topics of users that jobs read."""
 
     topics: Sequence[TopicExtent]
+    readers: Sequence[TopicReader]
 
 
 class ClusterTopics:
@@ -80,10 +97,13 @@ class ClusterTopics:
     def from_configuration(cls, configuration: Configuration, read: Read) -> ClusterTopics:
         """Returns the topics in the cluster's Kafka."""
 
-        def read_topics() -> list[TopicExtent]:
+        def read_topics() -> tuple[list[TopicExtent], list[ConsumedTopic]]:
             cluster, options = configuration.cluster_id, TopicOptions.from_configuration(configuration)
             own = {topic.topic for topic in new_cluster_topics(cluster, options)}
-            return read_topic_extents(AdminClient(client_configuration(configuration.kafka)), cluster, own)
+            kafka = configuration.kafka
+            admin = AdminClient(client_configuration(kafka))
+            topics = read_topic_extents(admin, cluster, own, is_secured=kafka.is_secured)
+            return topics, read_consumed_topics(admin, cluster)
 
         return cls(
             read,
@@ -113,12 +133,14 @@ class ClusterTopics:
         return Answer(JobOutput(lines, page.next), 200)
 
     def topics(self, _parameters: Parameters, _body: object, _key: str | None) -> Answer:
-        """GET /topics: the topics of the cluster and of its jobs, with the offsets of their partitions"""
+        """GET /topics: the topics of the cluster and of its jobs with offsets and sizes, and how far jobs are behind"""
         return Answer(self._topics.get(), 200)
 
     def _list(self, read_topics: ReadTopics) -> TopicList:
         with self._reader():
-            return TopicList(read_topics())
+            topics, consumed = read_topics()
+        with self._read() as moment:
+            return TopicList(topics, [_reader(moment, each) for each in consumed])
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
@@ -127,6 +149,22 @@ class ClusterTopics:
                 yield
         except LogUnavailable as error:
             raise Unavailable(f"{error}.", _RETRY) from None
+
+
+def _reader(moment: Moment, consumed: ConsumedTopic) -> TopicReader:
+    job = dispatcher(moment).jobs.get(consumed.job_id)
+    state = moment.fold.replica.states.get(address(JOB_MASTER, consumed.job_id))
+    vertices = state.graph.vertices if isinstance(state, StartedJob) else ()
+    names = (each.name for each in vertices if each.vertex_id == consumed.vertex_id)
+    return TopicReader(
+        topic=consumed.name,
+        job_id=consumed.job_id,
+        job=consumed.job_id if job is None else job.name,
+        vertex_id=ids.to_vertex_id(consumed.vertex_id),
+        vertex=next(names, consumed.vertex_id),
+        partitions=consumed.partitions,
+        lag=consumed.lag,
+    )
 
 
 _OUTPUT: Final = "/jobs/{jobid}/output"

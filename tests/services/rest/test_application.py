@@ -29,7 +29,7 @@ from tailrace.services.history.log_source import LogSource
 from tailrace.services.history.time_travel import cluster_moment, replica_at
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.log.topic_extents import PartitionExtent, TopicExtent
+from tailrace.services.log.topic_extents import ConsumedTopic, PartitionExtent, TopicExtent
 from tailrace.services.rest.api import blobs, masters, state
 from tailrace.services.rest.api.blobs import BlobContents
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
@@ -173,8 +173,12 @@ def jobs_of_log() -> list[str]:
     return [each.job_id for each in cluster_view.jobs(now().fold)]
 
 
-def read_topics() -> list[TopicExtent]:
-    return [TopicExtent("c.log", None, [PartitionExtent(0, 3)]), TopicExtent("c.job.a.b", "a", [None])]
+def read_topics() -> tuple[list[TopicExtent], list[ConsumedTopic]]:
+    topics = [TopicExtent("c.log", None, [PartitionExtent(0, 3)], 99), TopicExtent("c.job.a.b", "a", [None])]
+    return topics, [
+        ConsumedTopic("orders", jobs_of_log()[0], "v", 2, 7),
+        ConsumedTopic("orders", "a", "w", 1, 0),
+    ]
 
 
 def read_blob(*_: object) -> Path:

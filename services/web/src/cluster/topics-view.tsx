@@ -1,8 +1,9 @@
-// The topics of the cluster and of its jobs. They are those of now, and are read only while this is on the screen.
+// The topics of the cluster and of its jobs, and what jobs read. They are those of now, and are read only while this is on
+// the screen.
 
 import type { AnswerOf } from "../api/client";
 import { useQuery } from "../api/use-query";
-import { formatCount, formatPlural, NONE } from "../formats";
+import { formatBytes, formatCount, formatPlural, NONE } from "../formats";
 import { Empty, Loaded } from "../parts/states";
 import { TableCard, TableHead } from "../parts/table";
 import { useVisible } from "../parts/use-visible";
@@ -11,7 +12,9 @@ import { linkTo } from "../routing";
 const REFRESH_MS = 5_000;
 const MOST_ROWS = 200;
 
-type Topic = AnswerOf<"/api/v1/topics">["topics"][number];
+type TopicList = AnswerOf<"/api/v1/topics">;
+type Topic = TopicList["topics"][number];
+type Reader = TopicList["readers"][number];
 
 export function TopicsView() {
   const [section, isVisible] = useVisible<HTMLElement>();
@@ -24,19 +27,24 @@ export function TopicsView() {
     <section ref={section} aria-labelledby="topics">
       <h2 id="topics">Topics</h2>
       <Loaded query={topics}>
-        {({ topics: found }) =>
-          found.length === 0 ? (
-            <Empty>Kafka lists no topic of the cluster.</Empty>
-          ) : (
-            <TopicsTable topics={found} />
-          )
-        }
+        {({ topics: found, readers }) => (
+          <>
+            {found.length === 0 ? (
+              <Empty>Kafka lists no topic of the cluster.</Empty>
+            ) : (
+              <TopicsTable topics={found} readers={readers} />
+            )}
+            {readers.length > 0 && <ReadersTable readers={readers} />}
+          </>
+        )}
       </Loaded>
     </section>
   );
 }
 
-function TopicsTable({ topics }: { topics: readonly Topic[] }) {
+function TopicsTable({ topics, readers }: { topics: readonly Topic[]; readers: readonly Reader[] }) {
+  const lags = new Map<string, number>();
+  for (const { topic, lag } of readers) lags.set(topic, (lags.get(topic) ?? 0) + lag);
   return (
     <>
       <TableCard label="Topics of the cluster">
@@ -47,11 +55,13 @@ function TopicsTable({ topics }: { topics: readonly Topic[] }) {
             { number: "First offset" },
             { number: "Next offset" },
             { number: "Offsets" },
+            { number: "Size" },
+            { number: "Lag" },
           ]}
         />
         <tbody>
           {topics.slice(0, MOST_ROWS).map((topic) => (
-            <TopicRow key={topic.name} topic={topic} />
+            <TopicRow key={topic.name} topic={topic} lag={lags.get(topic.name)} />
           ))}
         </tbody>
       </TableCard>
@@ -63,7 +73,13 @@ function TopicsTable({ topics }: { topics: readonly Topic[] }) {
 }
 
 /** Offsets of several partitions: the smallest first one, the largest next one, and the sum of what is between. */
-function TopicRow({ topic: { name, job_id, partitions } }: { topic: Topic }) {
+function TopicRow({
+  topic: { name, job_id, partitions, size },
+  lag,
+}: {
+  topic: Topic;
+  lag: number | undefined;
+}) {
   const known = partitions.filter((each) => each !== null);
   const isKnown = known.length > 0;
   return (
@@ -75,6 +91,41 @@ function TopicRow({ topic: { name, job_id, partitions } }: { topic: Topic }) {
       <td class="right">
         {isKnown ? formatCount(known.reduce((sum, each) => sum + each.end - each.first, 0)) : NONE}
       </td>
+      <td class="right nowrap">{size == null ? NONE : formatBytes(size)}</td>
+      <td class="right">{lag === undefined ? NONE : formatCount(lag)}</td>
     </tr>
+  );
+}
+
+/** The vertices that read channels and topics of users, the farthest behind first. */
+function ReadersTable({ readers }: { readers: readonly Reader[] }) {
+  const sorted = [...readers].sort((one, other) => other.lag - one.lag);
+  return (
+    <>
+      <h2>What jobs read</h2>
+      <TableCard label="What jobs read">
+        <TableHead
+          columns={["Job", "Vertex", "Topic", { number: "Partitions" }, { number: "Lag in offsets" }]}
+        />
+        <tbody>
+          {sorted.slice(0, MOST_ROWS).map((each) => (
+            <tr key={`${each.topic} ${each.job_id} ${each.vertex_id}`}>
+              <td>
+                <a href={linkTo(["jobs", each.job_id])}>{each.job}</a>
+              </td>
+              <td>
+                <a href={linkTo(["jobs", each.job_id, "vertices", each.vertex_id])}>{each.vertex}</a>
+              </td>
+              <td>{each.topic}</td>
+              <td class="right">{formatCount(each.partitions)}</td>
+              <td class="right">{formatCount(each.lag)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </TableCard>
+      {readers.length > MOST_ROWS && (
+        <p class="muted small">and {formatCount(readers.length - MOST_ROWS)} more</p>
+      )}
+    </>
   );
 }
