@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .map_table import MapTable
-from .table import INT
+from .table import INT, Columns, TableLayout
 from .type_coverage import Taking
 
 _ONLY_KEY: Final = 0
@@ -56,6 +56,10 @@ class BroadcastTable(MapTable):
     ) -> None:
         if taking is None or taking.is_first:
             super().apply(kind, payload, None, written)
+
+    def _keyed_layout(self, columns: Columns) -> TableLayout:
+        # The key group of the only key depends on the maximum parallelism, which may change.
+        return TableLayout(columns)
 
     def whole(self) -> Iterator[StateChange]:
         """Yields the whole content; it belongs to no key group."""

@@ -26,22 +26,30 @@ class _Expiration:
 
     def __init__(self, backend: KeyedStateBackend, table: StateTable, ttl: StateTtlConfig) -> None:
         self._backend = backend
-        self._ttl = ttl
         self._entries = table
+        self._ttl_ms = ttl.ttl_ms
+        self._cleans_up = ttl.cleanup_size > 0
+        self._updates_on_read = ttl.updates_on_read
+        self._returns_expired = ttl.returns_expired
 
     def _access(self) -> tuple[Any, int, int]:
         """Returns the current key, the time, and the last time whose accesses have expired. Removes expired state of
         some keys."""
-        now = self._backend.read_access_time()
-        self._entries.expire_some(now)
-        return self._backend.current_key, now, now - self._ttl.ttl_ms
+        backend = self._backend
+        now = backend.access_time
+        if now is None:
+            now = backend.read_access_time()
+        until = now - self._ttl_ms
+        if self._cleans_up:
+            self._entries.expire_some(until)
+        return backend.current_key, now, until
 
     def _visible_keys(self, holds: Callable[[Any], bool]) -> Iterator[Any]:
         """Yields the keys whose state a function sees. `holds` returns whether the table has state of a key."""
-        until = self._backend.read_access_time() - self._ttl.ttl_ms
+        until = self._backend.read_access_time() - self._ttl_ms
         for key in self._entries.all_keys():
-            if not self._ttl.returns_expired:
-                self._entries.expire(key, until)
+            if not self._returns_expired:
+                self._entries.expire((key,), until)
             if holds(key):
                 yield key
 
@@ -64,8 +72,8 @@ class ExpiringValueState(_Expiration, ValueState[T]):
         at, value = found
         if at <= until:
             self._table.remove(key)
-            return value if self._ttl.returns_expired else self._default
-        if self._ttl.updates_on_read and at < now:
+            return value if self._returns_expired else self._default
+        if self._updates_on_read and at < now:
             self._table.put(key, (now, value))
         return value  # type: ignore[no-any-return]
 
@@ -92,11 +100,11 @@ class ExpiringListState(_Expiration, ListState[T]):
         key, now, until = self._access()
         held = list(self._table.get(key))
         live = [element for element in held if element[0] > until]
-        if self._ttl.updates_on_read and any(at < now for at, _ in live):
+        if self._updates_on_read and any(at < now for at, _ in live):
             self._table.replace(key, [(now, value) for _, value in live])
         else:
-            self._table.expire(key, until)
-        return iter([value for _, value in (held if self._ttl.returns_expired else live)])
+            self._table.expire((key,), until)
+        return iter([value for _, value in (held if self._returns_expired else live)])
 
     def add(self, value: T) -> None:
         self.add_all((value,))
@@ -129,9 +137,9 @@ class ExpiringMapState(_Expiration, MapState[K, V]):
         at, value = self._table.get(key)[item]
         if at <= until:
             self._table.remove(key, item)
-            if not self._ttl.returns_expired:
+            if not self._returns_expired:
                 raise KeyError(item)
-        elif self._ttl.updates_on_read and at < now:
+        elif self._updates_on_read and at < now:
             self._table.put(key, item, (now, value))
         return value  # type: ignore[no-any-return]
 
@@ -146,13 +154,13 @@ class ExpiringMapState(_Expiration, MapState[K, V]):
         key, _, until = self._access()
         at, _ = self._table.get(key)[item]
         self._table.remove(key, item)
-        if at <= until and not self._ttl.returns_expired:
+        if at <= until and not self._returns_expired:
             raise KeyError(item)
 
     def __iter__(self) -> Iterator[K]:
         key, _, until = self._access()
-        if not self._ttl.returns_expired:
-            self._table.expire(key, until)
+        if not self._returns_expired:
+            self._table.expire((key,), until)
         return iter(list(self._table.get(key)))
 
     def __len__(self) -> int:
@@ -161,7 +169,7 @@ class ExpiringMapState(_Expiration, MapState[K, V]):
     def __contains__(self, item: Any) -> bool:
         key, _, until = self._access()
         found = self._table.get(key).get(item)
-        return found is not None and (found[0] > until or self._ttl.returns_expired)
+        return found is not None and (found[0] > until or self._returns_expired)
 
     def clear(self) -> None:
         self._table.clear(self._backend.current_key)

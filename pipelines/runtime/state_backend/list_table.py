@@ -71,12 +71,13 @@ class ListTable(NamespacedTable[list[Any]]):
         else:
             del lists[key]
 
-    def expire(self, key: Any, until: int) -> None:
+    def expire(self, keys: Iterable[Any], until: int) -> None:
         """Removes the expired elements once they are half of a list: the rest is written again."""
-        held = list(self.get(key))
-        live = [element for element in held if element[0] > until]
-        if held and 2 * len(live) <= len(held):
-            self.replace(key, live)
+        for key in keys:
+            held = list(self.get(key))
+            live = [element for element in held if element[0] > until]
+            if held and 2 * len(live) <= len(held):
+                self.replace(key, live)
 
     def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()

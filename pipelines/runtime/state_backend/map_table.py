@@ -89,9 +89,10 @@ class MapTable(StateTable):
             self._removed.pop(key, None)
             self._cleared[key] = None
 
-    def expire(self, key: Any, until: int) -> None:
-        for item in [item for item, (at, _) in self.get(key).items() if at <= until]:
-            self.remove(key, item)
+    def expire(self, keys: Iterable[Any], until: int) -> None:
+        for key in keys:
+            for item in [item for item, (at, _) in self.get(key).items() if at <= until]:
+                self.remove(key, item)
 
     def take_changes(self) -> Iterator[StateChange]:
         touched, self._touched = self._touched, {}

@@ -29,8 +29,6 @@ INT: Final = Scalar("int")
 _MAX_ENTRIES_PER_BATCH: Final = 20_000
 """The number of entries that are encoded together when all are written: it limits the memory of the forked writer."""
 
-_NO_KEY: Final = object()
-
 Columns = Sequence[tuple[str, RecordType]]
 
 
@@ -149,10 +147,13 @@ class StateTable(ABC):
     ) -> None:
         self.name = name
         self.ttl = ttl
+        self._cleanup_size = 0 if ttl is None else ttl.cleanup_size
         self._expired_until: int | None = None
         """What was last accessed until then (ms) had expired at the last commit."""
         self._unexamined: Iterator[Any] = iter(())
-        """The keys that the present round of `expire_some` has not reached yet."""
+        """The keys that the present round of `expire_some` has not reached yet. Rounds begin at commits: on disk, a
+        round begins with a write of all changes."""
+        self._is_round_over = True
         self._store = store
         item, value = (None if of is None else to_layout(of) for of in (item_type, value_type))
         self.schema = TableSchema(kind, to_layout(key_type), item, value, namespaced, ttl is not None)
@@ -240,30 +241,26 @@ class StateTable(ABC):
         """Returns the keys of a table without namespaces; entries may be changed meanwhile."""
         raise NotImplementedError
 
-    def expire(self, key: Any, until: int) -> None:
-        """Removes what a key holds and was last accessed at or before this time (ms), or some of it."""
+    def expire(self, keys: Iterable[Any], until: int) -> None:
+        """Removes what these keys hold and was last accessed at or before this time (ms), or some of it."""
         raise NotImplementedError
 
-    def expire_some(self, now: int) -> None:
-        """Examines the next keys, and removes what has expired: as many as its time to live says, in rounds."""
-        assert self.ttl is not None
-        until = now - self.ttl.ttl_ms
-        for count in range(self.ttl.cleanup_size):
-            key = next(self._unexamined, _NO_KEY)
-            if key is _NO_KEY:
-                if count:
-                    return
-                self._unexamined = iter(self.all_keys())
-                key = next(self._unexamined, _NO_KEY)
-                if key is _NO_KEY:
-                    return
-            self.expire(key, until)
+    def expire_some(self, until: int) -> None:
+        """Examines the next keys of this round, as many as the time to live says, and removes what has expired."""
+        if keys := list(islice(self._unexamined, self._cleanup_size)):
+            self._is_round_over = False
+            self.expire(keys, until)
+        else:
+            self._is_round_over = True
 
     def begin_commit(self, now: int) -> None:
         """Called before `take_changes` of a table with a time to live, with the time of the commit (ms)."""
         assert self.ttl is not None
-        self.expire_some(now)
         self._expired_until = now - self.ttl.ttl_ms
+        if self._cleanup_size:
+            if self._is_round_over:
+                self._unexamined = iter(self.all_keys())
+            self.expire_some(self._expired_until)
 
     def _key_columns(self) -> list[tuple[str, RecordType]]:
         return [(KEY_GROUP, INT), (KEY, self._key_type)]

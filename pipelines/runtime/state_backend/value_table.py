@@ -56,10 +56,12 @@ class ValueTable(NamespacedTable[Any]):
         if self.space(namespace).pop(key, _MISSING) is not _MISSING:
             self.touch((key,), namespace)
 
-    def expire(self, key: Any, until: int) -> None:
-        held = self.space().get(key)
-        if held is not None and held[0] <= until:
-            self.remove(key)
+    def expire(self, keys: Iterable[Any], until: int) -> None:
+        space = self.space()
+        for key in keys:
+            held = space.get(key)
+            if held is not None and held[0] <= until:
+                self.remove(key)
 
     def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()

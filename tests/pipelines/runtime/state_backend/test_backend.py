@@ -187,6 +187,21 @@ def test_state_declared_after_restore_is_available() -> None:
     assert restored.value_table("v", Types.LONG()).snapshot() == {"a": 7}
 
 
+@pytest.mark.parametrize("max_parallelism", [4, 100, 256])
+def test_broadcast_state_is_read_at_another_maximum_parallelism(max_parallelism: int) -> None:
+    lived = KeyedStateBackend(Types.STRING(), 128)
+    lived.broadcast_table("rules", Types.LONG(), Types.STRING()).put_item(1, "x")
+    restored = KeyedStateBackend(Types.STRING(), max_parallelism)
+    for message in lived.take_changes():
+        restored.restore(message)
+    again = KeyedStateBackend(Types.STRING(), 128)
+    table = again.broadcast_table("rules", Types.LONG(), Types.STRING())
+    restored.broadcast_table("rules", Types.LONG(), Types.STRING())
+    for _, message in restored.full([range(max_parallelism)]):
+        again.restore(message)
+    assert table.items() == {1: "x"}
+
+
 def test_state_in_other_layout_is_rejected() -> None:
     lived = KeyedStateBackend(Types.STRING(), 128)
     lived.value_table("v", Types.LONG()).put("a", 7)
