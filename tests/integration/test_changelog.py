@@ -167,8 +167,14 @@ def test_consumer_group_has_copy_that_successor_can_check(
     upkeep.close(ended=True)
     with consumer(kafka, cluster_id) as made:
         # A topic that was made a moment ago is not known to all at once.
-        wait_until(lambda: ProgressEvidence(kafka.connection, made, changelog, 1, ()).end() == 0)
-        evidence = ProgressEvidence(kafka.connection, made, changelog, 1, (), (changelog,))
+
+        def ask(*source_topics: str) -> ProgressEvidence:
+            evidence = ProgressEvidence(kafka.connection, made, changelog, 1, (), source_topics)
+            evidence.ask()
+            return evidence
+
+        wait_until(lambda: ask().end() == 0)
+        evidence = ask(changelog)
         assert evidence.group_copy() == (CommittedGroupOffset(2, 40, "id") if positions else None)
         assert evidence.end() == 0
         assert list(evidence.topic_ids()) == [changelog]

@@ -102,7 +102,9 @@ class StreamTask:
     def _work(self) -> None:
         assembly, subtask, beginning, first = self._prepare()
         upkeep = self._upkeep(assembly)
-        upkeep.on_committed(first)
+        if first.offset >= 0 or assembly.through_spark is not None:
+            # Without a commit there is nothing to copy, and a client less competes with the start.
+            upkeep.on_committed(first)
         settings = TaskSettings.from_configuration(self._deployment.job_graph.configuration)
         run = MailboxLoop(
             subtask,
@@ -180,13 +182,14 @@ class StreamTask:
         """Sends the end of the output again: the subtask had finished in the checkpoint that the job rolled back to."""
         assembly, transactions, consumer = self._assemble()
         consumer.close()
+        transactions.open(assembly.changelog)
         for message in assembly.writer().flush(ends=True, tell_all=True):
             transactions.send(message.topic, message.data, partition=message.partition)
         if transactions.active:
             transactions.commit()
 
     def _assemble(self) -> tuple[Assembly, KafkaTransaction, Consumer]:
-        """Fences older attempts and opens the clients."""
+        """Creates the clients. They connect in the background; `transactions.open` fences older attempts."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
         consumer = group_consumer(self._kafka, self._group)
@@ -210,7 +213,6 @@ class StreamTask:
             checkpoints_over=self._checkpoints_over,
             local_state=self._local_state,
         )
-        transactions.open(assembly.changelog)
         return assembly, transactions, consumer
 
     def _prepare(self) -> tuple[Assembly, Subtask, RestorePlan, CommittedProgress]:
@@ -231,6 +233,8 @@ class StreamTask:
             assembly.channel_topics,
             () if parameters is None or parameters.connection is not None else parameters.topics,
         )
+        transactions.open(assembly.changelog)
+        evidence.ask()
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
         ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
         copy = evidence.group_copy()
@@ -265,7 +269,7 @@ class StreamTask:
         self._notify(
             StateRestored(os.getpid(), subtask.positions, ends, () if kafka is None else kafka.topics)
         )
-        self._restore_state(assembly, subtask, beginning, consumer)
+        self._restore_state(assembly, subtask, beginning, consumer, is_new=tail.end == 0)
         consumer.close()
         return assembly, subtask, beginning, CommittedProgress(entry, tail.offset)
 
@@ -359,8 +363,15 @@ class StreamTask:
         return replace(progress, positions=positions)
 
     def _restore_state(
-        self, assembly: Assembly, subtask: Subtask, beginning: RestorePlan, consumer: Consumer
+        self,
+        assembly: Assembly,
+        subtask: Subtask,
+        beginning: RestorePlan,
+        consumer: Consumer,
+        *,
+        is_new: bool,
     ) -> None:
+        """`is_new`: whether nothing was ever written to the changelog."""
         changelog = assembly.changelog
         if not assembly.keeps_state:
             return
@@ -372,7 +383,7 @@ class StreamTask:
         if beginning.continued is not None and subtask.state.writer is not None:
             restored = 0 if self._restore is None else self._restore.checkpoint_id
             subtask.state.writer.continue_from(beginning.continued, restored)
-        if beginning.changelog_from is not None:
+        if beginning.changelog_from is not None and not (is_new and beginning.changelog_from == 0):
 
             def place() -> str:
                 """Returns the location of the message that was read last."""

@@ -91,6 +91,8 @@ def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | 
     """
     connected(consumer, topic)
     low, high = _settled_bounds(consumer, topic, partition, written_to)
+    if low == high:
+        return ChangelogTail(None, -1, high)  # without a fetch, which waits for messages
     back = _FIRST_STEP
     while True:
         begin = max(low, high - back)

@@ -14,9 +14,10 @@ Sources that do not answer in time are skipped.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -33,8 +34,8 @@ _TIMEOUT_S: Final = 3.0
 
 
 class ProgressEvidence:
-    """Asks Kafka in a separate thread, concurrently with the other reads of a starting attempt. Call it after the
-    fencing."""
+    """Asks Kafka in separate threads, concurrently with the other reads of a starting attempt. They connect at once,
+    so create it before the fencing, and call `ask` after it."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class ProgressEvidence:
         source_topics: Sequence[str] = (),
     ) -> None:
         """`consumer` belongs to the subtask's group. Close it only after `group_copy`."""
+        self._fenced = threading.Event()
         self._ids: Future[Mapping[str, str]] = Future()
         self._end: Future[int | None] = Future()
         self._group: Future[CommittedGroupOffset | None] = Future()
@@ -56,8 +58,12 @@ class ProgressEvidence:
             name="topic-ids",
         ).start()
         threads.Thread(
-            target=self._ask_group, args=(consumer, places, source_topics), name="group-copy"
+            target=self._ask_group, args=(consumer, changelog, places, source_topics), name="group-copy"
         ).start()
+
+    def ask(self) -> None:
+        """Sends the requests: older attempts are fenced, and write nothing more."""
+        self._fenced.set()
 
     def topic_ids(self) -> Mapping[str, str]:
         """Returns the known ids of channels and changelog. Waits for the answer, as all methods do."""
@@ -76,16 +82,22 @@ class ProgressEvidence:
         try:
             client = admin_client(kafka)
             connected(client, places[-1][0])
+            self._fenced.wait()
+            end = _request_end(client, TopicPartition(*places[-1]))
             self._ids.set_result(read_topic_ids(client, [topic for topic, _ in places], _TIMEOUT_S))
-            self._end.set_result(_end_of(client, TopicPartition(*places[-1])))
+            self._end.set_result(_offset_of(end))
         except Exception:  # the later access to the topic reports the error
             if not self._ids.done():
                 self._ids.set_result({})
             if not self._end.done():
                 self._end.set_result(None)
 
-    def _ask_group(self, consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]) -> None:
+    def _ask_group(
+        self, consumer: Consumer, changelog: str, places: Sequence[Place], source_topics: Sequence[str]
+    ) -> None:
         try:
+            connected(consumer, changelog)
+            self._fenced.wait()
             copy = read_group_offset(consumer, places, source_topics)
         except Exception:  # likewise
             copy = None
@@ -152,12 +164,16 @@ def require_not_superseded(tail: ChangelogTail, changelog: str, partition: int, 
         )
 
 
-def _end_of(client: AdminClient, changelog: TopicPartition) -> int | None:
+def _request_end(client: AdminClient, changelog: TopicPartition) -> Future[Any]:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     futures = client.list_offsets(
         {changelog: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
     )
+    return futures[changelog]
+
+
+def _offset_of(end: Future[Any]) -> int | None:
     try:
-        return int(futures[changelog].result(_TIMEOUT_S).offset)
+        return int(end.result(_TIMEOUT_S).offset)
     except Exception:  # the topic does not exist: its reader reports that
         return None
