@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...schemas.types import JobStatus
-from ..core.flink_job_id import to_flink_job_id
+from ..core.flink_ids import to_flink_job_id
 from ..core.role import DISPATCHER, JOB_MASTER, address
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import StartedJob, TerminatedJob

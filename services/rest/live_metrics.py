@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ..core.flink_ids import to_flink_vertex_id
 from ..metrics import table
 from ..metrics.samples import Sample
 from ..metrics.table import Metric
-from .flink import ids
 
 Values = Mapping[str, float]
 """Flink's name of a metric -> its value, in Flink's unit."""
@@ -112,7 +112,7 @@ def _latencies_of_jobs(samples: Iterable[Sample]) -> tuple[dict[str, Values], li
             continue
         labels = dict(zip(sample.metric.labels, sample.labels, strict=True))
         scope = ".".join(
-            f"{label}.{ids.to_vertex_id(labels[label]) if label in _OPERATOR_IDS else labels[label]}"
+            f"{label}.{to_flink_vertex_id(labels[label]) if label in _OPERATOR_IDS else labels[label]}"
             for label in _LATENCY_SCOPE
             if labels[label]
         )

@@ -1,6 +1,6 @@
 """Flink's ids for tailrace's: 32 hexadecimal digits, the same in every server.
 
-Those of jobs are in services/core/flink_job_id.py; all others are hashed. Paths accept both forms.
+Those of jobs and vertices are in services/core/flink_ids.py; all others are hashed. Paths accept both forms.
 """
 
 from __future__ import annotations
@@ -10,19 +10,14 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from ...core.flink_job_id import hash_to_flink_id, to_flink_job_id
+from ...core.flink_ids import hash_to_flink_id, to_flink_job_id, to_flink_vertex_id
 
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _WELL_FORMED: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 to_job_id = to_flink_job_id
-
-
-@functools.lru_cache(1 << 16)
-def to_vertex_id(vertex_id: str) -> str:
-    """Returns Flink's JobVertexID of a vertex."""
-    return vertex_id if _HEX.fullmatch(vertex_id) else hash_to_flink_id("vertex", vertex_id)
+to_vertex_id = to_flink_vertex_id
 
 
 @functools.lru_cache(1 << 16)
