@@ -10,6 +10,7 @@ import os
 import re
 import urllib.parse
 from contextvars import ContextVar
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from .redaction import has_user_information
@@ -22,6 +23,13 @@ _FORMAT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a
 _LONGEST: Final = 256
 _FORBIDDEN_VERSION: Final = "ff"
 _ONLY_KNOWN_VERSION: Final = "00"
+
+
+class OtlpProtocol(StrEnum):
+    """How spans are sent, by OpenTelemetry's names (OTEL_EXPORTER_OTLP_PROTOCOL)."""
+
+    GRPC = "grpc"
+    HTTP = "http/protobuf"
 
 
 class TraceContext(NamedTuple):

@@ -1,23 +1,30 @@
-"""A collector of traces: an HTTP server in this process that reads OTLP in protobuf."""
+"""A collector of traces: a server in this process that reads OTLP in protobuf over HTTP, or by gRPC."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
 )
 
 from tailrace.infra import threads
 
 
 class Collector:
-    """What a collector has received. `answers`: the statuses of the next requests; 200 after them."""
+    """What a collector has received. `answers`: the statuses of the next requests over HTTP, `codes`: the same of gRPC;
+    success after them."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -25,6 +32,7 @@ class Collector:
         self.paths: list[str] = []
         self.headers: list[Mapping[str, str]] = []
         self.answers: list[int] = []
+        self.codes: list[grpc.StatusCode] = []
         self.retry_after: str | None = None
         self.rejected = 0
 
@@ -82,3 +90,29 @@ def run_collector() -> Iterator[Collector]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def run_grpc_collector() -> Iterator[Collector]:
+    """Runs a collector for gRPC on a free port of this machine."""
+    collector = Collector()
+
+    class Service(TraceServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:
+            collector.headers.append(dict(context.invocation_metadata()))
+            if collector.codes:
+                context.abort(collector.codes.pop(0), "no room")
+            collector.requests.append(request)
+            response = ExportTraceServiceResponse()
+            response.partial_success.rejected_spans = collector.rejected
+            return response
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    add: Callable[..., object] = add_TraceServiceServicer_to_server
+    add(Service(), server)
+    collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield collector
+    finally:
+        server.stop(None).wait()

@@ -90,7 +90,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.fork:CorruptMembersFile": ExitCode.USAGE,
     "services.traces.otlp:OtlpPackageMissing": ExitCode.USAGE,
-    "services.traces.otlp:OtlpUnavailable": ExitCode.UNREACHABLE,
+    "services.traces.otlp_exporters:OtlpUnavailable": ExitCode.UNREACHABLE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from ...infra.config.option_types import SECOND
 from ...infra.logging_setup import logger
 from ..configuration import Configuration, ConfigurationError
-from ..configuration.options.traces import TRACES_ENDPOINT, TRACES_TIMEOUT
+from ..configuration.options.traces import TRACES_ENDPOINT, TRACES_PROTOCOL, TRACES_TIMEOUT
 from ..log import EventLog
-from ..traces.otlp import OtlpHttpExporter, OtlpPackageMissing
+from ..traces.otlp import OtlpPackageMissing
+from ..traces.otlp_exporters import create_exporter
 from ..traces.reporter import TraceReporter
 
 _log = logger(__name__)
@@ -24,8 +25,11 @@ def create_trace_reporter(
     if endpoint is None:
         return None
     try:
-        exporter = OtlpHttpExporter(
-            endpoint, configuration.cluster_id, timeout_s=configuration.get(TRACES_TIMEOUT) / SECOND
+        exporter = create_exporter(
+            configuration.get(TRACES_PROTOCOL),
+            endpoint,
+            configuration.cluster_id,
+            timeout_s=configuration.get(TRACES_TIMEOUT) / SECOND,
         )
     except OtlpPackageMissing as error:
         raise ConfigurationError([f"{TRACES_ENDPOINT.key}: {error}"]) from None

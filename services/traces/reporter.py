@@ -22,7 +22,7 @@ from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...schemas.event import Record
 from ..log import EventLog, LogTruncated, LogUnavailable
-from .otlp import OtlpUnavailable
+from .otlp_exporters import OtlpUnavailable
 from .span import Span
 from .span_builder import SpanBuilder
 from .traced_event import RunningJobs, TracedEvent, from_record
@@ -44,7 +44,7 @@ _LOOKUP_S: Final = 10.0
 
 
 class Exporter(Protocol):
-    """Sends spans, as OtlpHttpExporter does."""
+    """Sends spans, as an OtlpExporter does."""
 
     def export(self, spans: Sequence[Span]) -> int:
         """Returns how many spans were rejected. Raises OtlpUnavailable."""

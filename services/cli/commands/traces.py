@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ....infra.open_telemetry import OtlpProtocol, is_collector_url
 from ..args.common_options import Format, Output
 from ..args.event_filter import Job, job_id
 from ..args.log_source import DEFAULT_LOG, From, LogOptions, To, position_range
@@ -30,9 +31,17 @@ def export(
         typer.Option(
             "--otlp",
             metavar="URL",
-            help="The OTLP/HTTP receiver of a collector, such as http://localhost:4318.",
+            help="The OTLP receiver of a collector, such as http://localhost:4318.",
         ),
     ] = None,
+    protocol: Annotated[
+        OtlpProtocol,
+        typer.Option(
+            "--protocol",
+            envvar="OTEL_EXPORTER_OTLP_PROTOCOL",
+            help="How spans are sent: by HTTP, usually to port 4318, or by gRPC, usually to port 4317.",
+        ),
+    ] = OtlpProtocol.HTTP,
     job: Job = None,
     first: From = None,
     last: To = None,
@@ -49,8 +58,6 @@ def export(
         )
     if otlp is not None and output is Format.JSON:
         raise CommandFailure(ExitCode.USAGE, "--otlp and -o json exclude each other: use one of them")
-    from ....infra.open_telemetry import is_collector_url
-
     if otlp is not None and not is_collector_url(otlp):
         raise CommandFailure(
             ExitCode.USAGE, f"--otlp {otlp} is no URL of a collector: give one such as http://localhost:4318"
@@ -62,7 +69,7 @@ def export(
         if otlp is None:
             _print(source, batches)
         else:
-            _send(source, batches, otlp)
+            _send(source, batches, otlp, protocol)
 
 
 def _print(source: LogSource, batches: Iterator[list[Span]]) -> None:
@@ -72,10 +79,10 @@ def _print(source: LogSource, batches: Iterator[list[Span]]) -> None:
         print_json(encode_json(batch, source.cluster))
 
 
-def _send(source: LogSource, batches: Iterator[list[Span]], otlp: str) -> None:
-    from ...traces.otlp import OtlpHttpExporter
+def _send(source: LogSource, batches: Iterator[list[Span]], otlp: str, protocol: OtlpProtocol) -> None:
+    from ...traces.otlp_exporters import create_exporter
 
-    exporter = OtlpHttpExporter(otlp, source.cluster)
+    exporter = create_exporter(protocol, otlp, source.cluster)
     sent = rejected = 0
     traces: set[str] = set()
     for batch in batches:

@@ -12,12 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from trace_collector import Collector, run_collector
 
 from tailrace.infra.open_telemetry import is_collector_url, parse_traceparent
-from tailrace.services.traces.otlp import (
+from tailrace.services.traces.otlp import encode_json, encode_protobuf
+from tailrace.services.traces.otlp_exporters import (
     HEADERS_VARIABLE,
     OtlpHttpExporter,
     OtlpUnavailable,
-    encode_json,
-    encode_protobuf,
     to_traces_url,
 )
 from tailrace.services.traces.span import AttributeValue, Span

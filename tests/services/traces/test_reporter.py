@@ -13,7 +13,7 @@ from tailrace.services.core.observed_replica import ObservedReplica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.roles import master_roles
-from tailrace.services.traces.otlp import OtlpHttpExporter
+from tailrace.services.traces.otlp_exporters import OtlpHttpExporter
 from tailrace.services.traces.reporter import TraceReporter
 from tailrace.services.traces.span_builder import OFFSET
 
