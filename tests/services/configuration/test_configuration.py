@@ -53,6 +53,7 @@ _CANDIDATES = (
         "EAGER",
         "LAZY_FROM_SOURCES",
         "single",
+        "rocksdb",
         "grpc",
         "micro-batch",
         "failure-rate",
