@@ -5,9 +5,10 @@ This holds at any commits and crashes, and however much of the expired state is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ from tailrace.pipelines.functions import (
 from tailrace.pipelines.functions.state_ttl import StateTtlConfigBuilder
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
 from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
+from tailrace.pipelines.runtime.state_backend.entry_store import HEAP, EntryStore
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
+from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksDatabase
 from tailrace.pipelines.runtime.state_backend.state_handles import KeyedStateAccess
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 from tailrace.pipelines.types import Types
@@ -247,8 +250,18 @@ class Time:
         return self.now
 
 
-def backend(time: Time, groups: range | None = None) -> KeyedStateBackend:
-    return KeyedStateBackend(Types.STRING(), 128, groups, "Count", wall_clock=time)
+def backend(time: Time, groups: range | None = None, store: EntryStore = HEAP) -> KeyedStateBackend:
+    return KeyedStateBackend(Types.STRING(), 128, groups, "Count", store, wall_clock=time)
+
+
+@pytest.fixture(params=["hashmap", "rocksdb"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EntryStore]:
+    if request.param == "hashmap":
+        yield HEAP
+        return
+    database = RocksDatabase(tmp_path / "database", 0)
+    yield database.open_store("operator", 128)
+    database.close()
 
 
 def call(state: KeyedStateBackend, key: str) -> None:
@@ -283,9 +296,9 @@ KEYS = [f"k{number}" for number in range(20)]
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["by accesses", "by commits"])
-def test_expired_state_that_is_not_read_is_removed_in_rounds(is_read: bool) -> None:
+def test_expired_state_that_is_not_read_is_removed_in_rounds(is_read: bool, store: EntryStore) -> None:
     time = Time()
-    lived = backend(time)
+    lived = backend(time, store=store)
     value, elements, items = fill(lived, builder().build(), KEYS)
     changelog = lived.take_changes()
     time.now += TTL_MS
@@ -303,9 +316,9 @@ def test_expired_state_that_is_not_read_is_removed_in_rounds(is_read: bool) -> N
     assert stored(restored) == stored(lived)
 
 
-def test_expired_state_is_left_out_of_full_files() -> None:
+def test_expired_state_is_left_out_of_full_files(store: EntryStore) -> None:
     time = Time()
-    lived = backend(time)
+    lived = backend(time, store=store)
     ttl = builder().disable_cleanup_in_background().build()
     fill(lived, ttl, KEYS)
     time.now += TTL_MS - 1
