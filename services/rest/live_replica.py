@@ -1,6 +1,6 @@
 """The history of the cluster as it goes on: a thread that folds the log.
 
-It begins with the first request, so a server that nobody asks costs nothing. From then on it follows the log, and
+It begins with the first request, so a server that nobody asks reads nothing. From then on it follows the log, and
 answers also while Kafka is away. Reads and the fold exclude each other; the fold stops for reads between small parts.
 """
 
