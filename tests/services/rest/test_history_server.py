@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import random
 import shutil
 import weakref
@@ -123,6 +124,9 @@ def test_archive_and_its_new_segments_are_served(tmp_path: Path) -> None:
     log = memory_log(records)
     write_segments(log, archive, [50, 120])
     with serve(archives=[tmp_path / "storage"]) as (client, clusters):
+        # A what-if opens the log in a process of its own.
+        with pickle.loads(pickle.dumps(clusters.all()[0].log.open))() as source:
+            assert source.log.end() == 120
         (cluster,) = client.get("/api/v1/clusters").json()["clusters"]
         assert (cluster["name"], cluster["last_offset"], cluster["error"]) == ("c1", 119, None)
         check_answers(client, "/clusters/c1", records[:120], drawn)
