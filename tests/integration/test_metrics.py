@@ -28,6 +28,7 @@ from tailrace.services.metrics.table import (
     JVM_CPU,
     JVM_MEMORY,
     KAFKA_OF_MASTER,
+    LATENCY,
     MASTER_LOG_LAG,
     MASTER_OMITTED,
     PENDING_RECORDS,
@@ -53,7 +54,7 @@ from tailrace import Formats, KafkaSource, StreamExecutionEnvironment
 def words(line: str) -> list[tuple[str, int]]:
     return [(word, 1) for word in line.split()]
 
-env = StreamExecutionEnvironment.get_execution_environment()
+env = StreamExecutionEnvironment.get_execution_environment({"metrics.latency.interval": "100 ms"})
 source = KafkaSource("metrics-lines", Formats.text())
 env.from_source(source).flat_map(words).key_by(0).sum(1).name("counts").print()
 env.execute("metrics")
@@ -145,6 +146,13 @@ def test_metrics_agree_with_job_and_end_with_it(four_slots: Cluster, tmp_path: P
     # The times grow while nothing is processed: beats report them.
     idle = tasks.by_task(IDLE, job_id)["counts"]
     wait_until(lambda: Scrape(task_executor).by_task(IDLE, job_id)["counts"] > idle, "a beat of the task")
+
+    # Latency markers travel without records, too, by Kafka and Spark.
+    markers = f"{LATENCY.name}_count"
+    wait_until(
+        lambda: sum(Scrape(task_executor).of_name(markers, job_id=job_id, operator_subtask_index="0")) > 10,
+        "latencies of the second task",
+    )
 
     master = Scrape(jobmanager)
     assert master.value(RUNNING_JOBS) == master.value(TASK_MANAGERS) == master.value(IS_LEADER) == 1

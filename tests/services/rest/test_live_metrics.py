@@ -22,14 +22,19 @@ from tailrace.services.diagnostics import metrics as diagnostics_metrics
 from tailrace.services.diagnostics.client import DiagnosticsClient, ServerAddress
 from tailrace.services.diagnostics.metrics import SAMPLES, serve_samples
 from tailrace.services.diagnostics.server import DiagnosticsServer
+from tailrace.services.history import HistoryProjection
 from tailrace.services.metrics import task_executor
 from tailrace.services.metrics.samples import Sample
 from tailrace.services.rest.api.subtasks import SubtaskLoad, read_load
 from tailrace.services.rest.errors import BadRequest
+from tailrace.services.rest.flink.job_metrics import metrics as job_metrics
 from tailrace.services.rest.flink.metrics import AGGREGATIONS, aggregate, select
 from tailrace.services.rest.flink.vertex_metrics import BackPressureLevel
 from tailrace.services.rest.live_metrics import LiveMetrics, TaskKey
 from tailrace.services.rest.metric_fetcher import MetricFetcher
+from tailrace.services.rest.moment import Moment
+
+from ..snapshots.simulated_logs import LONG, history
 
 VERTEX = VertexName("j", "job", "v", "map")
 NUMBERS = st.lists(st.floats(0, 1e12), min_size=1, max_size=5)
@@ -192,3 +197,16 @@ def test_fetcher_asks_once_in_its_interval_and_leaves_out_who_is_silent() -> Non
             assert list(found.of_workers) == ["te-1"]
             assert list(found.of_tasks) == [TaskKey("te-1", "j", "v", 0)]
         assert asked == [0.0, 2.0]
+
+
+def test_metrics_of_job_have_its_latencies() -> None:
+    fold = HistoryProjection()
+    for record in history(LONG):
+        fold.apply(record)
+        if fold.executions.statuses("j1"):
+            break
+    name = "latency.operator_id.a.operator_subtask_index.0.latency_p99"
+    moment = Moment(fold, 0, live=LiveMetrics(of_jobs={"j1": {name: 12.0}, "j2": {name: 13.0}}))
+    (found,) = job_metrics(moment, {"jobid": "j1", "get": name})
+    assert (found.id, found.value) == (name, "12")
+    assert name in {each.id for each in job_metrics(moment, {"jobid": "j1"})}
