@@ -79,11 +79,22 @@ def create_document(endpoints: Iterable[tuple[str, Endpoint]]) -> dict[str, Any]
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _without_closed_tuples(components),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
+
+
+def _without_closed_tuples(schema: Any) -> Any:
+    """Returns a schema without `items: false`: tuples have `maxItems` too, and tools expect `items` to be a schema."""
+    if isinstance(schema, dict):
+        return {
+            name: _without_closed_tuples(value)
+            for name, value in schema.items()
+            if not (name == "items" and value is False)
+        }
+    return [*map(_without_closed_tuples, schema)] if isinstance(schema, list) else schema
 
 
 def _response_of(endpoint: Endpoint) -> Any:
