@@ -24,12 +24,19 @@ class WhatIfSpan(msgspec.Struct, frozen=True):
     tasks: Sequence[str]
 
 
+class WhatIfPeriod(msgspec.Struct, frozen=True):
+    """A time in which a slot was registered."""
+
+    start: int
+    end: int
+
+
 class WhatIfSlot(msgspec.Struct, frozen=True):
-    """A slot of a TaskExecutor. `present`: from when to when it was registered."""
+    """A slot of a TaskExecutor. `present`: when it was registered."""
 
     task_executor: str
     slot: int
-    present: Sequence[tuple[int, int]]
+    present: Sequence[WhatIfPeriod]
     spans: Sequence[WhatIfSpan]
 
 

@@ -8,6 +8,7 @@ from ...core.role import Time
 from ...rest.api.what_if_result import (
     WhatIfJob,
     WhatIfJobOutcome,
+    WhatIfPeriod,
     WhatIfResult,
     WhatIfSlot,
     WhatIfSlots,
@@ -72,7 +73,7 @@ def _slots(history: SlotHistory, places: Mapping[str, int]) -> WhatIfSlots:
             WhatIfSlot(
                 slot.resource_id,
                 slot.slot,
-                [(_to_ms(start), _to_ms(end)) for start, end in slot.present],
+                [WhatIfPeriod(_to_ms(start), _to_ms(end)) for start, end in slot.present],
                 # Shorter ones are not seen in a diagram.
                 [_span(span, places) for span in slot.spans if _to_ms(span.start) < _to_ms(span.end)],
             )

@@ -118,8 +118,8 @@ function Track({ slot, what, result, end }: TrackProps) {
   return (
     <div class="track">
       <span class="hidden-text">{`${what}: ${describeSlot(slot, result)}`}</span>
-      {slot?.present.map(([from, until]) => (
-        <i key={from} class="present" style={place(from, until)} />
+      {slot?.present.map((period) => (
+        <i key={period.start} class="present" style={place(period.start, period.end)} />
       ))}
       {slot?.spans.map((span) => (
         <i
