@@ -44,7 +44,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.everyone.StateHash": "34b7a63621d9a06a",
         "tailrace.everyone.TaskExecutorLost": "373b4ee8bc75696a",
         "tailrace.everyone.TaskExecutorsForgotten": "44e0c469dc25e127",
-        "tailrace.job_master.AcknowledgeCheckpoint": "af6a723fa3755e4f",
+        "tailrace.job_master.AcknowledgeCheckpoint": "a171b9ac38964fe7",
         "tailrace.job_master.CancelJob": "564d153efde33575",
         "tailrace.job_master.ChannelsCreated": "268337eb602f5acb",
         "tailrace.job_master.ChannelsDeleted": "f0cd9b2b5a6860a6",

@@ -7,7 +7,7 @@ unchanged (FLIP-147).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -36,8 +36,7 @@ def incompatibilities(
     for vertex in graph.vertices:
         faults += _key_groups(earlier, vertex)
         faults += _finished(earlier, vertex)
-        faults += _in_flight(earlier, graph, vertex)
-    faults += _lost_in_flight(earlier, graph)
+    faults += _in_flight(earlier, graph)
     faults += _finished_before_senders(earlier, graph)
     return faults
 
@@ -152,7 +151,15 @@ def _finished(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
                 f"vertex {vertex.name!r} had finished, and operator {new[0]!r} in it is new: it would get no input"
             )
         return
-    same = len(set(ended.values())) == 1 and not new
+    if len(set(ended.values())) > 1:
+        done = next(of.name for of in before if ended[of.vertex_id])
+        other = next(of.name for of in before if len(ended[of.vertex_id]) < of.parallelism)
+        yield (
+            f"vertex {vertex.name!r} has operators of {done!r}, which had finished, and of {other!r}, which had not:"
+            " set execution.isolation to vertex, or their parallelism as it was, so that they are not chained"
+        )
+        return
+    same = not new
     if not same or any(vertex_before.parallelism != vertex.parallelism for vertex_before in before):
         count = sum(len(subtasks) for subtasks in ended.values())
         total = sum(vertex_before.parallelism for vertex_before in before)
@@ -177,23 +184,41 @@ def _finished_before_senders(earlier: PreviousJob, graph: JobGraph) -> Iterator[
             )
 
 
-def _in_flight(earlier: PreviousJob, graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
-    head = vertex.operators[0].operator_id
-    before = earlier.vertex_of.get(head)
-    if before is None:
-        return
-    edges = edges_into(graph, vertex.vertex_id)
+def _in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
+    """Yields errors for records in flight that cannot continue where they were.
+
+    The user may allow a job to drop state (`--allow-non-restored-state`), but not records: their loss would change
+    results.
+    """
+    vertex_of = {operator.operator_id: vertex for vertex in graph.vertices for operator in vertex.operators}
     reported = set()
-    for channel in earlier.in_flight(before):
-        if channel.operator_id != head or channel.input in reported:
-            continue
-        fault = _channel_fault(earlier, before, channel, graph, vertex, edges)
-        if fault is not None:
-            reported.add(channel.input)
-            yield (
-                f"records in flight to operator {vertex.operators[0].name!r} can't be taken over: {fault};"
-                " take a savepoint instead, which contains none"
+    for before in earlier.metadata.vertices:
+        for channel in earlier.in_flight(before):
+            place = channel.operator_id, channel.input
+            vertex = vertex_of.get(channel.passed or channel.operator_id)
+            fault = (
+                _lost_place(earlier, channel)
+                if vertex is None
+                else _channel_fault(earlier, before, channel, graph, vertex)
             )
+            if fault is None or place in reported:
+                continue
+            reported.add(place)
+            yield (
+                f"records in flight to operator {_name_of(earlier, channel.operator_id)!r} can't be taken over:"
+                f" {fault}; take a savepoint instead, which contains none"
+            )
+
+
+def _lost_place(earlier: PreviousJob, channel: InFlightState) -> str:
+    if not channel.passed:
+        return "the program does not have it"
+    return f"they have passed {_name_of(earlier, channel.passed)!r}, which the program does not have"
+
+
+def _name_of(earlier: PreviousJob, operator_id: str) -> str:
+    operator = earlier.operators.get(operator_id)
+    return operator_id if operator is None else operator.name
 
 
 def _channel_fault(
@@ -202,55 +227,55 @@ def _channel_fault(
     channel: InFlightState,
     graph: JobGraph,
     vertex: JobVertex,
-    edges: Sequence[JobEdge],
 ) -> str | None:
+    were = earlier.edges_into(before.vertex_id)
+    was = were[channel.input] if channel.input < len(were) else None
+    if not channel.passed:
+        fault = (
+            _input_fault(before, channel, was, graph, vertex)
+            if vertex.operators[0].operator_id == channel.operator_id
+            else _chain_fault(channel, was, vertex)
+        )
+        if fault is not None:
+            return fault
+    return None if was is None else _division_fault(was.partitioner, before, vertex)
+
+
+def _division_fault(partitioner: Partitioner, before: VertexOutline, vertex: JobVertex) -> str | None:
+    if partitioner not in ALIGNED or before.parallelism == vertex.parallelism:
+        return None
+    return (
+        f"its parallelism was {before.parallelism} and is {vertex.parallelism}, and records that are partitioned by"
+        f" {partitioner.value} can't be divided anew"
+    )
+
+
+def _input_fault(
+    before: VertexOutline,
+    channel: InFlightState,
+    was: EdgeOutline | None,
+    graph: JobGraph,
+    vertex: JobVertex,
+) -> str | None:
+    edges = edges_into(graph, vertex.vertex_id)
     if channel.input >= len(edges):
         return f"it has no input {channel.input} any more"
     edge = edges[channel.input]
-    were = earlier.edges_into(before.vertex_id)
-    if channel.input < len(were) and not _same_edge(were[channel.input], _outline(graph, edge)):
+    if was is not None and not _same_edge(was, _outline(graph, edge)):
         return f"its input {channel.input} is another stream, or partitioned otherwise"
     if edge.partitioner is Partitioner.HASH and before.max_parallelism != vertex.max_parallelism:
         return f"its maximum parallelism was {before.max_parallelism} and is {vertex.max_parallelism}"
-    if edge.partitioner in ALIGNED and before.parallelism != vertex.parallelism:
+    return _division_fault(edge.partitioner, before, vertex)
+
+
+def _chain_fault(channel: InFlightState, was: EdgeOutline | None, vertex: JobVertex) -> str | None:
+    """Returns why records cannot enter the chain that their receiver is now in the middle of."""
+    (operator,) = (of for of in vertex.operators if of.operator_id == channel.operator_id)
+    if was is None or (was.source_operator_id, was.output_tag) != (operator.upstream, operator.output_tag):
         return (
-            f"its parallelism was {before.parallelism} and is {vertex.parallelism}, and records that are partitioned by"
-            f" {edge.partitioner.value} can't be divided anew"
+            f"its input {channel.input} was another stream, and it is now chained to the operator before it"
         )
     return None
-
-
-def _lost_in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
-    """Yields errors for records in flight to an operator that is gone, or that is no longer the head of a vertex.
-
-    The user may allow a job to drop state (`--allow-non-restored-state`), but not records: their loss would change
-    results.
-    """
-    heads = {vertex.operators[0].operator_id for vertex in graph.vertices}
-    chained = {
-        operator.operator_id: operator.name for vertex in graph.vertices for operator in vertex.operators
-    }
-    names = {
-        operator.operator_id: operator.name
-        for vertex in earlier.metadata.vertices
-        for operator in vertex.operators
-    }
-    reported = set()
-    for vertex in earlier.metadata.vertices:
-        for channel in earlier.in_flight(vertex):
-            operator_id = channel.operator_id
-            if operator_id in heads or operator_id in reported:
-                continue
-            reported.add(operator_id)
-            name, why = (
-                (chained[operator_id], "is now chained to the one before it")
-                if operator_id in chained
-                else (names.get(operator_id, operator_id), "the program does not have")
-            )
-            yield (
-                f"records were in flight to operator {name!r}, which {why}:"
-                " take a savepoint instead, which contains none"
-            )
 
 
 def _before(earlier: PreviousJob, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:

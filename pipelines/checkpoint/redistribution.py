@@ -12,6 +12,7 @@
 | in flight, by key | the subtask that owns each record's key group now |
 | in flight, broadcast or by a partitioner of the user's | nobody: refused at another parallelism (`ALIGNED`) |
 | in flight, otherwise | subtask i % n of n, what was in flight in partition i |
+| in flight, behind an operator or to one that is now chained | subtask i % n of n of the vertex that has it |
 
 At the same parallelism, each subtask takes its own state. Accumulators go with the first operator of their vertex that
 still exists; if none exists, they are dropped.
@@ -19,6 +20,7 @@ still exists; if none exists, they are dropped.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
@@ -63,6 +65,10 @@ class InFlightChannel(msgspec.Struct, frozen=True):
     """The partition in the checkpoint."""
     files: tuple[StateFile, ...]
     filter: InFlightFilter
+    operator_id: str = ""
+    """The operator of the chain at which they continue; empty: on the input."""
+    is_output: bool = False
+    """Whether they continue behind that operator, not before it."""
 
 
 class RestoredSubtask(msgspec.Struct, frozen=True):
@@ -71,7 +77,8 @@ class RestoredSubtask(msgspec.Struct, frozen=True):
     operators: Mapping[str, tuple[StateAssignment, ...]]
     """Operator id, or `accumulators` -> the state by subtask that wrote it; operators without state are absent."""
     in_flight: tuple[InFlightChannel, ...]
-    """By input, then partition."""
+    """In the order in which they are processed: those at the last operators of the chain first; by input, then
+    partition."""
     finished: bool
     """Whether the subtask has nothing left to do."""
 
@@ -164,16 +171,31 @@ def _accumulators(
 def _channels(
     earlier: PreviousJob, graph: JobGraph, vertex: JobVertex, subtask: int
 ) -> Iterator[InFlightChannel]:
-    head = vertex.operators[0].operator_id
-    before = earlier.vertex_of.get(head)
-    if before is None:
-        return
+    by_place: dict[tuple[str, bool], list[tuple[VertexOutline, InFlightState]]] = defaultdict(list)
+    for before in earlier.metadata.vertices:
+        for channel in earlier.in_flight(before):
+            by_place[channel.passed or channel.operator_id, bool(channel.passed)].append((before, channel))
     edges = edges_into(graph, vertex.vertex_id)
-    channels = [channel for channel in earlier.in_flight(before) if channel.operator_id == head]
-    for channel in sorted(channels, key=lambda state: (state.input, state.partition)):
-        chosen = _filter(before, vertex, edges[channel.input].partitioner, channel, subtask)
-        if chosen is not None:
-            yield InFlightChannel(channel.input, channel.partition, channel.files, chosen)
+    head = vertex.operators[0]
+    for operator in reversed(vertex.operators):
+        for is_output in (True, False):
+            on_input = operator is head and not is_output
+            found = by_place.get((operator.operator_id, is_output), ())
+            for before, channel in sorted(found, key=lambda pair: (pair[1].input, pair[1].partition)):
+                chosen: InFlightFilter | None
+                if on_input:
+                    chosen = _filter(before, vertex, edges[channel.input].partitioner, channel, subtask)
+                else:
+                    chosen = InFlightFilter.ALL if channel.partition % vertex.parallelism == subtask else None
+                if chosen is not None:
+                    yield InFlightChannel(
+                        channel.input,
+                        channel.partition,
+                        channel.files,
+                        chosen,
+                        "" if on_input else operator.operator_id,
+                        is_output,
+                    )
 
 
 def _filter(

@@ -176,13 +176,9 @@ def check(storage: Storage, file: StateFile) -> None:
     _FileRange(storage, file).check()
 
 
-def in_flight_key(operator_id: str, input_index: int, partition: int, behind: str = "") -> str:
-    """Returns the owner of buffers that were in flight on an input of an operator, in one partition.
-
-    `behind`: the last operator of the stateless prefix that has processed them; empty if there is none.
-    """
-    key = f"in flight/{operator_id}/{input_index}/{partition}"
-    return f"{key}/{behind}" if behind else key
+def in_flight_key(operator_id: str, input_index: int, partition: int) -> str:
+    """Returns the owner of buffers that were in flight on an input of an operator, in one partition."""
+    return f"in flight/{operator_id}/{input_index}/{partition}"
 
 
 def in_flight_message(sender: int, buffer: bytes) -> bytes:

@@ -19,7 +19,7 @@ def chain_errors(vertex: JobVertex) -> Iterator[str]:
         yield "it has no operators"
     branch: list[OperatorConfig] = []
     for operator in vertex.operators:
-        reasons = [*_operator_errors(operator, vertex), *_place_errors(operator, branch)]
+        reasons = [*_operator_errors(operator, vertex), *_place_errors(operator, vertex, branch)]
         yield from (f"operator {shown(operator.name)}: {reason}" for reason in reasons)
         branch.append(operator)
 
@@ -46,7 +46,7 @@ def _operator_errors(operator: OperatorConfig, vertex: JobVertex) -> Iterator[st
     yield from parameter_errors(kind, operator.parameters, sink=traits.sink)
 
 
-def _place_errors(operator: OperatorConfig, branch: list[OperatorConfig]) -> Iterator[str]:
+def _place_errors(operator: OperatorConfig, vertex: JobVertex, branch: list[OperatorConfig]) -> Iterator[str]:
     """`branch`: the operators from the head to the one before this. On return it ends with the operator that this
     one follows."""
     traits = _traits(operator)
@@ -56,8 +56,8 @@ def _place_errors(operator: OperatorConfig, branch: list[OperatorConfig]) -> Ite
         return
     if traits.source:
         yield "a source must be the first of its vertex"
-    if traits.keyed:
-        yield "a keyed operator must be the first of its vertex"
+    if traits.keyed and vertex.parallelism > 1:
+        yield "a keyed operator must be the first of its vertex, or its parallelism must be 1"
     if traits.inputs > 1:
         yield "an operator with two inputs must be the first of its vertex"
     if operator.upstream is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Parti
 from .chain import chain_name
 from .errors import ProgramError
 from .execution_graph import topological_order
+from .job_options import ISOLATION, Isolation
 from .limits import truncate_name
 from .operator_ids import data_set_id, operator_ids
 from .stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
@@ -52,13 +54,27 @@ OBSTACLES: Mapping[str, Callable[[_ChainableEdge], bool]] = {
         link.downstream.chaining is ChainingStrategy.HEAD
     ),
     "the upstream operator is never chained": lambda link: link.upstream.chaining is ChainingStrategy.NEVER,
-    "records are partitioned between them": lambda link: link.edge.partitioner is not Partitioner.FORWARD,
+    "records are partitioned between them": lambda link: (
+        link.edge.partitioner is not Partitioner.FORWARD and not _has_one_target(link)
+    ),
     "their parallelism differs": lambda link: link.upstream.parallelism != link.downstream.parallelism,
     "their maximum parallelism differs": lambda link: (
         link.upstream.max_parallelism != link.downstream.max_parallelism
     ),
 }
 """The reason why two connected operators are not chained -> the condition."""
+
+
+def _has_one_target(link: _ChainableEdge) -> bool:
+    """Whether the partitioner sends all records to one subtask, so that the receiver can be in the sender's chain.
+
+    A user's partitioner runs at any parallelism, because it may raise an error.
+    """
+    return (
+        link.upstream.parallelism == link.downstream.parallelism == 1
+        and link.edge.partitioner is not Partitioner.CUSTOM
+        and ISOLATION.of(link.graph.configuration) is Isolation.SLOT
+    )
 
 
 def obstacles(graph: StreamGraph, edge: StreamEdge) -> tuple[str, ...]:
@@ -77,10 +93,8 @@ def create_job_graph(graph: StreamGraph) -> JobGraph:
     if not graph.nodes:
         raise ProgramError("the program defines no operators: there is nothing to execute")
     chained = {id(edge) for edge in graph.edges if not obstacles(graph, edge)}
-    ids = {
-        node_id: operator_id.hex()
-        for node_id, operator_id in operator_ids(graph, lambda edge: id(edge) in chained).items()
-    }
+    found = operator_ids(graph, partial(_is_counted, graph))
+    ids = {node_id: operator_id.hex() for node_id, operator_id in found.items()}
     upstream = {edge.target_id: edge for edge in graph.edges if id(edge) in chained}
     vertices = []
     head_of: dict[int, int] = {}
@@ -97,6 +111,12 @@ def create_job_graph(graph: StreamGraph) -> JobGraph:
         python_files=tuple(graph.python_files),
     )
     return msgspec.structs.replace(unordered, vertices=topological_order(unordered))
+
+
+def _is_counted(graph: StreamGraph, edge: StreamEdge) -> bool:
+    """Whether an edge counts as chained in operator ids: by Flink's conditions, whatever the isolation. So a program
+    finds its state at any parallelism."""
+    return edge.partitioner is Partitioner.FORWARD and not obstacles(graph, edge)
 
 
 def _chain(graph: StreamGraph, head: int, upstream: Mapping[int, StreamEdge]) -> Iterable[StreamNode]:

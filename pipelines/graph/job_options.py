@@ -40,6 +40,13 @@ class ExecutionMode(StrEnum):
     MICRO_BATCH = "micro-batch"
 
 
+class Isolation(StrEnum):
+    """What operators share a process and its transaction."""
+
+    SLOT = "slot"
+    VERTEX = "vertex"
+
+
 class ScheduleMode(StrEnum):
     """When the tasks of a job are scheduled."""
 
@@ -136,6 +143,16 @@ STATE_BACKEND = ConfigOption(
     "larger than memory; its cache and write buffers take the slot's part of taskmanager.memory.managed.size. "
     "Changelogs, checkpoints and savepoints are the same, so a job may continue with the other one.",
     scopes=_JOB,
+)
+ISOLATION = ConfigOption(
+    key="execution.isolation",
+    type=choice(Isolation),
+    default=Isolation.VERTEX,
+    doc="`slot`: operators of parallelism 1 are chained although records are partitioned between them, so they share "
+    "a process and its transaction. `vertex`: records that are partitioned go through Kafka at any parallelism, as "
+    "Flink's chaining divides a job: each part has its own process and restarts alone.",
+    scopes=_JOB,
+    ours=True,
 )
 SCHEDULE_MODE = ConfigOption(
     key="execution.schedule-mode",
@@ -404,6 +421,7 @@ EXECUTION: tuple[ConfigOption[Any], ...] = (
     WATERMARK_INTERVAL,
     MINI_BATCH,
     STATE_BACKEND,
+    ISOLATION,
     SCHEDULE_MODE,
 )
 CHECKPOINTING: tuple[ConfigOption[Any], ...] = (

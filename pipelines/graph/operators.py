@@ -58,8 +58,8 @@ class OperatorTraits:
     sink: bool = False
     """Whether it has no output."""
     keyed: bool = False
-    """Whether it works on a stream partitioned by key, at the head of its vertex; the first function is its key
-    selector."""
+    """Whether it works on a stream partitioned by key: it is the head of its vertex, or the only subtask. The first
+    function is its key selector."""
     broadcast: bool = False
     """Whether its second input is broadcast, with the same state in every subtask."""
     stateful: bool = False

@@ -423,6 +423,8 @@ class InFlightState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Partition of the channel's topic, which is the index of the receiving subtask. Since 0.1.0."""
     files: tuple[StateFile, ...]
     """Files with the buffers, in the order of the channel. Since 0.1.0."""
+    passed: str = ""
+    """Id of the last operator that has processed the records: the end of the receiver's stateless prefix; empty if it has none. Since 0.1.0."""
 
 
 class JobEdge(msgspec.Struct, frozen=True, gc=False, kw_only=True):

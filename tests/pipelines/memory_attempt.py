@@ -34,8 +34,9 @@ from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, Kafka
 from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
 from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
+from tailrace.pipelines.runtime.stream_task.restore.in_flight import in_flight
 from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import require_group
-from tailrace.pipelines.runtime.stream_task.restore.restore_plan import in_flight, plan_restore
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import plan_restore
 from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.schemas.types import RestoredCheckpoint
@@ -143,8 +144,7 @@ class MemoryAttempt:
             setup = self.assembly.source_setup(cluster.wall_clock, lambda: None, _no_pause)
         self.task.open(setup)
         if self._beginning.begins:
-            records = in_flight(self._beginning, deployment, index, self.assembly.codecs(self._kafka_input))
-            self.task.begin_generation(records)
+            self.task.begin_generation(in_flight(self._beginning, deployment, index))
 
     def _handed_over_from(self, place: tuple[int, int], position: int) -> int:
         """Returns the offset at which a query starts: earlier records may be missing, later ones never are."""

@@ -22,6 +22,7 @@ from tailrace.pipelines.checkpoint.layout import checkpoint_directory, savepoint
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
     SubtaskSnapshot,
+    edges_of,
     outline_of,
     write_metadata,
 )
@@ -271,7 +272,13 @@ class MemoryCoordinator:
         places = places_of(self._graph)
         parts = tuple(pending.parts[place] for place in places)
         metadata = CheckpointMetadata(
-            self._job_id, self._graph.name, completed, 0, outline_of(self._graph), parts
+            self._job_id,
+            self._graph.name,
+            completed,
+            0,
+            outline_of(self._graph),
+            parts,
+            edges_of(self._graph),
         )
         write_metadata(metadata)
         earlier = () if self._restored is None else self._restored.before

@@ -1,9 +1,9 @@
 """Chained operators of one task: a tree, through which batches and times are pushed.
 
 The output of an operator leads to the operators chained after it and to the channels of edges; so does each of its side
-outputs. Records follow their output, as copies if several operators could change them. Watermarks and idleness go to
-all outputs of an operator. The clock goes to each operator that waits for it, in the order of the tree, after all
-earlier ones.
+outputs. Records follow their output: as copies if several operators could change them, and to keyed operators as a
+channel would carry them (local_exchange.py). Watermarks and idleness go to all outputs of an operator. The clock goes
+to each operator that waits for it, in the order of the tree, after all earlier ones.
 
 When the input ends, each operator receives the end of both clocks and is finished before the operators after it: they
 are still open for the records that it emits then (`ChainOutput` holds END_OF_TIME back).
@@ -24,6 +24,7 @@ from ...types import PICKLED, RecordType
 from ..records.batch import Batch, concatenate
 from ..records.buffers import MAX_WATERMARK
 from ..records.record_copying import RecordCopier, create_copier
+from .local_exchange import LocalExchange
 from .operator import Operator
 from .user_functions import typed_by
 from .watermarks import WatermarkAssigner
@@ -51,6 +52,11 @@ class ChainOutput:
         self.side_operators: dict[str, list[Operator]] = {}
         self.side_channels: dict[str, list[OutputChannel]] = {}
         self._copies: dict[str | None, RecordCopier] = {}
+        self._exchanges: dict[Operator, LocalExchange] = {}
+
+    def exchange(self, operator: Operator, exchange: LocalExchange) -> None:
+        """Lets a keyed operator take its records by an exchange."""
+        self._exchanges[operator] = exchange
 
     def part(self, type_of: Callable[[str | None], RecordType]) -> None:
         """Called after all consumers are known: if an output has several, each operator gets its own copies of
@@ -85,6 +91,11 @@ class ChainOutput:
             # Channels store the records until the commit and do not change them. All copies are made before any
             # change.
             batches = [batch.copy(copy) if i or channels else batch for i in range(len(operators))]
+        if self._exchanges:
+            batches = [
+                own if (exchange := self._exchanges.get(operator)) is None else exchange.take(own)
+                for operator, own in zip(operators, batches, strict=True)
+            ]
         for channel in channels:
             channel.write(batch)
         for operator, own in zip(operators, batches, strict=True):
@@ -115,9 +126,8 @@ class ChainOutput:
 class OperatorChain:
     """The operators of one subtask in pre-order, and the channels that leave them.
 
-    `before` is the id of the operator whose output is the input (a source, or an operator that runs in Spark), if the
-    operators do not begin with the head of their vertex, and `before_type` the type of its records. `channels`:
-    (operator id, tag or None, channel).
+    `before` is the operator whose output is the input (a source, or an operator that runs in Spark), if the operators
+    do not begin with the head of their vertex. `channels`: (operator id, tag or None, channel).
     """
 
     def __init__(
@@ -125,8 +135,7 @@ class OperatorChain:
         configs: Sequence[OperatorConfig],
         operators: Sequence[Operator],
         channels: Iterable[tuple[str, str | None, OutputChannel]],
-        before: str | None = None,
-        before_type: RecordType = PICKLED,
+        before: OperatorConfig | None = None,
     ) -> None:
         self.operators = tuple(operators)
         self.by_id: Mapping[str, Operator] = {
@@ -136,7 +145,12 @@ class OperatorChain:
         self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
         self._per_split: list[WatermarkAssigner] = []
         self._inlet = ChainOutput()
-        self._outlets: dict[str | None, ChainOutput] = {before: self._inlet}
+        self._outlets: dict[str | None, ChainOutput] = {
+            None if before is None else before.operator_id: self._inlet
+        }
+        senders = {
+            config.operator_id: config for config in (() if before is None else (before,)) + tuple(configs)
+        }
         for config, operator in zip(configs, operators, strict=True):
             outlet = self._outlets[config.operator_id] = ChainOutput()
             operator.output = outlet
@@ -149,13 +163,16 @@ class OperatorChain:
                 feeding.operators.append(operator)
             else:
                 feeding.side_operators.setdefault(config.output_tag, []).append(operator)
+            if config.upstream is not None and traits_of(config.kind).keyed:
+                exchange = LocalExchange(senders[config.upstream], config.output_tag)
+                feeding.exchange(operator, exchange)
         for operator_id, tag, channel in channels:
             outlet = self._outlets[operator_id]
             if tag is None:
                 outlet.channels.append(channel)
             else:
                 outlet.side_channels.setdefault(tag, []).append(channel)
-        self._inlet.part(lambda tag: before_type)
+        self._inlet.part(lambda tag: PICKLED if before is None else output_type(before, tag))
         for config in configs:
             self._outlets[config.operator_id].part(partial(output_type, config))
 
@@ -206,6 +223,14 @@ class OperatorChain:
         else:
             for operator in self._inlet.operators:
                 operator.process(batch, input_index)
+
+    def process_in_flight(self, batch: Batch, operator_id: str, *, is_output: bool) -> None:
+        """Takes records that were in flight between operators of this chain: the input of an operator, or, if
+        `is_output`, what it has made of them."""
+        if is_output:
+            self._outlets[operator_id].emit(batch)
+        else:
+            self.by_id[operator_id].process(batch)
 
     def advance_watermark(self, watermark: int) -> None:
         """Advances event time, but not to its end."""

@@ -26,7 +26,10 @@ def create_copier(record_type: RecordType) -> RecordCopier | None:
 def copy_record(value: Any) -> Any:
     """Returns a copy that shares no mutable object. Raises any error of deepcopy for an object that cannot be
     copied."""
+    return value if is_atom(value) else copy.deepcopy(value)
+
+
+def is_atom(value: Any) -> bool:
+    """Whether a record is a plain immutable value, or a tuple of them."""
     kind = type(value)
-    if kind in _ATOMS or (kind is tuple and _ATOMS.issuperset(map(type, value))):
-        return value
-    return copy.deepcopy(value)
+    return kind in _ATOMS or (kind is tuple and _ATOMS.issuperset(map(type, value)))

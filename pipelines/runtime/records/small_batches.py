@@ -66,6 +66,12 @@ class SmallBatchCodec:
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
+def create_value_check(record_type: RecordType) -> ValueCheck | None:
+    """Returns a function that tells whether a record is exactly of its type; None for a type without a plain form."""
+    plain = _plain(record_type)
+    return None if plain is None else plain[0]
+
+
 def _plain(of: RecordType) -> tuple[ValueCheck, Any] | None:
     """Returns the check of a value, and its type for MessagePack; None if it has no plain form."""
     match of:

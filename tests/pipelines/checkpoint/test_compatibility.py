@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from checkpoint_files import metadata_of, pipeline
 from graphs import edge, job_graph, operator, source, vertex
@@ -16,6 +15,7 @@ from tailrace.pipelines.checkpoint.compatibility import (
     with_key_groups_of,
 )
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
+from tailrace.pipelines.checkpoint.redistribution import InFlightFilter, redistribute_state
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
     InFlightState,
@@ -165,6 +165,14 @@ def test_partly_finished_vertex_must_be_unchanged() -> None:
     ]
 
 
+def test_vertex_does_not_continue_finished_operators_of_another_vertex() -> None:
+    ended = checkpoint_of(finished=[("source", 0), ("source", 1)])
+    chained = vertex("source", *pipeline(1, 1).vertices[0].operators, operator("reduce", OperatorKind.REDUCE))
+    (fault,) = incompatibilities(ended, job_graph(chained), allow_non_restored_state=True)
+    assert "has operators of 'source', which had finished, and of 'reduce', which had not" in fault
+    assert "set execution.isolation to vertex" in fault
+
+
 def test_finished_vertex_gets_no_new_operator_and_no_new_sender() -> None:
     ended = checkpoint_of(finished=[("source", 0), ("source", 1), ("reduce", 0), ("reduce", 1)])
     was = pipeline(2, 2)
@@ -192,12 +200,23 @@ def test_in_flight_records_reach_their_input() -> None:
         assert fault.endswith("take a savepoint instead, which contains none")
 
 
-def test_in_flight_records_of_chained_edge_are_rejected() -> None:
-    was = job_graph(source("source"), vertex("map", operator("map")), edge("source", "map"))
-    flying = metadata_of(was, {("map", 0): state(in_flight_to="map")})
+def test_in_flight_records_of_chained_edge_must_be_of_same_stream() -> None:
+    def flying(**changes: Any) -> CheckpointMetadata:
+        sent = edge("source", "map", **{"source_operator_id": "source-operator", **changes})
+        was = job_graph(source("source"), vertex("map", operator("map"), parallelism=2), sent)
+        return metadata_of(was, {("map", 0): state(in_flight_to="map")})
+
     now = job_graph(
         vertex("source", operator("source-operator", OperatorKind.SOCKET_TEXT_STREAM), operator("map"))
     )
-    (fault,) = incompatibilities(flying, now)
-    assert "records were in flight to operator 'map', which is now chained" in fault
-    assert incompatibilities(flying, msgspec.structs.replace(was, name="other")) == []
+    assert incompatibilities(flying(), now) == []
+    (channel,) = redistribute_state(flying(), now, "source", 0).in_flight
+    assert (channel.operator_id, channel.partition, channel.filter) == ("map", 0, InFlightFilter.ALL)
+    faults = {
+        "its input 0 was another stream": {"output_tag": "late"},
+        "records that are partitioned by BROADCAST": {"partitioner": Partitioner.BROADCAST},
+    }
+    for says, changes in faults.items():
+        (fault,) = incompatibilities(flying(**changes), now)
+        assert says in fault
+        assert fault.endswith("take a savepoint instead, which contains none")

@@ -11,7 +11,8 @@ from hypothesis import given
 
 from tailrace.pipelines.graph.chain import edge_type, input_types, source_operator
 from tailrace.pipelines.graph.errors import ProgramError
-from tailrace.pipelines.graph.job_graph import OBSTACLES, create_job_graph, obstacle
+from tailrace.pipelines.graph.job_graph import OBSTACLES, create_job_graph, obstacle, obstacles
+from tailrace.pipelines.graph.job_options import ISOLATION
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
 from tailrace.pipelines.graph.validation import validate
@@ -58,8 +59,10 @@ def test_chaining_keeps_every_operator_and_connection(graph: StreamGraph) -> Non
     wanted: dict[bool, Counter[Connection]] = {True: Counter(), False: Counter()}
     for stream_edge in graph.edges:
         before, after = graph.nodes[stream_edge.source_id].name, graph.nodes[stream_edge.target_id].name
-        connection = before, stream_edge.output_tag, stream_edge.partitioner, after, stream_edge.input_index
-        wanted[obstacle(graph, stream_edge) is None][connection] += 1
+        is_chained = obstacle(graph, stream_edge) is None
+        partitioner = Partitioner.FORWARD if is_chained else stream_edge.partitioner
+        connection = before, stream_edge.output_tag, partitioner, after, stream_edge.input_index
+        wanted[is_chained][connection] += 1
     assert chained == wanted[True]
     assert between == wanted[False]
 
@@ -160,6 +163,32 @@ def test_each_obstacle_alone_prevents_chaining(reason: str) -> None:
 def test_operators_without_obstacle_are_chained() -> None:
     graph = two()
     assert obstacle(graph, graph.edges[0]) is None
+
+
+@pytest.mark.parametrize(
+    "partitioner", [of for of in Partitioner if of not in {Partitioner.FORWARD, Partitioner.CUSTOM}]
+)
+def test_partitioned_operators_are_chained_at_parallelism_1(partitioner: Partitioner) -> None:
+    def partitioned(parallelism: int) -> StreamGraph:
+        ends = node(1, OperatorKind.GENERATOR, parallelism=parallelism), node(2, parallelism=parallelism)
+        graph = line(*ends, partitioner=partitioner)
+        return dataclasses.replace(graph, configuration={ISOLATION.key: "slot"})
+
+    assert len(create_job_graph(partitioned(1)).vertices) == 1
+    assert len(create_job_graph(partitioned(2)).vertices) == 2
+    isolated = dataclasses.replace(partitioned(1), configuration={ISOLATION.key: "vertex"})
+    assert obstacles(isolated, isolated.edges[0]) == ("records are partitioned between them",)
+
+
+def test_operator_ids_do_not_depend_on_isolation() -> None:
+    def ids(graph: StreamGraph) -> set[str]:
+        return {of.operator_id for vertex in create_job_graph(graph).vertices for of in vertex.operators}
+
+    nodes = [node(1, SOURCE), *(node(i) for i in range(2, 6))]
+    graph = line(*nodes, partitioner=Partitioner.REBALANCE)
+    chained = dataclasses.replace(graph, configuration={ISOLATION.key: "slot"})
+    assert len(create_job_graph(chained).vertices) == 1
+    assert ids(graph) == ids(chained)
 
 
 def test_chain_may_branch() -> None:

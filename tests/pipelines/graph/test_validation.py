@@ -138,7 +138,7 @@ BAD = {
         edge("source", "a"),
     ),
     "a keyed operator must be the first": job_graph(
-        source(), vertex("a", operator("m"), REDUCE), edge("source", "a", Partitioner.HASH)
+        source(), vertex("a", operator("m"), REDUCE, parallelism=2), edge("source", "a", Partitioner.HASH)
     ),
     "an operator with two inputs must be the first": job_graph(
         source(), vertex("a", operator("m"), CO_MAP), edge("source", "a")

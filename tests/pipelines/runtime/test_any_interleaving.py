@@ -281,7 +281,7 @@ def graph_of(
 ) -> JobGraph:
     """`uids`: operators keep their ids at any parallelism and chaining, and later checkpoints refer to earlier ones."""
     env = StreamExecutionEnvironment()
-    env.set_parallelism(parallelism)
+    env.set_parallelism(parallelism).configure("execution.isolation", "slot")
     if not chaining:
         env.disable_operator_chaining()
     program(env, pairs)

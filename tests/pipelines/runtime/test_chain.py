@@ -92,7 +92,7 @@ def tree(story: Story, before: str | None = None) -> OperatorChain:
         configs,
         [ForwardingOperator(config.name, story) for config in configs],
         [(of, tag, Recorded(f"channel of {of}", story)) for of, tag in channels],
-        before,
+        None if before is None else config(before, None),
     )
 
 

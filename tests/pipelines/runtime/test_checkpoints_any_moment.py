@@ -94,6 +94,9 @@ def test_job_continues_from_any_checkpoint_at_any_parallelism(
         )
         job.run(crashes)
         again = program(name, pairs, other, other_chaining)
+        for taken in job.taken:
+            if not any(part.finished for part in taken.metadata.subtasks):
+                assert incompatibilities(taken.metadata, again) == []
         for checkpoint in fitting(job.taken, again, seed):
             restored = MemoryCluster(
                 again,

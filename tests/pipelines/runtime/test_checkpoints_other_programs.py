@@ -56,7 +56,7 @@ class Variant:
 
     def graph(self, pairs: list[Pair]) -> JobGraph:
         env = StreamExecutionEnvironment()
-        env.set_parallelism(self.parallelism)
+        env.set_parallelism(self.parallelism).configure("execution.isolation", "slot")
         numbers = env.from_collection(pairs, tuple[str, int]).uid("numbers").rebalance()
         stream = numbers.map(CountingMap(), tuple[str, int]).uid("seen")
         if not self.chained:

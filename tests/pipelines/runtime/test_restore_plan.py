@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
     SubtaskSnapshot,
@@ -24,7 +25,8 @@ from tailrace.pipelines.runtime.common.vertex_parts import split_vertex
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
-from tailrace.pipelines.runtime.stream_task.restore.restore_plan import RestorePlan, in_flight, plan_restore
+from tailrace.pipelines.runtime.stream_task.restore.in_flight import in_flight
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import RestorePlan, plan_restore
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
 from tailrace.schemas.types import (
     CompletedCheckpoint,
@@ -115,16 +117,16 @@ def test_checkpoint_of_generation_is_before_last_progress_entry(tmp_path: Path) 
         begin(tmp_path / "c", vertex_id, tail(2, 10, position=5), read, generation=2)
 
 
-def with_maps(*uids: str) -> JobGraph:
-    env = StreamExecutionEnvironment()
+def with_maps(*uids: str, isolation: str = "vertex") -> JobGraph:
+    env = StreamExecutionEnvironment(configuration={"execution.isolation": isolation})
     stream = env.from_collection([1], int).uid("numbers").rebalance()
     for uid in uids:
-        stream = stream.map(lambda number: number, int).uid(uid)
+        stream = stream.map(lambda number: number + 10, int).uid(uid)
     stream.print("out").uid("out")
     return env.get_job_graph("maps")
 
 
-def test_records_that_passed_other_operators_are_rejected(tmp_path: Path) -> None:
+def test_records_in_flight_continue_behind_operator_that_they_have_passed(tmp_path: Path) -> None:
     uri, before = str(tmp_path / "chk-1"), with_maps("one", "two")
     head = before.vertices[1]
     deployment = VertexDeployment("c", "j", before, head.vertex_id, (SubtaskDeployment("", 0, 0),))
@@ -133,11 +135,12 @@ def test_records_that_passed_other_operators_are_rejected(tmp_path: Path) -> Non
         operator.operator_id for operator in head.operators[:2]
     ]
     codec = BufferCodec(edge_type(before, deployment.inputs[0]))
-    key = in_flight_key(head.operators[0].operator_id, 0, 0, prefix[-1].operator_id)
+    receiver, passed = (operator.operator_id for operator in head.operators[:2])
+    key = in_flight_key(receiver, 0, 0)
     with Sections(Storage.open(str(tmp_path)), f"{uri}/flying") as file:
         buffer = codec.encode(BufferHeader(0, 0, 0), Batch([1, 2], [3, 4]))
         files = (file.add(key, [in_flight_message(0, buffer)]),)
-    flying = InFlightState(operator_id=head.operators[0].operator_id, input=0, partition=0, files=files)
+    flying = InFlightState(operator_id=receiver, input=0, partition=0, files=files, passed=passed)
     part = SubtaskSnapshot(head.vertex_id, 0, SubtaskState(in_flight=(flying,)))
     checkpoint = CompletedCheckpoint(
         checkpoint_id=1, snapshot_type=SnapshotType.CHECKPOINT, uri=uri, generation=0, size=0
@@ -147,14 +150,16 @@ def test_records_that_passed_other_operators_are_rejected(tmp_path: Path) -> Non
     )
     write_metadata(metadata)
     restore = RestoredCheckpoint(checkpoint_id=1, uri=uri, generation=-1)
-    for uids, fits in ((("one", "two"), True), (("one",), False), (("one", "two", "three"), False)):
-        graph = with_maps(*uids)
-        vertex_id = graph.vertices[1].vertex_id
-        again = VertexDeployment("c", "again", graph, vertex_id, (SubtaskDeployment("", 0, 0),))
-        plan = plan_restore(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
-        records = in_flight(plan, again, 0, [codec])
-        if fits:
-            assert [value for _, batch in records for value in batch.values] == [3, 4]
-        else:
-            with pytest.raises(TaskError, match="had passed other operators"):
-                list(records)
+    for isolation in ("vertex", "slot"):
+        assert incompatibilities(metadata, with_maps("one", isolation=isolation))
+        for uids in (("one", "two"), ("one", "two", "three")):
+            graph = with_maps(*uids, isolation=isolation)
+            vertex = graph.vertices[-1]
+            again = VertexDeployment("c", "again", graph, vertex.vertex_id, (SubtaskDeployment("", 0, 0),))
+            plan = plan_restore(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
+            (records,) = in_flight(plan, again, 0)
+            # The StreamTask's operators begin behind the whole prefix.
+            is_applied = isolation == "vertex" and "three" in uids
+            last = vertex.operators[2].operator_id if is_applied else passed
+            assert (records.operator_id, records.is_output) == (last, True)
+            assert records.batch.values == ([13, 14] if is_applied else [3, 4])

@@ -120,7 +120,7 @@ class PendingSubtaskSnapshot:
         with Sections(storage, posixpath.join(directory, f"{owner.name}.in-flight")) as file:
             for input_index, buffers in sorted(captured.items()):
                 stretch = file.add(
-                    in_flight_key(owner.head, input_index, owner.subtask, owner.behind),
+                    in_flight_key(owner.head, input_index, owner.subtask),
                     chain(
                         [in_flight_type(msgspec.json.encode(to_layout(owner.input_types[input_index])))],
                         (in_flight_message(decode_header(data).sender, data) for data in buffers),
@@ -128,7 +128,11 @@ class PendingSubtaskSnapshot:
                 )
                 found.append(
                     InFlightState(
-                        operator_id=owner.head, input=input_index, partition=owner.subtask, files=(stretch,)
+                        operator_id=owner.head,
+                        input=input_index,
+                        partition=owner.subtask,
+                        files=(stretch,),
+                        passed=owner.behind,
                     )
                 )
         return tuple(found)

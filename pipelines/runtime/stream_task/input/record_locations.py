@@ -42,6 +42,7 @@ class RecordLocations:
             first = last = first + error.index
         error.place = error.place or format_offsets(self._topics[input_index], partition, first, last)
 
-    def add_in_flight(self, error: RecordError, input_index: int) -> None:
-        """Adds the location of a record that was in flight in a checkpoint."""
-        error.place = error.place or f"topic {self._topics[input_index]}, in flight in the checkpoint"
+    def add_in_flight(self, error: RecordError, input_index: int | None) -> None:
+        """Adds the location of a record that was in flight in a checkpoint. None: it is on no input any more."""
+        topic = "" if input_index is None else f"topic {self._topics[input_index]}, "
+        error.place = error.place or f"{topic}in flight in the checkpoint"

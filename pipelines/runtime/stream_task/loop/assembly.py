@@ -119,7 +119,6 @@ class Assembly:
         Raises UserCodeError if functions cannot be loaded.
         """
         deployment, parts = self._deployment, self.parts
-        before = parts.before_rest
         operators = [build_operator(self._setup(config)) for config in parts.rest]
         if self.keeps_state:
             # Before state, whose objects then have the classes of this program (`class_identity.py`).
@@ -133,11 +132,7 @@ class Assembly:
             (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
-        chain = (
-            OperatorChain(parts.rest, operators, outputs)
-            if before is None
-            else OperatorChain(parts.rest, operators, outputs, before.operator_id, output_type(before))
-        )
+        chain = OperatorChain(parts.rest, operators, outputs, parts.before_rest)
         if kafka is not None:
             chain.read_splits(kafka.places)
         source: tuple[str, Source] | None = None

@@ -31,9 +31,10 @@ from ..input.direct_reader import DirectReader
 from ..input.input_positions import InputPositions
 from ..output.kafka_transaction import KafkaTransaction
 from ..restore.changelog_reader import ChangelogTail, read_changelog, read_tail, restored_state
+from ..restore.in_flight import in_flight
 from ..restore.kafka_source_offsets import ResumedPositions, resolve_offsets
 from ..restore.progress_evidence import ProgressEvidence, require_group
-from ..restore.restore_plan import RestorePlan, in_flight, plan_restore
+from ..restore.restore_plan import RestorePlan, plan_restore
 from ..restore.topic_ids import recreated_topics, still_valid
 from ..state.progress import ProgressWriter, SubtaskProgress
 from ..state.progress_entry import KEY as PROGRESS_KEY
@@ -121,8 +122,7 @@ class StreamTask:
         try:
             run.open()
             if beginning.begins:
-                records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
-                subtask.begin_generation(records)
+                subtask.begin_generation(in_flight(beginning, self._deployment, self._subtask))
             self._notify(TaskOpened())
             run.run_until_ended()
             ended = True

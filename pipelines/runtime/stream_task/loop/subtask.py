@@ -51,6 +51,7 @@ from ..latency_tracker import LatencyTracker
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
+from ..restore.in_flight import InFlightRecords
 from ..state.progress import ProgressWriter
 from ..state.subtask_state import SubtaskState
 
@@ -168,22 +169,32 @@ class Subtask:
         self._ended = self._ends is not None and not self._active_senders
         self.output.note_pending()
 
-    def begin_generation(self, in_flight: Iterable[tuple[int, Batch]]) -> None:
-        """Called after `open`: processes the records in flight, by input, and commits them with a position of every
-        input."""
+    def begin_generation(self, in_flight: Iterable[InFlightRecords]) -> None:
+        """Called after `open`: processes the records in flight, and commits them with a position of every input."""
         for operator in self._chain.operators:
             operator.begin_time_anew()
-        for input_index, batch in in_flight:
+        for records in in_flight:
             try:
-                if len(batch):
-                    self._process(batch, self._operator_inputs[input_index])
+                self._process_in_flight(records)
             except RecordError as error:
-                self._places.add_in_flight(error, input_index)
+                self._places.add_in_flight(error, records.input)
                 raise
         if self._gate is not None:
             for i in range(len(self._input_topics)):
                 self._positions.advance(i, self._subtask, self._positions.get(i, self._subtask) or 0)
         self.commit(always=True)
+
+    def _process_in_flight(self, records: InFlightRecords) -> None:
+        batch = records.batch
+        if not len(batch):
+            return
+        self.records_in += len(batch)
+        self.output.is_dirty = True
+        if records.operator_id:
+            self._chain.process_in_flight(batch, records.operator_id, is_output=records.is_output)
+        else:
+            assert records.input is not None
+            self._chain.process(batch, self._operator_inputs[records.input])
 
     @property
     def ended(self) -> bool:

@@ -14,33 +14,22 @@ already read; stream_task.py reads Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from .....infra.storage.errors import CheckpointError, StorageError
 from .....infra.storage.storage import Storage
-from .....schemas.types import JobVertex, OperatorState, RestoredCheckpoint, SnapshotType
+from .....schemas.types import OperatorState, RestoredCheckpoint, SnapshotType
 from ....checkpoint.layout import base_of
 from ....checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, read_metadata
 from ....checkpoint.redistribution import (
-    InFlightChannel,
-    InFlightFilter,
     RestoredSubtask,
     StateAssignment,
     redistribute_state,
 )
-from ....checkpoint.state_files import in_flight_key, read_in_flight, read_section
-from ....graph.chain import edge_type
-from ....graph.key_groups import key_groups_of_subtask
-from ...common.deployment import VertexDeployment, vertex_of
-from ...common.failures import ProgressLostError, StateTypeError, TaskError
-from ...common.vertex_parts import split_vertex
-from ...records.batch import Batch
-from ...records.buffers import HEADER_BYTES, BufferCodec
-from ...records.older_records import OlderRecordReader
-from ...records.type_evolution import TypeMismatch, from_layout, to_layout
-from ..output.partitioners import Partition, create_partitioner
+from ...common.deployment import VertexDeployment
+from ...common.failures import ProgressLostError, TaskError
 from ..state.progress_entry import ProgressEntry
 from .changelog_reader import ChangelogTail
 from .progress_evidence import require_checkpoint, require_not_superseded
@@ -60,8 +49,6 @@ class RestorePlan(msgspec.Struct, frozen=True):
     """The directory of the checkpoint; None if there is none."""
     restored: RestoredSubtask
     """The part of it that the subtask restores."""
-    parallelism_before: int
-    """The parallelism of the vertex in the checkpoint."""
     continued: Mapping[str, OperatorState] | None
     """The files of the subtask's own last checkpoint, on which the next one can build; None: it cannot."""
 
@@ -117,7 +104,7 @@ def plan_restore(
     if tail.damage is not None and not begins:
         raise ProgressLostError(tail.damage)
     if restore is None:
-        return RestorePlan(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, {})
+        return RestorePlan(generation, False, 0, None, _NOTHING, {})
     try:
         metadata = read_metadata(restore.uri)
     except StorageError as error:
@@ -132,114 +119,8 @@ def plan_restore(
         None if begins else _changelog_from(metadata, deployment, subtask, generation, entry),
         metadata.checkpoint.uri,
         redistribute_state(metadata, deployment.job_graph, deployment.vertex_id, subtask),
-        _parallelism_before(metadata, deployment),
         _continued(metadata, deployment, subtask, restore),
     )
-
-
-def in_flight(
-    beginning: RestorePlan, deployment: VertexDeployment, subtask: int, codecs: Sequence[BufferCodec]
-) -> Iterator[tuple[int, Batch]]:
-    """Yields the input and its records in flight to the subtask, for Subtask.begin_generation.
-
-    `codecs`: by input, for the data that Spark forwards. Raises ProgressLost; TaskError if another prefix has processed
-    the records; StateTypeError if they were written as another type.
-    """
-    storage = beginning.storage
-    if storage is None or not beginning.begins:
-        return
-    head = deployment.vertex.operators[0]
-    behind = split_vertex(deployment.vertex, deployment.outputs).behind
-    for channel in beginning.restored.in_flight:
-        select = _selection(deployment, channel, subtask, beginning.parallelism_before)
-        if select is None:
-            continue
-        reader: BufferCodec | OlderRecordReader = codecs[channel.input]
-        key = in_flight_key(head.operator_id, channel.input, channel.partition, behind)
-        try:
-            for file in channel.files:
-                if read_section(storage, file).key != key:
-                    raise TaskError(
-                        f"records in flight to operator {head.name!r} had passed other operators than those that are"
-                        " chained to it now: take a savepoint instead, which contains none"
-                    )
-                for sender, data in read_in_flight(storage, file):
-                    if sender is None:
-                        reader = _reader(data, codecs[channel.input])
-                        continue
-                    batch = reader.read_payload(data, HEADER_BYTES)
-                    yield from ((channel.input, part) for part in select(batch))
-        except TypeMismatch as error:
-            raise StateTypeError(
-                f"records in flight to operator {head.name!r} were written as another type: {error}; go back to that"
-                " type, or take a savepoint instead, which holds no records in flight"
-            ) from None
-        except StorageError as error:
-            raise TaskError(f"records in flight cannot be restored: {error}") from error
-        except CheckpointError as error:
-            raise ProgressLostError(f"records in flight cannot be restored: {error}") from error
-
-
-def _reader(layout: bytes, codec: BufferCodec) -> BufferCodec | OlderRecordReader:
-    written = from_layout(msgspec.json.decode(layout))
-    return (
-        codec
-        if to_layout(codec.record_type) == to_layout(written)
-        else OlderRecordReader(written, codec.record_type)
-    )
-
-
-class _Selection:
-    """Selects, of records that were in flight, those that a partitioner gives to this subtask."""
-
-    def __init__(self, partition: Partition | None, subtask: int) -> None:
-        self._partition = partition
-        self._subtask = subtask
-
-    def __call__(self, batch: Batch) -> Iterable[Batch]:
-        if self._partition is None:
-            return [batch]
-        return [part for place, part in self._partition(batch) if place == self._subtask]
-
-
-def _selection(
-    deployment: VertexDeployment, channel: InFlightChannel, subtask: int, parallelism_before: int
-) -> _Selection | None:
-    if channel.filter is InFlightFilter.ALL:
-        return _Selection(None, subtask)
-    graph, edge = deployment.job_graph, deployment.inputs[channel.input]
-    vertex = vertex_of(graph, edge.target_vertex_id)
-    if split_vertex(vertex, deployment.outputs).prefix:
-        # Records in flight have passed the prefix: they have no key any more, and none is needed.
-        taker = _taker(channel, vertex, parallelism_before)
-        return _Selection(None, subtask) if subtask == taker else None
-    partition = create_partitioner(
-        edge,
-        edge_type(graph, edge),
-        reachable=range(vertex.parallelism),
-        partitions=vertex.parallelism,
-        max_parallelism=vertex.max_parallelism,
-        subtask=subtask,
-    )
-    return _Selection(partition, subtask)
-
-
-def _taker(channel: InFlightChannel, vertex: JobVertex, parallelism_before: int) -> int:
-    """Returns the subtask that takes a whole channel, of those that are assigned a part of it."""
-    groups = key_groups_of_subtask(channel.partition, vertex.max_parallelism, parallelism_before)
-    return next(
-        index
-        for index in range(vertex.parallelism)
-        if groups.start in key_groups_of_subtask(index, vertex.max_parallelism, vertex.parallelism)
-    )
-
-
-def _parallelism_before(metadata: CheckpointMetadata, deployment: VertexDeployment) -> int:
-    head = deployment.vertex.operators[0].operator_id
-    for vertex in metadata.vertices:
-        if any(operator.operator_id == head for operator in vertex.operators):
-            return vertex.parallelism
-    return deployment.vertex.parallelism
 
 
 def _require_checkpoint(
