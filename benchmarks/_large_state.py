@@ -25,7 +25,8 @@ from tailrace.pipelines.checkpoint.redistribution import StateAssignment
 from tailrace.pipelines.runtime.operators.operator import Operator
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.state_backend.entry_store import open_heap_store
-from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_store import open_store
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
 from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWorker
 from tailrace.pipelines.runtime.stream_task.state.state_writer import StateWriter
@@ -110,7 +111,7 @@ def main() -> None:
     database = None
     if arguments.backend == "rocksdb":
         database = RocksDatabase(arguments.base / "database", arguments.managed_mib << 20)
-    operator = running_count(open_heap_store if database is None else database.open_store)
+    operator = running_count(open_heap_store if database is None else partial(open_store, database))
     before = _rss_mib()
     if arguments.work == "grow":
         figures = grow(operator, database, arguments.count, arguments.base)

@@ -4,6 +4,7 @@ The API accepts them and the runtime calls them. Here are only contracts and pla
 contexts.
 """
 
+from .aggregate import AggregateFunction
 from .broadcast import (
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -28,7 +29,6 @@ from .process import (
     TimerService,
 )
 from .rich import (
-    AggregateFunction,
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,

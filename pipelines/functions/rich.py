@@ -17,7 +17,6 @@ IN1 = TypeVar("IN1", contravariant=True)
 IN2 = TypeVar("IN2", contravariant=True)
 OUT = TypeVar("OUT", covariant=True)
 T = TypeVar("T")
-ACC = TypeVar("ACC")
 
 
 class RichFunction:
@@ -60,26 +59,6 @@ class ReduceFunction(RichFunction, ABC, Generic[T]):
     @abstractmethod
     def reduce(self, a: T, b: T) -> T:
         """Returns the combined record. Must be associative, and must not change its arguments."""
-
-
-class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
-    """Aggregates records in an accumulator of another type."""
-
-    @abstractmethod
-    def create_accumulator(self) -> ACC:
-        """Returns the accumulator of no records."""
-
-    @abstractmethod
-    def add(self, value: IN, accumulator: ACC) -> ACC:
-        """Returns the accumulator with one more record; it may be the same object."""
-
-    @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT:
-        """Returns the result of the records."""
-
-    @abstractmethod
-    def merge(self, a: ACC, b: ACC) -> ACC:
-        """Returns the accumulator of both, for merged windows."""
 
 
 class CoMapFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):

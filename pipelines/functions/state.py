@@ -9,13 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..types import RecordType
+from .aggregate import AggregateFunction
 from .state_ttl import StateTtlConfig
-
-if TYPE_CHECKING:
-    from .rich import AggregateFunction, ReduceFunction
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -86,12 +84,19 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         return RecordType.of(self.value_type)
 
 
+class Reduces(Protocol[T]):
+    """A ReduceFunction, as far as a state needs it."""
+
+    def reduce(self, a: T, b: T) -> T:
+        """Returns the combined value."""
+
+
 @dataclass(frozen=True)
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """One value, the reduction of all that were added. `reduce_function`: a ReduceFunction, or a callable of two
     values; `open` is not called."""
 
-    reduce_function: ReduceFunction[T] | Callable[[T, T], T]
+    reduce_function: Reduces[T] | Callable[[T, T], T]
     value_type: Any = None
 
     @property

@@ -167,7 +167,8 @@ def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spar
     with gate.closed():
         first = job.deploy(RELAY)
         reports.wait(first, ExecutionState.RUNNING)
-        (query,) = set(scratch.glob("query-*")) - known
+        # A task runs before its query does.
+        (query,) = wait_until(lambda: set(scratch.glob("query-*")) - known, "query")
         others = job.deploy(BEHIND) + job.deploy(SOURCE)
         changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
         batch = wait_until(

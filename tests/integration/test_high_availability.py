@@ -268,8 +268,8 @@ def test_leader_that_cannot_append_is_replaced(cluster: HaCluster) -> None:
     cluster.workers.finish(lasting)
     print_delay(cluster, held, cluster.elected_after(reign))
     cluster.ends(lasting)
-    leader.network.kafka.release()
     end = story.catch_up()
+    leader.network.kafka.release()
 
     def ignored() -> bool:
         records = [

@@ -16,7 +16,7 @@ from typing import Any, Final
 from rocksdict import ReadOptions, WriteBatch
 
 from .entry_codec import EntryCodec
-from .rocksdb_store import GROUP, OBJECT_BYTES, RocksDatabase, after, form_of
+from .rocksdb_database import GROUP, OBJECT_BYTES, RocksDatabase, after, form_of
 from .timer_queue import Timer
 
 _MOST_AHEAD: Final = 64

@@ -16,6 +16,7 @@ def doctor(
     role: Annotated[
         str,
         typer.Option(
+            "--role",
             metavar="ROLE",
             help="Whose credentials and rights are checked: jobmanager, taskmanager, tasks, submitter, auditor.",
         ),

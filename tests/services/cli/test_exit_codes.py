@@ -7,12 +7,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+import typer
 
 from tailrace import __version__
 from tailrace.services.cli import main
+from tailrace.services.cli.app import app
 from tailrace.services.cli.exit_codes import CODES, CommandFailure, ExitCode, to_failure
 from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, read_record, write_record
 from tailrace.services.client import JobRejectedError, NoAnswerError
@@ -72,6 +77,24 @@ def test_invalid_command_line_exits_with_2_and_one_line(
     out, err = capsys.readouterr()
     assert says in err
     assert (out, err.count("\n")) == ("", 1)
+
+
+def option_names(command: Any, path: str = "tailrace") -> Iterator[tuple[str, str]]:
+    """Yields each option of a command and of those below it, with the command's name."""
+    context = click.Context(command)
+    for parameter in command.params:
+        yield from (
+            (path, name) for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--")
+        )
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from option_names(command.get_command(context, name), f"{path} {name}")
+
+
+def test_long_options_are_lower_case() -> None:
+    """Typer takes a metavar that is the parameter's name in capitals for the option's name."""
+    names = list(option_names(typer.main.get_command(app)))
+    assert len(names) > 100
+    assert [(path, name) for path, name in names if name != name.lower()] == []
 
 
 def test_stopping_no_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

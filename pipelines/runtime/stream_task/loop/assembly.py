@@ -49,7 +49,7 @@ from ..state.state_writer import StateWriter
 from .subtask import Subtask
 
 if TYPE_CHECKING:
-    from ...state_backend.rocksdb_store import RocksDatabase
+    from ...state_backend.rocksdb_database import RocksDatabase
 
 
 class KafkaInput(msgspec.Struct, frozen=True):
@@ -261,13 +261,14 @@ class Assembly:
         )
 
     def _open_store(self, operator_id: str, max_parallelism: int) -> EntryStore:
-        if self._database is None:
-            # It is loaded only where it is used.
-            from ...state_backend.rocksdb_store import RocksDatabase
+        # They are loaded only where they are used.
+        from ...state_backend.rocksdb_database import RocksDatabase
+        from ...state_backend.rocksdb_store import open_store
 
+        if self._database is None:
             assert self._local_state is not None
             self._database = RocksDatabase(Path(self._local_state.directory), self._local_state.memory)
-        return self._database.open_store(operator_id, max_parallelism)
+        return open_store(self._database, operator_id, max_parallelism)
 
     def _fork(self, work: ForkedWork) -> FullSnapshotWrite:
         if self._database is None:

@@ -10,7 +10,7 @@ import shutil
 from concurrent.futures import Future
 
 from ...common.failures import TaskError
-from ...state_backend.rocksdb_store import RocksDatabase
+from ...state_backend.rocksdb_database import RocksDatabase
 from .fork_worker import ForkedWork, ForkedWorker
 from .full_snapshot import FullSnapshotWrite
 

@@ -36,7 +36,8 @@ from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subt
 from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
 from tailrace.pipelines.runtime.state_backend.entry_store import HEAP, EntryStore
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
-from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_store import open_store
 from tailrace.pipelines.runtime.state_backend.state_handles import KeyedStateAccess
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 from tailrace.pipelines.types import Types
@@ -260,7 +261,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EntryStore
         yield HEAP
         return
     database = RocksDatabase(tmp_path / "database", 0)
-    yield database.open_store("operator", 128)
+    yield open_store(database, "operator", 128)
     database.close()
 
 

@@ -22,7 +22,8 @@ from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subt
 from tailrace.pipelines.runtime.state_backend import rocksdb_timers
 from tailrace.pipelines.runtime.state_backend.entry_codec import EntryCodec
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
-from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksDatabase, RocksStore
+from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksStore, open_store
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 from tailrace.pipelines.runtime.state_backend.timer_queue import HeapTimerQueue
 from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_full_snapshot
@@ -46,7 +47,7 @@ def store(database: RocksDatabase, kept_bytes: int) -> RocksStore:
     """Returns a store that keeps about so many bytes of objects, and so many timers of a key group, in memory."""
     database._generation_bytes = kept_bytes
     rocksdb_timers._MOST_AHEAD = 1 + kept_bytes // 1_000
-    return database.open_store("operator", GROUPS)
+    return open_store(database, "operator", GROUPS)
 
 
 def run(lived: KeyedStateBackend, steps: list[Step | None]) -> list[bytes]:
