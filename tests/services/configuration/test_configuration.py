@@ -54,6 +54,7 @@ _CANDIDATES = (
         "LAZY_FROM_SOURCES",
         "single",
         "rocksdb",
+        "slot",
         "grpc",
         "micro-batch",
         "failure-rate",
