@@ -33,6 +33,7 @@ from .topics import describe_topics, ensure_cluster_topics, log_topic, submissio
 _log = logger(__name__)
 FIRST_EVENT_TIMEOUT_S: Final = 3.0
 _FIRST_EVENT_PAUSE_S: Final = 0.02
+_KAFKA_TIMEOUT_S: Final = 30.0
 
 
 def create_cluster_topics(
@@ -88,7 +89,7 @@ def wait_for_first_event(
     leader then records where submissions begin. Raises LogUnavailable.
     """
     topic, until = log_topic(cluster), time.monotonic() + timeout_s
-    while not any(_ends(kafka, topic, 1, timeout_s)) and time.monotonic() < until:
+    while not any(_ends(kafka, topic, 1, _KAFKA_TIMEOUT_S)) and time.monotonic() < until:
         if stop.wait(_FIRST_EVENT_PAUSE_S):
             return
 

@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,8 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.schemas.types import JobGraph
+
+from .batch_gate import BatchGate
 
 _BATCH_SIZE = 200
 """So many records are read without a pause."""
@@ -73,6 +76,19 @@ class Shape:
             key, window, value = self.item(index)
             sums[key, window] = sums.get((key, window), 0) + value
         return Counter(f"{key} {window} {total}" for (key, window), total in sums.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldShape(Shape):
+    """A job whose source generates the second half of its records when a gate is open, however slowly its tasks
+    start."""
+
+    gate: BatchGate | None = None
+
+    def item(self, index: int) -> Item:
+        while index == self.records // 2 and self.gate is not None and Path(self.gate.path).exists():
+            time.sleep(0.01)
+        return super().item(index)
 
 
 def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> JobGraph:

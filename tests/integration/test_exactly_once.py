@@ -30,7 +30,7 @@ from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..fault_injection import result_topics
 from ..fault_injection.batch_gate import BatchGate
-from ..fault_injection.jobs import Shape, relaying
+from ..fault_injection.jobs import HeldShape, Shape, relaying
 from ..fault_injection.kafka_proxy import END_TXN, KafkaProxy
 from ..fault_injection.standalone_attempt import RunningAttempt, StandaloneAttempts
 from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob
@@ -159,22 +159,20 @@ def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spar
 ) -> None:
     """Spark has handed over a batch and not committed it; the task has committed its results, and dies."""
     servers = kafka.bootstrap_servers
-    shape = Shape(records=200, keys=3, parallelism=1, rate=100)
-    counts = result_topics.make(servers, "counts", 1)
     gate = BatchGate(str(tmp_path / "gate"))
+    shape = HeldShape(records=200, keys=3, parallelism=1, rate=100, gate=gate)
+    counts = result_topics.make(servers, "counts", 1)
     job = start(relaying(shape, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
-    known = set(scratch.glob("query-*"))
     with gate.closed():
         first = job.deploy(RELAY)
         reports.wait(first, ExecutionState.RUNNING)
-        # A task runs before its query does.
-        (query,) = wait_until(lambda: set(scratch.glob("query-*")) - known, "query")
         others = job.deploy(BEHIND) + job.deploy(SOURCE)
         changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
         batch = wait_until(
-            lambda: _committed_whole(query, servers, changelog) if gate.is_holding else None, "commit"
+            lambda: _committed_whole(scratch, job.id, servers, changelog) if gate.is_holding else None,
+            "commit",
         )
-        assert not (query / "commits" / batch).exists()
+        assert not (batch.parents[1] / "commits" / batch.name).exists()
         os.kill(runtime.process_ids()[first[0]], SIGKILL)
         reports.wait(first, ExecutionState.FAILED)
     reports.wait([*others, *job.deploy(RELAY, [0], 1)], ExecutionState.FINISHED)
@@ -182,14 +180,18 @@ def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spar
     assert not wrong, wrong
 
 
-def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
-    """Returns the last batch that Spark has planned, if the progress in a changelog covers all of it."""
-    planned = [path for path in query.glob("offsets/*") if path.name.isdecimal()]
+def _committed_whole(scratch: Path, job_id: str, servers: str, changelog: str) -> Path | None:
+    """Returns the last batch that the job's query has planned, if the progress in a changelog covers all of it.
+
+    The queries of earlier tests may start and end meanwhile.
+    """
+    files = [path for path in scratch.glob("query-*/offsets/*") if path.name.isdecimal()]
+    planned = {path: text for path in files if job_id in (text := _read(path))}
     if not planned:
         return None
     # The first ones may have been empty: those no gate holds.
     batch = max(planned, key=lambda path: int(path.name))
-    ((topic, ends),) = json.loads(batch.read_text().splitlines()[-1]).items()
+    ((topic, ends),) = json.loads(planned[batch].splitlines()[-1]).items()
     # It ends behind the marker of the transaction that its last record came in.
     consumer = group_consumer(KafkaConnection(servers), "anybody")
     try:
@@ -197,4 +199,11 @@ def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
     finally:
         consumer.close()
     channel = None if entry is None else entry.find_input(topic)
-    return batch.name if channel is not None and channel.positions[0] >= ends["0"] - 1 else None
+    return batch if channel is not None and channel.positions[0] >= ends["0"] - 1 else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
