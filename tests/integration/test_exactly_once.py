@@ -149,6 +149,8 @@ def test_results_are_exact_if_response_to_commit_is_lost(
     assert not job.wrong(), f"{job.wrong()}: {first.messages}"
 
 
+# On a busy machine the source may have committed nothing when it waits for the gate: the batch never comes.
+@pytest.mark.soak
 def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spark(
     kafka: EmbeddedKafka,
     runtime: TaskRuntime,
