@@ -9,9 +9,10 @@ event, so each process calls `wait_for_first_event` before it claims a role.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -89,9 +90,10 @@ def wait_for_first_event(
     leader then records where submissions begin. Raises LogUnavailable.
     """
     topic, until = log_topic(cluster), time.monotonic() + timeout_s
-    while not any(_ends(kafka, topic, 1, _KAFKA_TIMEOUT_S)) and time.monotonic() < until:
-        if stop.wait(_FIRST_EVENT_PAUSE_S):
-            return
+    with _open_consumer(kafka, topic) as consumer:
+        while watermarks(consumer, topic, _KAFKA_TIMEOUT_S, 0)[1] == 0 and time.monotonic() < until:
+            if stop.wait(_FIRST_EVENT_PAUSE_S):
+                return
 
 
 def _append(
@@ -117,9 +119,16 @@ def _append(
 
 
 def _ends(kafka: KafkaConnection, topic: str, partitions: int, timeout_s: float) -> list[int]:
+    with _open_consumer(kafka, topic) as consumer:
+        return [watermarks(consumer, topic, timeout_s, number)[1] for number in range(partitions)]
+
+
+@contextlib.contextmanager
+def _open_consumer(kafka: KafkaConnection, topic: str) -> Iterator[Consumer]:
+    """A context with a consumer. Kafka's errors in it are raised as LogUnavailable."""
     consumer = Consumer(consumer_configuration(kafka))
     try:
-        return [watermarks(consumer, topic, timeout_s, number)[1] for number in range(partitions)]
+        yield consumer
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
     finally:
