@@ -39,6 +39,11 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     checkpoints_over: int = 0
     """The newest checkpoint that had begun before: late barriers up to it are ignored, because no result is
     expected."""
+    slot: str = ""
+    """The allocation id of its slot."""
+    slot_tasks: int = 1
+    """How many attempts share the process of this one: those of one job in its slot that were submitted together. The
+    process starts when all are deployed, and they end together if one of them fails."""
 
     @property
     def has_past(self) -> bool:
