@@ -11,7 +11,6 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,8 +24,6 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.schemas.types import JobGraph
-
-from .batch_gate import BatchGate
 
 _BATCH_SIZE = 200
 """So many records are read without a pause."""
@@ -78,19 +75,6 @@ class Shape:
         return Counter(f"{key} {window} {total}" for (key, window), total in sums.items())
 
 
-@dataclasses.dataclass(frozen=True)
-class HeldShape(Shape):
-    """A job whose source generates the second half of its records when a gate is open, however slowly its tasks
-    start."""
-
-    gate: BatchGate | None = None
-
-    def item(self, index: int) -> Item:
-        while index == self.records // 2 and self.gate is not None and Path(self.gate.path).exists():
-            time.sleep(0.01)
-        return super().item(index)
-
-
 def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> JobGraph:
     """Returns the graph of a running count without event time, from a generator: two vertices."""
     env = StreamExecutionEnvironment()
@@ -100,13 +84,16 @@ def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> Job
 
 
 def relaying(
-    shape: Shape, counts: str, configuration: Mapping[str, str], relay: Callable[[Item], Item]
+    shape: Shape, port: int, counts: str, configuration: Mapping[str, str], relay: Callable[[Item], Item]
 ) -> JobGraph:
-    """Returns the same graph with a vertex between them, whose function runs in Spark: three vertices."""
+    """Returns the same graph from indexes as text of a local port, with a vertex between, whose function runs in Spark:
+    three vertices."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(shape.parallelism)
-    items = env.generate(shape.item, count=shape.records, rate_per_second=shape.rate).rebalance()
-    _count(items.map(relay, output_type=Item), counts)
+    items = env.socket_text_stream("127.0.0.1", port).map(
+        lambda text: shape.item(int(text)), output_type=Item
+    )
+    _count(items.rebalance().map(relay, output_type=Item), counts)
     return _with_options(env.get_job_graph("relaying"), configuration)
 
 

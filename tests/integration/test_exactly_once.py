@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,12 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
 import pytest
-from polling import wait_until
+from polling import TIMEOUT_S, wait_until
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.pipelines.graph.physical_plan import changelog_topic
+from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic
 from tailrace.pipelines.runtime.common.kafka_clients import group_consumer
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import read_tail
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
@@ -30,7 +31,7 @@ from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..fault_injection import result_topics
 from ..fault_injection.batch_gate import BatchGate
-from ..fault_injection.jobs import HeldShape, Shape, relaying
+from ..fault_injection.jobs import Shape, relaying
 from ..fault_injection.kafka_proxy import END_TXN, KafkaProxy
 from ..fault_injection.standalone_attempt import RunningAttempt, StandaloneAttempts
 from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob
@@ -149,8 +150,6 @@ def test_results_are_exact_if_response_to_commit_is_lost(
     assert not job.wrong(), f"{job.wrong()}: {first.messages}"
 
 
-# On a busy machine the source may have committed nothing when it waits for the gate: the batch never comes.
-@pytest.mark.soak
 def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spark(
     kafka: EmbeddedKafka,
     runtime: TaskRuntime,
@@ -162,46 +161,56 @@ def test_results_are_exact_if_task_is_killed_between_its_commit_and_that_of_spar
     """Spark has handed over a batch and not committed it; the task has committed its results, and dies."""
     servers = kafka.bootstrap_servers
     gate = BatchGate(str(tmp_path / "gate"))
-    shape = HeldShape(records=200, keys=3, parallelism=1, rate=100, gate=gate)
+    shape = Shape(records=40, keys=3, parallelism=1)
+    lines = [f"{index}\n".encode() for index in range(shape.records)]
     counts = result_topics.make(servers, "counts", 1)
-    job = start(relaying(shape, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
-    with gate.closed():
-        first = job.deploy(RELAY)
-        reports.wait(first, ExecutionState.RUNNING)
-        others = job.deploy(BEHIND) + job.deploy(SOURCE)
-        changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
-        batch = wait_until(
-            lambda: _committed_whole(scratch, job.id, servers, changelog) if gate.is_holding else None,
-            "commit",
-        )
-        assert not (batch.parents[1] / "commits" / batch.name).exists()
-        os.kill(runtime.process_ids()[first[0]], SIGKILL)
-        reports.wait(first, ExecutionState.FAILED)
-    reports.wait([*others, *job.deploy(RELAY, [0], 1)], ExecutionState.FINISHED)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(TIMEOUT_S)
+        port = server.getsockname()[1]
+        job = start(relaying(shape, port, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
+        with gate.closed():
+            first = job.deploy(RELAY)
+            reports.wait(first, ExecutionState.RUNNING)
+            others = job.deploy(BEHIND) + job.deploy(SOURCE)
+            text, _ = server.accept()
+            text.sendall(b"".join(lines[:20]))
+            batch = wait_until(
+                lambda: _committed_whole(scratch, job, servers) if gate.is_holding else None, "commit"
+            )
+            assert not (batch.parents[1] / "commits" / batch.name).exists()
+            os.kill(runtime.process_ids()[first[0]], SIGKILL)
+            reports.wait(first, ExecutionState.FAILED)
+        # Not before: a task that has read all its input has ended, and is killed no more.
+        text.sendall(b"".join(lines[20:]))
+        text.close()
+        reports.wait([*others, *job.deploy(RELAY, [0], 1)], ExecutionState.FINISHED)
     wrong = result_topics.difference(result_topics.read(servers, counts), shape.counts())
     assert not wrong, wrong
 
 
-def _committed_whole(scratch: Path, job_id: str, servers: str, changelog: str) -> Path | None:
-    """Returns the last batch that the job's query has planned, if the progress in a changelog covers all of it.
+def _committed_whole(scratch: Path, job: Job, servers: str) -> Path | None:
+    """Returns the last batch that the query of RELAY has planned, if the task's progress covers all of it.
 
-    The queries of earlier tests may start and end meanwhile.
+    Other queries, of BEHIND and of earlier tests, run meanwhile.
     """
+    vertex = job.graph.vertices[RELAY].vertex_id
+    (edge,) = (edge for edge in job.graph.edges if edge.target_vertex_id == vertex)
+    channel = channel_topic(job.cluster, job.id, edge.data_set_id)
     files = [path for path in scratch.glob("query-*/offsets/*") if path.name.isdecimal()]
-    planned = {path: text for path in files if job_id in (text := _read(path))}
+    planned = {path: text for path in files if channel in (text := _read(path))}
     if not planned:
         return None
     # The first ones may have been empty: those no gate holds.
     batch = max(planned, key=lambda path: int(path.name))
-    ((topic, ends),) = json.loads(planned[batch].splitlines()[-1]).items()
+    end = json.loads(planned[batch].splitlines()[-1])[channel]["0"]
     # It ends behind the marker of the transaction that its last record came in.
     consumer = group_consumer(KafkaConnection(servers), "anybody")
     try:
-        entry = read_tail(consumer, changelog, 0).entry
+        entry = read_tail(consumer, changelog_topic(job.cluster, job.id, vertex), 0).entry
     finally:
         consumer.close()
-    channel = None if entry is None else entry.find_input(topic)
-    return batch if channel is not None and channel.positions[0] >= ends["0"] - 1 else None
+    progress = None if entry is None else entry.find_input(channel)
+    return batch if progress is not None and progress.positions[0] >= end - 1 else None
 
 
 def _read(path: Path) -> str:
