@@ -405,7 +405,8 @@ class MemoryAttempt:
             # A query begins at one place: what it hands over again has the same bounds, or begins at the position.
             self._cursors[place] = position
             return
-        self.task.take_records(*place, first, first + len(messages), payload)
+        greatest = self._line.greatest_timestamp
+        self.task.take_records(*place, first, first + len(messages), payload, greatest_timestamp=greatest)
 
     def close(self) -> None:
         """Closes the attempt, also after an error."""

@@ -30,6 +30,10 @@ records."""
 SKIPPED_COUNTS: Final = 3
 """Like RECORDS, after the numbers of skipped messages at these offsets (SKIPPED, the fields of SkippedRecords)."""
 SKIPPED: Final = struct.Struct("<II")
+TIMED_RECORDS: Final = 4
+"""Like SKIPPED_COUNTS, with the greatest timestamp that was assigned to records at these offsets in between
+(TIMED)."""
+TIMED: Final = struct.Struct("<IIq")
 
 
 class SkippedRecords(NamedTuple):

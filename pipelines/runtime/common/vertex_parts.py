@@ -4,6 +4,9 @@ The prefix is the longest chain of plain stateless operators from the head, or a
 each operator is the only consumer of the previous one. It runs in Spark's Python workers. The rest runs in the
 StreamTask: operators with state, timers or an end, branches, rich functions (they live as long as their attempt), and
 everything after a source that the StreamTask reads itself.
+
+After a source that Spark reads, the prefix continues behind the first watermark strategy: timestamps are assigned in
+Spark's workers, and the StreamTask makes the watermarks, whose splits and idleness it knows.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import msgspec
 
 from ....schemas.types import JobEdge, JobVertex, OperatorConfig
 from ...graph.chain import source_operator
-from ...graph.operators import traits_of
+from ...graph.operators import OperatorKind, traits_of
 
 
 class VertexParts(msgspec.Struct, frozen=True):
@@ -35,6 +38,11 @@ class VertexParts(msgspec.Struct, frozen=True):
         """The id of the last operator of the prefix; empty if there is none."""
         return self.prefix[-1].operator_id if self.prefix else ""
 
+    @property
+    def strategy(self) -> OperatorConfig | None:
+        """The watermark strategy in the prefix, if there is one."""
+        return next(filter(_is_strategy, self.prefix), None)
+
 
 def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     """Divides the operators of a vertex with these outgoing edges. Raises ValueError for an unknown operator kind."""
@@ -48,15 +56,24 @@ def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     consumers += [(source_operator(vertex, edge).operator_id, edge.output_tag) for edge in outputs]
     prefix: list[OperatorConfig] = []
     before = None if source is None else source.operator_id
+    may_assign = source is not None
     for operator in own:
-        if operator.upstream != before or not _plain(operator):
+        assigns = may_assign and _is_strategy(operator)
+        if operator.upstream != before or _is_rich(operator):
+            break
+        if not (assigns or traits_of(operator.kind).stateless):
             break
         if before is not None and [tag for of, tag in consumers if of == before] != [None]:
             break
         prefix.append(operator)
+        may_assign = may_assign and not assigns
         before = operator.operator_id
     return VertexParts(source, tuple(prefix), own[len(prefix) :])
 
 
-def _plain(operator: OperatorConfig) -> bool:
-    return traits_of(operator.kind).stateless and not json.loads(operator.parameters or "{}").get("rich")
+def _is_strategy(operator: OperatorConfig) -> bool:
+    return operator.kind == OperatorKind.WATERMARKS
+
+
+def _is_rich(operator: OperatorConfig) -> bool:
+    return bool(json.loads(operator.parameters or "{}").get("rich"))

@@ -27,7 +27,7 @@ from ..records.record_copying import RecordCopier, create_copier
 from .local_exchange import LocalExchange
 from .operator import Operator
 from .user_functions import typed_by
-from .watermarks import WatermarkAssigner
+from .watermarks import TimestampAssigner, WatermarkGenerator
 
 
 class OutputChannel(Protocol):
@@ -127,7 +127,8 @@ class OperatorChain:
     """The operators of one subtask in pre-order, and the channels that leave them.
 
     `before` is the operator whose output is the input (a source, or an operator that runs in Spark), if the operators
-    do not begin with the head of their vertex. `channels`: (operator id, tag or None, channel).
+    do not begin with the head of their vertex. `generator` takes its records first, and makes the watermarks, if their
+    timestamps were assigned in Spark. `channels`: (operator id, tag or None, channel).
     """
 
     def __init__(
@@ -136,18 +137,21 @@ class OperatorChain:
         operators: Sequence[Operator],
         channels: Iterable[tuple[str, str | None, OutputChannel]],
         before: OperatorConfig | None = None,
+        generator: WatermarkGenerator | None = None,
     ) -> None:
-        self.operators = tuple(operators)
+        self.operators = (*(() if generator is None else (generator,)), *operators)
         self.by_id: Mapping[str, Operator] = {
             config.operator_id: operator for config, operator in zip(configs, operators, strict=True)
         }
         self.configs: Mapping[str, OperatorConfig] = {config.operator_id: config for config in configs}
         self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
-        self._per_split: list[WatermarkAssigner] = []
-        self._inlet = ChainOutput()
-        self._outlets: dict[str | None, ChainOutput] = {
-            None if before is None else before.operator_id: self._inlet
-        }
+        self._per_split: list[WatermarkGenerator] = []
+        self._generator = generator
+        inlet = self._inlet = ChainOutput()
+        if generator is not None:
+            inlet.operators.append(generator)
+            inlet = generator.output = ChainOutput()
+        self._outlets: dict[str | None, ChainOutput] = {None if before is None else before.operator_id: inlet}
         senders = {
             config.operator_id: config for config in (() if before is None else (before,)) + tuple(configs)
         }
@@ -172,7 +176,7 @@ class OperatorChain:
                 outlet.channels.append(channel)
             else:
                 outlet.side_channels.setdefault(tag, []).append(channel)
-        self._inlet.part(lambda tag: PICKLED if before is None else output_type(before, tag))
+        inlet.part(lambda tag: PICKLED if before is None else output_type(before, tag))
         for config in configs:
             self._outlets[config.operator_id].part(partial(output_type, config))
 
@@ -208,12 +212,13 @@ class OperatorChain:
         for operator in self._per_split:
             operator.end_split(split)
 
-    def _watermarks_behind(self, outlet: ChainOutput) -> Iterator[WatermarkAssigner]:
+    def _watermarks_behind(self, outlet: ChainOutput) -> Iterator[WatermarkGenerator]:
         for operator in outlet.all_operators():
-            kind = self._configs[id(operator)].kind
-            if isinstance(operator, WatermarkAssigner):
+            if isinstance(operator, WatermarkGenerator):
                 yield operator
-            elif traits_of(kind).stateless or kind == OperatorKind.PROCESS:
+                continue
+            kind = self._configs[id(operator)].kind
+            if traits_of(kind).stateless or kind == OperatorKind.PROCESS:
                 yield from self._watermarks_behind(_create_output(operator))
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -223,6 +228,11 @@ class OperatorChain:
         else:
             for operator in self._inlet.operators:
                 operator.process(batch, input_index)
+
+    def process_timed(self, batch: Batch, greatest: int) -> None:
+        """Takes the results of records whose greatest timestamp, assigned in Spark, is this one; there may be none."""
+        assert self._generator is not None
+        self._generator.process_timed(batch, greatest)
 
     def process_in_flight(self, batch: Batch, operator_id: str, *, is_output: bool) -> None:
         """Takes records that were in flight between operators of this chain: the input of an operator, or, if
@@ -281,6 +291,7 @@ class StatelessPipeline:
     def __init__(self, operators: Sequence[Operator], last: OperatorConfig | None = None) -> None:
         """`last`: the configuration of the last operator."""
         self._operators = tuple(operators)
+        self._assigner = next((of for of in operators if isinstance(of, TimestampAssigner)), None)
         self._last = last
         self._collected: list[Batch] = []
         for operator in self._operators:
@@ -301,11 +312,19 @@ class StatelessPipeline:
 
     def process(self, batch: Batch) -> Batch:
         """Returns the resulting records. Raises UserCodeError."""
+        if self._assigner is not None:
+            self._assigner.greatest = None
         if not self._operators or not len(batch):
             return batch
         self._collected.clear()  # records from before an error
         self._operators[0].process(batch)
         return concatenate(self._collected)
+
+    @property
+    def greatest_timestamp(self) -> int | None:
+        """The greatest timestamp that was assigned to the last batch, also to records without results; None if none
+        was."""
+        return None if self._assigner is None else self._assigner.greatest
 
     def close(self) -> None:
         """Closes all operators, even if one raises. Raises the first error."""

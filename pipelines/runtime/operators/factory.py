@@ -28,7 +28,7 @@ from .process import ProcessOperator
 from .running_aggregate import RunningReduce
 from .stateless import FilterOperator, FlatMapOperator, MapOperator
 from .task_context import TaskContext
-from .watermarks import WatermarkAssigner
+from .watermarks import TimestampAssigner, WatermarkAssigner
 from .window import window
 
 OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = MappingProxyType(
@@ -71,12 +71,12 @@ def build_operator(setup: OperatorSetup) -> Operator:
 
 def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PICKLED) -> StatelessPipeline:
     """Builds the stateless prefix of a vertex, for Spark's Python workers. Raises UserCodeError, ValueError."""
-    operators = []
+    operators: list[Operator] = []
     for config in configs:
         context = TaskContext(operator_name=config.name)
-        operators.append(
-            build_operator(OperatorSetup(config, context, "", "", _nothing_to_send, (input_type,)))
-        )
+        setup = OperatorSetup(config, context, "", "", _nothing_to_send, (input_type,))
+        assigns = config.kind == OperatorKind.WATERMARKS
+        operators.append(TimestampAssigner(setup) if assigns else build_operator(setup))
         input_type = output_type(config)
     return StatelessPipeline(operators, configs[-1] if configs else None)
 

@@ -12,6 +12,10 @@ Directly after a source, each of its *splits* (the partitions of topics) has its
 in order within a split, but not between splits, because one is read ahead of the other. The watermark is then the least
 of the splits that are neither idle nor ended; a split without records yet holds it (FLIP-27). If all splits that have
 not ended are idle, it is their greatest.
+
+The two halves may run in two places: a TimestampAssigner in Spark's worker, among the stateless operators behind a
+Kafka source, and a WatermarkGenerator at the head of the StreamTask, which learns the greatest timestamp of each batch.
+A WatermarkAssigner is both.
 """
 
 from __future__ import annotations
@@ -53,15 +57,59 @@ class _Split:
         self.idle = self.ended = False
 
 
-class WatermarkAssigner(Operator):
-    """Assigns timestamps, if there is an assigner, and emits watermarks."""
+class TimestampAssigner(Operator):
+    """Assigns timestamps, if there is an assigner."""
+
+    def __init__(self, setup: OperatorSetup) -> None:
+        self._setup = setup
+        (self._assign,) = load(setup.config) or (None,)
+        (self._record_type,) = setup.input_types
+        self._column = _column_of(self._assign, self._record_type)
+        self.greatest: int | None = None
+        """The greatest timestamp since this was last set to None; None: there was no record."""
+
+    def open(self) -> None:
+        with user_code(self._setup.config):
+            open_function(self._assign, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._setup.config):
+            close_function(self._assign)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        batch = self.assigned(batch)
+        greatest = greatest_timestamp(batch)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+        self.output.emit(batch)
+
+    def assigned(self, batch: Batch) -> Batch:
+        """Returns the records with their timestamps. Raises UserCodeError."""
+        return batch if self._assign is None else batch.with_timestamps(self._timestamps(batch))
+
+    def _timestamps(self, batch: Batch) -> pa.Int64Array:
+        if self._column is not None and batch.is_columnar:
+            return batch.columns(self._record_type)[self._column]
+        records = OrderedCalls(batch)
+        with user_code(self._setup.config, records):
+            given = list(map(self._assign, records))
+            records.end()
+            try:
+                return _INT.encode(given)
+            except RecordTypeError as error:
+                wrong = [timestamp for timestamp in given if not hasattr(timestamp, "__index__")] or [
+                    max(given, key=abs)
+                ]
+                raise TypeError(
+                    f"the timestamp assigner returned {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
+                ) from error
+
+
+class WatermarkGenerator(Operator):
+    """Emits watermarks after batches with timestamps."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._parameters = msgspec.convert(dict(setup.parameters), WatermarkParameters)
-        (self._assign,) = load(setup.config) or (None,)
-        (self._record_type,) = setup.input_types
-        self._column = _column_of(self._assign, self._record_type)
         self._watermark = NO_WATERMARK
         self._upstream_idle = False
         self._idle = False
@@ -90,21 +138,17 @@ class WatermarkAssigner(Operator):
         now = self._setup.wall_clock()
         for split in self._splits.values():
             split.last_record = now
-        with user_code(self._setup.config):
-            open_function(self._assign, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._setup.config):
-            close_function(self._assign)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        self.process_timed(batch, greatest_timestamp(batch))
+
+    def process_timed(self, batch: Batch, greatest: int) -> None:
+        """Takes the results of records with this greatest timestamp; there may be none."""
         split = self._split
         split.last_record, split.idle = self._setup.wall_clock(), False
         self._emit_idle(False)
-        if self._assign is not None:
-            batch = batch.with_timestamps(self._assigned(batch))
         self.output.emit(batch)
-        reached = int(np.max(batch.timestamp_column().to_numpy())) - self._parameters.out_of_orderness_ms - 1
+        reached = greatest - self._parameters.out_of_orderness_ms - 1
         if reached > split.watermark:
             split.watermark = reached
             self._emit_watermark()
@@ -156,22 +200,28 @@ class WatermarkAssigner(Operator):
             self._idle = idle
             self.output.emit_idle(idle)
 
-    def _assigned(self, batch: Batch) -> pa.Int64Array:
-        if self._column is not None and batch.is_columnar:
-            return batch.columns(self._record_type)[self._column]
-        records = OrderedCalls(batch)
-        with user_code(self._setup.config, records):
-            given = list(map(self._assign, records))
-            records.end()
-            try:
-                return _INT.encode(given)
-            except RecordTypeError as error:
-                wrong = [timestamp for timestamp in given if not hasattr(timestamp, "__index__")] or [
-                    max(given, key=abs)
-                ]
-                raise TypeError(
-                    f"the timestamp assigner returned {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
-                ) from error
+
+class WatermarkAssigner(WatermarkGenerator):
+    """Assigns timestamps, if there is an assigner, and emits watermarks."""
+
+    def __init__(self, setup: OperatorSetup) -> None:
+        super().__init__(setup)
+        self._timestamps = TimestampAssigner(setup)
+
+    def open(self) -> None:
+        super().open()
+        self._timestamps.open()
+
+    def close(self) -> None:
+        self._timestamps.close()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        super().process(self._timestamps.assigned(batch))
+
+
+def greatest_timestamp(batch: Batch) -> int:
+    """Returns the greatest timestamp of a batch that is not empty."""
+    return int(np.max(batch.timestamp_column().to_numpy()))
 
 
 def _column_of(assign: Any, record_type: RecordType) -> int | None:

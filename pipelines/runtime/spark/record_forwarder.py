@@ -7,7 +7,8 @@ so the StreamTask's position is exact, however many records the prefix emits per
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
 A message that cannot be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a
-value. Timestamps are the messages' own (milliseconds).
+value. Timestamps are the messages' own (milliseconds), unless the prefix assigns others: then the greatest one of each
+batch goes along, and the StreamTask makes the watermarks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..common import task_logging
 from ..common.failures import RecordError, TaskError, describe_failure, format_offsets
-from ..common.protocol import RECORDS, SKIPPED, SKIPPED_COUNTS, SkippedRecords
+from ..common.protocol import RECORDS, SKIPPED, SKIPPED_COUNTS, TIMED, TIMED_RECORDS, SkippedRecords
 from ..formats import MessageReader, UnreadableValue, ValueFormat, create_message_reader
 from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
@@ -145,7 +146,10 @@ class RecordForwardingWorker:
             self.finish()
             self._connections.fail(target.socket_path, place, describe_failure(error))
             return
-        came_to = PendingRecords(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
+        greatest = self._prefix.greatest_timestamp
+        came_to = PendingRecords(
+            target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic(), greatest
+        )
         if self._combine is None:
             self._send(came_to)
         else:
@@ -171,7 +175,10 @@ class RecordForwardingWorker:
         except Exception as error:
             self._connections.fail(kept.path, kept.place, describe_failure(error))
             return
-        if any(kept.skipped):
+        if kept.greatest is not None:
+            head = TIMED.pack(*kept.skipped, kept.greatest)
+            self._connections.send(kept.path, TIMED_RECORDS, kept.place, head, content)
+        elif any(kept.skipped):
             self._connections.send(
                 kept.path, SKIPPED_COUNTS, kept.place, SKIPPED.pack(*kept.skipped), content
             )
@@ -191,9 +198,8 @@ class RecordForwardingWorker:
         batch, bad = self._reader.read(rows, topic, partition)
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
-        if len(batch):
-            with self._place_named(rows, topic, partition, {unreadable.index for unreadable in bad}):
-                batch = self._prefix.process(batch)
+        with self._place_named(rows, topic, partition, {unreadable.index for unreadable in bad}):
+            batch = self._prefix.process(batch)
         return batch, SkippedRecords(len(bad), tombstones)
 
     @contextmanager
@@ -219,6 +225,8 @@ class PendingRecords(msgspec.Struct, frozen=True):
     skipped: SkippedRecords
     batches: list[Batch]
     since: float
+    greatest: int | None = None
+    """The greatest timestamp that the prefix has assigned; None if it has assigned none."""
 
     def and_then(self, more: PendingRecords) -> PendingRecords:
         """Returns these records followed by more."""
@@ -231,6 +239,7 @@ class PendingRecords(msgspec.Struct, frozen=True):
             ),
             [*self.batches, *more.batches],
             self.since,
+            max((of for of in (self.greatest, more.greatest) if of is not None), default=None),
         )
 
 

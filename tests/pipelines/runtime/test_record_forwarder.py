@@ -17,6 +17,7 @@ import cloudpickle
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.runtime.common.frames import FrameReader
@@ -26,6 +27,8 @@ from tailrace.pipelines.runtime.common.protocol import (
     RECORDS,
     SKIPPED,
     SKIPPED_COUNTS,
+    TIMED,
+    TIMED_RECORDS,
     SkippedRecords,
 )
 from tailrace.pipelines.runtime.formats import ValueFormat
@@ -61,14 +64,19 @@ class Frame(ForwardedMessage, frozen=True):
     def skipped(self) -> SkippedRecords:
         return (
             SkippedRecords(*SKIPPED.unpack_from(self.content))
-            if self.kind == SKIPPED_COUNTS
+            if self.kind in (SKIPPED_COUNTS, TIMED_RECORDS)
             else SkippedRecords()
         )
 
+    @property
+    def greatest(self) -> int | None:
+        """The greatest timestamp that was assigned."""
+        return TIMED.unpack_from(self.content)[2] if self.kind == TIMED_RECORDS else None
+
     def records(self, of: RecordType) -> list[tuple[int, Any]]:
         """Returns timestamps and records."""
-        data = self.content[SKIPPED.size :] if self.kind == SKIPPED_COUNTS else self.content
-        batch = BufferCodec(of).read_payload(data)
+        head = {SKIPPED_COUNTS: SKIPPED.size, TIMED_RECORDS: TIMED.size}.get(self.kind, 0)
+        batch = BufferCodec(of).read_payload(self.content, head)
         return list(zip(batch.timestamps, batch.values, strict=True))
 
 
@@ -286,8 +294,15 @@ def test_rows_of_several_partitions_are_separated() -> None:
     assert sorted((frame.partition, frame.first) for frame in frames) == [(PARTITION, 1), (4, 2)]
 
 
-PRE_AGGREGATE = StatelessPrefix(
+TIMED_PRE_AGGREGATE = StatelessPrefix(
     (
+        OperatorConfig(
+            operator_id="a" * 32,
+            name="Timestamps",
+            kind=OperatorKind.WATERMARKS,
+            code=cloudpickle.dumps((lambda count: count[1],)),
+            parameters=json.dumps({"out_of_orderness_ms": 0, "output_type": COUNT.to_json()}),
+        ),
         OperatorConfig(
             operator_id="b" * 32,
             name="Sum",
@@ -306,6 +321,7 @@ PRE_AGGREGATE = StatelessPrefix(
     ),
     COUNT.to_json(),
 )
+PRE_AGGREGATE = replace(TIMED_PRE_AGGREGATE, operators=TIMED_PRE_AGGREGATE.operators[1:])
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.data())
@@ -319,6 +335,27 @@ def test_aggregates_span_batches_during_backlog(words: list[str], data: st.DataO
     assert sorted(record for _, record in frame.records(COUNT)) == sorted(
         (word, words.count(word)) for word in set(words)
     )
+
+
+@given(logs(st.integers(0, 99).map(lambda n: b"%d" % n) | st.sampled_from([b"{", None])), st.data())
+def test_greatest_timestamp_of_worker_is_that_of_readable_messages(
+    log: list[tuple[int, bytes | None]], data: st.DataObject
+) -> None:
+    parts = cut([(offset, value and b'["a", %s]' % value) for offset, value in log], data)
+    for gathers in (False, True):
+        frames = hand_over(
+            list(map(rows, parts)),
+            prefix=TIMED_PRE_AGGREGATE,
+            record_type=COUNT,
+            gathers=gathers,
+            skips=True,
+        )
+        readable = [[int(v[6:-1]) for _, v in part if v is not None and b"{" not in v] for part in parts]
+        greatest = [max(part, default=None) for part in readable]
+        if gathers:
+            greatest = [max((time for time in greatest if time is not None), default=None)]
+        assert [frame.greatest for frame in frames] == greatest
+        assert sum(frame.skipped.bad for frame in frames) == sum(value == b"{" for _, value in log)
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(1, 4))

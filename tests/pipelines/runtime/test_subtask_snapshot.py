@@ -170,6 +170,15 @@ def line(*names: str) -> list[OperatorConfig]:
         (line("reduce", "map", "print"), [], []),
         (line("kafka_source", "map", "flat_map"), [None], ["map", "flat_map"]),
         (line("kafka_source", "print"), [], []),
+        # Timestamps are assigned there once, behind a source.
+        (
+            line("kafka_source", "map", "watermarks", "filter", "reduce"),
+            [None],
+            ["map", "watermarks", "filter"],
+        ),
+        (line("kafka_source", "watermarks", "watermarks2"), [None], ["watermarks"]),
+        ([*line("kafka_source"), operator("watermarks", "kafka_source", rich=True)], [None], []),
+        (line("map", "watermarks", "filter"), [None], ["map"]),
         (line("socket_text_stream", "flat_map"), [None], []),
         (line("co_map", "map"), [None], []),
         # Rich functions live as long as their attempt.

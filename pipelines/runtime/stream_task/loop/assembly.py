@@ -27,6 +27,7 @@ from ...operators.factory import build_operator
 from ...operators.operator import OperatorSetup
 from ...operators.task_context import TaskContext
 from ...operators.user_functions import user_code
+from ...operators.watermarks import WatermarkGenerator
 from ...records.buffers import BufferCodec
 from ...state_backend.accumulators import Accumulators
 from ...state_backend.entry_store import EntryStore, open_heap_store
@@ -132,7 +133,8 @@ class Assembly:
             (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
-        chain = OperatorChain(parts.rest, operators, outputs, parts.before_rest)
+        generator = None if parts.strategy is None else WatermarkGenerator(self._setup(parts.strategy))
+        chain = OperatorChain(parts.rest, operators, outputs, parts.before_rest, generator)
         if kafka is not None:
             chain.read_splits(kafka.places)
         source: tuple[str, Source] | None = None

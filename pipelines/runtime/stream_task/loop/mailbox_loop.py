@@ -18,6 +18,8 @@ from ...common.protocol import (
     RECORDS,
     SKIPPED,
     SKIPPED_COUNTS,
+    TIMED,
+    TIMED_RECORDS,
     AbortCheckpoint,
     CheckpointDeclined,
     ConfirmCheckpoint,
@@ -216,6 +218,10 @@ class MailboxLoop:
         elif letter.kind == SKIPPED_COUNTS:
             skipped = SkippedRecords._make(SKIPPED.unpack_from(letter.content))
             task.take_records(*place, letter.following, letter.content[SKIPPED.size :], skipped)
+        elif letter.kind == TIMED_RECORDS:
+            *counts, greatest = TIMED.unpack_from(letter.content)
+            content = letter.content[TIMED.size :]
+            task.take_records(*place, letter.following, content, SkippedRecords._make(counts), greatest)
         elif task.admits(*place, letter.following):
             raise TaskError(letter.content.decode())
 

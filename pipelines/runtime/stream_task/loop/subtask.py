@@ -320,13 +320,16 @@ class Subtask:
         following: int,
         data: bytes,
         skipped: SkippedRecords = NO_SKIPPED_RECORDS,
+        greatest_timestamp: int | None = None,
     ) -> None:
         """Processes the records of a Kafka source at these offsets, after the prefix (BufferCodec.payload). Counts
-        skipped records."""
+        skipped records. `greatest_timestamp`: the greatest one that the prefix has assigned; None if it has assigned
+        none."""
         if not self.admits(input_index, partition, first, following):
             return
         if self._stop.savepoint is not None:
-            take = partial(self.take_records, input_index, partition, first, following, data, skipped)
+            offsets = input_index, partition, first, following
+            take = partial(self.take_records, *offsets, data, skipped, greatest_timestamp)
             self._stop.wait(take, len(data))
             return
         for name, count in ((BAD_RECORDS, skipped.bad), (TOMBSTONES, skipped.tombstones)):
@@ -336,10 +339,10 @@ class Subtask:
         batch = self._codecs[input_index].read_payload(data)
         self.bytes_in += len(data)
         self._positions.advance(input_index, partition, following)
-        if len(batch):
+        if len(batch) or greatest_timestamp is not None:
             self._chain.begin_split((input_index, partition))
             try:
-                self._process(batch, 0)
+                self._process(batch, 0, greatest_timestamp)
             except RecordError as error:
                 self._places.add_messages(error, input_index, partition, first, following, len(batch))
                 raise
@@ -388,10 +391,13 @@ class Subtask:
             self._chain.finish()
         self.commit()
 
-    def _process(self, batch: Batch, input_index: int) -> None:
+    def _process(self, batch: Batch, input_index: int, greatest_timestamp: int | None = None) -> None:
         self.records_in += len(batch)
         self.output.is_dirty = True
-        self._chain.process(batch, input_index)
+        if greatest_timestamp is None:
+            self._chain.process(batch, input_index)
+        else:
+            self._chain.process_timed(batch, greatest_timestamp)
 
     def _follow_gate(self, gate: InputGate) -> None:
         if gate.ended or self._stop.savepoint is not None:
