@@ -25,6 +25,10 @@ Each subtask has its own copy of a broadcast record. Some subtasks have processe
 another parallelism, exactly the missing ones cannot be processed. A user's partitioner may send a record to another
 partition than before: it may count, or choose randomly. Checkpoints of earlier releases may have such records in
 flight."""
+_TO_ANY_SUBTASK: Final = frozenset(
+    {Partitioner.FORWARD, Partitioner.REBALANCE, Partitioner.RESCALE, Partitioner.SHUFFLE}
+)
+"""Partitioners with which any subtask may get any record."""
 
 
 def incompatibilities(
@@ -308,8 +312,8 @@ def _outline(graph: JobGraph, edge: JobEdge) -> EdgeOutline:
 
 
 def _same_edge(was: EdgeOutline, now: EdgeOutline) -> bool:
-    return (was.source_operator_id, was.output_tag, was.partitioner) == (
-        now.source_operator_id,
-        now.output_tag,
-        now.partitioner,
+    """Whether records in flight of the one may be read from the other. A FORWARD edge becomes a REBALANCE edge with
+    another parallelism of one side."""
+    return (was.source_operator_id, was.output_tag) == (now.source_operator_id, now.output_tag) and (
+        was.partitioner is now.partitioner or {was.partitioner, now.partitioner} <= _TO_ANY_SUBTASK
     )

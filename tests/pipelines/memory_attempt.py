@@ -344,7 +344,7 @@ class MemoryAttempt:
             kafka.trim(self.assembly.changelog, self._index, committed.offset)
         if self._kafka_input is None:
             for input_ in entry.inputs:
-                kafka.trim(input_.topic, self._index, input_.positions.get(self._index, 0))
+                kafka.trim(input_.topic, self._index, input_.first_unprocessed(self._index))
 
     def poll(self, rng: random.Random | None) -> bool:
         """Lets the source read some records."""

@@ -312,16 +312,6 @@ def test_barriers_of_checkpoints_known_to_be_over_change_nothing() -> None:
     assert subject.machine.pending == (5,)
 
 
-def test_end_of_alignment_releases_held_records() -> None:
-    subject = Subject()
-    subject.do(subject.machine.give_up_aligning("nothing is aligned"))
-    subject.take(0, checkpoint(1, aligned=True))
-    subject.take(0, b"held back")
-    subject.do(subject.machine.give_up_aligning("too long"))
-    assert subject.declined == {1: "too long"}
-    assert subject.processed == [b"held back"]
-
-
 @pytest.mark.parametrize("aligned", [False, True])
 def test_memory_limit_declines_checkpoint_and_releases_records(aligned: bool) -> None:
     subject = Subject(BarrierHandler(limit=8))

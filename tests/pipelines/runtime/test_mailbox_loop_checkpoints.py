@@ -23,9 +23,9 @@ from tailrace.pipelines.runtime.common.protocol import (
 )
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import HEADER_BYTES, BufferCodec, BufferHeader, write_barrier
-from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
-from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
+from tailrace.pipelines.runtime.stream_task.input import barrier_handler
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import decode_progress
 from tailrace.pipelines.runtime.stream_task.state.subtask_state import MARKER
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
@@ -134,16 +134,21 @@ def test_records_before_barrier_of_slower_sender_are_printed_and_in_flight(
     assert posixpath.dirname(storage.absolute(flying.files[0].path)) == trigger.options.directory
 
 
-def test_nothing_is_committed_while_savepoint_aligns(start: Callable[[Task], Task], tmp_path: Path) -> None:
+def test_output_is_committed_while_savepoint_aligns(start: Callable[[Task], Task], tmp_path: Path) -> None:
     task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
     task.hand_over(
         channel.barrier(0, trigger), channel.records(0, "held back"), channel.records(1, "goes on")
     )
-    task.wait_until(lambda: not task.mailbox.is_full and task.subtask.records_in == 1)
-    assert task.printed() == 0
+    task.wait(lambda: task.printed() == 1)
+    entry = decode_progress(task.kafka.log(task.changelog(), 0)[-1].value)
+    (input_,) = entry.inputs
+    assert (input_.positions, input_.held) == ({0: 3}, {0: [1]})
+    assert not acknowledged(task)
     task.hand_over(channel.barrier(1, trigger))
     task.wait(lambda: task.printed() == 2)
     assert not wait_for_part(task).state.in_flight
+    entry = decode_progress(task.kafka.log(task.changelog(), 0)[-1].value)
+    assert not entry.inputs[0].held
 
 
 def test_aborted_savepoint_releases_held_output(start: Callable[[Task], Task], tmp_path: Path) -> None:
@@ -156,46 +161,15 @@ def test_aborted_savepoint_releases_held_output(start: Callable[[Task], Task], t
     assert not acknowledged(task)
 
 
-def test_savepoint_waits_for_slow_sender_until_timeout(
+def test_savepoint_with_too_many_held_buffers_is_declined(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "ALIGNS_S", 0.0)
-    monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
+    monkeypatch.setattr(barrier_handler, "MAX_HELD_BUFFERS", 8)
     task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, trigger), channel.records(0, "held back"))
-    task.hand_over(*(channel.records(1, "behind") for _ in range(9)))
-    task.wait_until(lambda: task.subtask.records_in == 9)
-    assert task.printed() == 0
-    task.hand_over(channel.barrier(1, trigger))
-    wait_for_part(task)
-    task.wait(lambda: task.printed() == 10)
-    assert not declined(task)
-
-
-def test_savepoint_with_too_much_held_output_is_declined_and_output_committed(
-    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "MAX_UNCOMMITTED_BYTES", 100)
-    monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
-    task, channel, trigger = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
-    task.hand_over(channel.barrier(0, trigger), channel.records(0, "held back"))
-    task.hand_over(*(channel.records(1, "a record of some bytes") for _ in range(9)))
-    task.wait(lambda: task.printed() == 10)
+    task.hand_over(channel.barrier(0, trigger), *(channel.records(0, "ahead") for _ in range(9)))
+    task.wait(lambda: task.printed() == 9)
     (refusal,) = declined(task)
-    assert refusal.reason.endswith("bytes of output could not be committed")
-    assert not acknowledged(task)
-
-
-def test_checkpoint_that_aligns_too_long_is_declined_and_output_committed(
-    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "ALIGNS_S", 0.05)
-    task, channel, trigger = start(printing_task(broadcast=True)), Channel(), checkpoint(tmp_path)
-    task.hand_over(
-        channel.barrier(0, trigger), channel.records(0, "held back"), channel.records(1, "goes on")
-    )
-    task.wait(lambda: task.printed() == 2)
-    task.wait_until(lambda: bool(declined(task)))
+    assert refusal.reason.startswith("while it waited for barriers, 9 buffers of ")
     assert not acknowledged(task)
 
 

@@ -131,7 +131,7 @@ def _input(entry: ProgressEntry, topic: str) -> InputProgress:
 
 
 def test_subtask_without_entry_starts_from_beginning() -> None:
-    assert SubtaskProgress.from_entry(None, ["a", "b"]) == SubtaskProgress({}, (frozenset(), frozenset()))
+    assert SubtaskProgress.from_entry(None, ["a", "b"]) == SubtaskProgress({}, {}, (frozenset(), frozenset()))
 
 
 @given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))

@@ -3,8 +3,7 @@ can be acknowledged.
 
 A snapshot is not a commit: it marks where in the transaction a checkpoint ends (barrier_handler.py decides when).
 Earlier output is flushed, the barrier follows it on every channel, and a marker follows the state changes in the
-changelog. During an alignment nothing is committed, because some of the processed input comes after input that is held
-back.
+changelog. Commits go on during an alignment: the offsets of held buffers are committed with the positions.
 """
 
 from __future__ import annotations
@@ -71,19 +70,9 @@ class SubtaskCheckpointCoordinator:
         self._declined: list[DeclineCheckpoint] = []
 
     @property
-    def can_commit(self) -> bool:
-        """Whether no barriers are being aligned."""
-        return not self._checkpoints.is_aligning
-
-    @property
-    def is_aligning_savepoint(self) -> bool:
-        """Whether barriers of a savepoint are being aligned."""
-        return self._checkpoints.is_aligning_savepoint
-
-    @property
     def is_commit_due(self) -> bool:
-        """Whether a checkpoint waits for a commit, and a commit is possible."""
-        return self._uncommitted > 0 and self.can_commit
+        """Whether a checkpoint waits for a commit."""
+        return self._uncommitted > 0
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -129,10 +118,6 @@ class SubtaskCheckpointCoordinator:
         """Declines all checkpoints that still wait for barriers, because the input has ended."""
         for number in self._checkpoints.pending:
             self._do(self._checkpoints.abort(number))
-
-    def give_up_aligning(self, reason: str) -> None:
-        """Declines the checkpoints that wait for barriers before their snapshot, and processes the held buffers."""
-        self._do(self._checkpoints.give_up_aligning(reason))
 
     def on_committed(self) -> None:
         """Records that the transaction is committed."""

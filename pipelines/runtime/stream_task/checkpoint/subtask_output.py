@@ -96,11 +96,6 @@ class SubtaskOutput:
         )
 
     @property
-    def queued_bytes(self) -> int:
-        """Returns the size in bytes of the messages that wait for the commit."""
-        return self._queue.size_bytes
-
-    @property
     def queued(self) -> int:
         """Returns the number of messages that wait for the commit."""
         return len(self._queue)

@@ -36,6 +36,8 @@ from ...common.deployment import CheckpointTrigger
 
 MAX_HELD_BYTES: Final = 64 << 20
 """The limit of held or captured bytes; a checkpoint that needs more is declined."""
+MAX_HELD_BUFFERS: Final = 20_000
+"""The limit of held buffers: each commit has their offsets."""
 
 InputChannel = tuple[int, int]
 """(input, sender)"""
@@ -140,14 +142,8 @@ class BarrierHandler:
 
     @property
     def is_aligning(self) -> bool:
-        """Whether a snapshot waits for barriers: nothing may be committed."""
+        """Whether a snapshot waits for barriers."""
         return self._aligning is not None
-
-    @property
-    def is_aligning_savepoint(self) -> bool:
-        """Whether a savepoint waits for barriers."""
-        aligning = self._aligning
-        return aligning is not None and aligning.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -218,13 +214,6 @@ class BarrierHandler:
             return []
         return _with_released([], self._remove(pending))
 
-    def give_up_aligning(self, reason: str) -> list[CheckpointAction]:
-        """Declines the checkpoints that wait for barriers before their snapshot, and releases the held buffers."""
-        if self._aligning is None:
-            return []
-        actions: list[CheckpointAction] = []
-        return _with_released(actions, self._drop(self._aligning, reason, actions))
-
     def is_held(self, channel: InputChannel) -> bool:
         """Whether the sender is ahead: its buffers go to `hold_buffer`."""
         return self._aligning is not None and channel not in self._aligning.awaited_channels
@@ -234,10 +223,11 @@ class BarrierHandler:
         buffers."""
         self._held.append(held)
         self._held_bytes += len(held.data)
-        if self._held_bytes <= self._max_held_bytes or self._aligning is None:
+        is_much = self._held_bytes > self._max_held_bytes or len(self._held) > MAX_HELD_BUFFERS
+        if not is_much or self._aligning is None:
             return []
         actions: list[CheckpointAction] = []
-        reason = f"while it waited for barriers, {self._held_bytes} bytes of records were held back"
+        reason = f"while it waited for barriers, {len(self._held)} buffers of {self._held_bytes} bytes were held back"
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
     def capture_in_flight(self, channel: InputChannel, data: bytes) -> list[CheckpointAction]:

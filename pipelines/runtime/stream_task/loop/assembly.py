@@ -144,7 +144,7 @@ class Assembly:
         # A restarted TaskExecutor may run an attempt again under its number.
         incarnation = secrets.token_hex(4)
         name = f"{self.vertex.vertex_id}-{self._subtask}-{self._attempt}-{incarnation}"
-        positions = InputPositions(progress.positions)
+        positions = InputPositions(progress.positions, progress.held)
         gate = self._gate(progress, begins) if parts.source is None else None
         ends = None if kafka is None else kafka.ends
         topics = list(self.channel_topics if kafka is None else kafka.topics)

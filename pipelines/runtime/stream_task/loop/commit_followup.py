@@ -88,7 +88,7 @@ class CommitFollowUp:
     def _trim_channels(self, entry: ProgressEntry, now: float) -> None:
         if not self._read or now >= self._read[-1][0] + self._keep_s / _STEPS:
             positions = {
-                input_.topic: input_.positions.get(self._partition, 0)
+                input_.topic: input_.first_unprocessed(self._partition)
                 for input_ in entry.inputs
                 if input_.topic in self._channels
             }

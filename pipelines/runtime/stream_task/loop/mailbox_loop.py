@@ -47,10 +47,6 @@ MAX_POLL_RECORDS: Final = 10_000
 
 RECOMMIT_S: Final = 3600.0
 """How often a task without output commits: brokers forget a transactional id that is not used for long."""
-ALIGNS_S: Final = 20.0
-"""How long a checkpoint may wait for barriers before its snapshot: meanwhile nothing is committed, and output waits."""
-MAX_UNCOMMITTED_BYTES: Final = 64 << 20
-"""Bytes of output that may wait for the end of an alignment."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """The shortest interval of count reports: counts are needed only as often as heartbeats are sent."""
@@ -121,7 +117,6 @@ class MailboxLoop:
         self._uncounted = False
         self._commits = 0
         self._dirty_since: float | None = None
-        self._aligning_since: float | None = None
         self._moved_since: float | None = None
 
     def open(self) -> None:
@@ -245,10 +240,6 @@ class MailboxLoop:
             self._commit(always=True)
         self._dirty_since = (self._dirty_since or now) if task.output.is_dirty else None
         self._moved_since = (self._moved_since or now) if task.output.has_progressed else None
-        self._aligning_since = None if task.checkpoints.can_commit else self._aligning_since or now
-        if self._aligning_since is not None and (fault := self._alignment_fault(now)) is not None:
-            task.checkpoints.give_up_aligning(fault)
-            self._aligning_since = None
         if now >= self._next_marker():
             task.emit_marker()
         if now >= self._next_count():
@@ -257,23 +248,6 @@ class MailboxLoop:
             self._tick(now)
         if now >= self._next_commit(now):
             self._commit()
-
-    def _alignment_fault(self, now: float) -> str | None:
-        """Returns why the alignment must end now, or None.
-
-        A savepoint may wait as long as its coordinator allows: a user requested it, and a job with a backlog needs the
-        time. A periodic checkpoint must not delay the output for long.
-        """
-        task = self._task
-        if task.output.is_large:
-            # It is committed later, but takes less memory than records do.
-            task.output.flush()
-        if task.output.queued_bytes > MAX_UNCOMMITTED_BYTES:
-            return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
-        since = self._aligning_since
-        if since is not None and now >= since + ALIGNS_S and not task.checkpoints.is_aligning_savepoint:
-            return f"it has waited {ALIGNS_S:.0f} s for barriers, and nothing could be committed meanwhile"
-        return None
 
     def _report_checkpoints(self) -> None:
         for part in self._task.checkpoints.take_snapshots():
@@ -316,9 +290,6 @@ class MailboxLoop:
         return min(due, self._poll_at) if self._polls else due
 
     def _next_commit(self, now: float) -> float:
-        if self._aligning_since is not None:
-            savepoint = self._task.checkpoints.is_aligning_savepoint
-            return now + _FOREVER_S if savepoint else self._aligning_since + ALIGNS_S
         due = now + _FOREVER_S
         if self._task.has_partial_record:
             return due

@@ -336,7 +336,8 @@ class StreamTask:
         self, progress: SubtaskProgress, assembly: Assembly, kafka: KafkaInput | None
     ) -> ProgressEntry:
         topics = assembly.channel_topics if kafka is None else kafka.topics
-        positions, ends = InputPositions(progress.positions), None if kafka is None else kafka.ends
+        positions = InputPositions(progress.positions, progress.held)
+        ends = None if kafka is None else kafka.ends
         return ProgressWriter(progress, topics, self._generation, positions, ends=ends).entry()
 
     def _checked(
@@ -355,7 +356,8 @@ class StreamTask:
         for i, topic in enumerate(topics):
             position = positions[i, self._subtask]
             if not beginning.begins:
-                require_offset(consumer, topic, self._subtask, position)
+                unprocessed = min([position, *progress.held.get((i, self._subtask), ())])
+                require_offset(consumer, topic, self._subtask, unprocessed)
                 continue
             low, high = bounds(consumer, topic, self._subtask)
             holds = low <= position <= high and topic not in anew

@@ -211,8 +211,8 @@ class Subtask:
 
     @property
     def positions(self) -> dict[int, dict[int, int]]:
-        """Returns input -> partition -> the next offset to take."""
-        return self._positions.to_positions_by_input()
+        """Returns input -> partition -> the first offset to take."""
+        return self._positions.to_offsets_to_read()
 
     @property
     def source_topics(self) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class Subtask:
             return
         if self.checkpoints.is_held((input_index, header.sender)):
             if not (header.tick or header.marker):
-                self.checkpoints.hold(HeldBuffer(input_index, offset, data))
+                self._hold(HeldBuffer(input_index, offset, data))
             return
         if header.marker:
             self._take_marker(data)
@@ -273,11 +273,16 @@ class Subtask:
         if self.latencies is not None and (marker := self.latencies.take_due()) is not None:
             self.output.add_marker(marker)
 
+    def _hold(self, held: HeldBuffer) -> None:
+        self._positions.hold(held.input_index, self._subtask, held.offset)
+        self.checkpoints.hold(held)
+
     def _take_held(self, held: HeldBuffer) -> None:
         gate, header = self._gate, decode_header(held.data)
         assert gate is not None
+        self._positions.release(held.input_index, self._subtask, held.offset)
         if self.checkpoints.is_held((held.input_index, header.sender)):
-            self.checkpoints.hold(held)
+            self._hold(held)
         else:
             self._receive(gate, held.input_index, held.offset, header, held.data)
 
@@ -424,10 +429,9 @@ class Subtask:
         """Commits output, state changes and progress in one transaction, if there are any or `always`. Returns
         whether it did.
 
-        `tell_all`: also sends the time to every channel. Nothing is committed during an alignment, nor while a record
-        is only partly received.
+        `tell_all`: also sends the time to every channel. Nothing is committed while a record is only partly received.
         """
-        if not self.checkpoints.can_commit or self._fragments.has_partial_record:
+        if self._fragments.has_partial_record:
             return False
         committed = self.output.commit(tell_all=tell_all, always=always)
         self.checkpoints.on_committed()

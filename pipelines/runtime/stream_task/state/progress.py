@@ -21,6 +21,8 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
 
     positions: Mapping[tuple[int, int], int] = {}
     """The next offset, by (input, partition)."""
+    held: Mapping[tuple[int, int], Sequence[int]] = {}
+    """The offsets below that are not processed, by (input, partition)."""
     ended: tuple[frozenset[int], ...] = ()
     """By input: the senders that have ended."""
     topic_ids: tuple[str | None, ...] = ()
@@ -35,9 +37,10 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
     ) -> SubtaskProgress:
         """Returns the progress of an entry. `topics` are the topics of the inputs, in their order.
 
-        Ended senders count in the same generation only.
+        Ended senders and held offsets count in the same generation only.
         """
         positions: dict[tuple[int, int], int] = {}
+        held: dict[tuple[int, int], Sequence[int]] = {}
         ended: list[frozenset[int]] = [frozenset()] * len(topics)
         for i, topic in enumerate(topics):
             known = None if entry is None else entry.find_input(topic)
@@ -46,8 +49,9 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
             positions |= {(i, partition): offset for partition, offset in known.positions.items()}
             if entry.generation == generation:
                 ended[i] = known.ended_senders
+                held |= {(i, partition): offsets for partition, offsets in known.held.items()}
         changelog_from = entry.changelog_from if entry is not None and entry.generation == generation else 0
-        return cls(positions, tuple(ended), changelog_from=changelog_from)
+        return cls(positions, held, tuple(ended), changelog_from=changelog_from)
 
 
 class ProgressWriter:
@@ -86,6 +90,7 @@ class ProgressWriter:
                     positions.get(i, {}),
                     self._ends.get(i, {}),
                     b"" if gate is None else to_bitmap(gate.ended_senders(i)),
+                    self._positions.held(i),
                 )
                 for i, topic in enumerate(self._topics)
             ),

@@ -31,12 +31,19 @@ class InputProgress(msgspec.Struct, frozen=True, array_like=True):
     """Partition -> the end offset of a bounded Kafka source."""
     ended: bytes = b""
     """One bit for each sender that has ended, the lowest first: a sender reports its end once."""
+    held: dict[int, list[int]] = {}
+    """Partition -> the offsets below its position that are not processed: they were held back for a barrier."""
 
     @property
     def ended_senders(self) -> frozenset[int]:
         """The subtasks of the sending vertex that have ended."""
         bits = int.from_bytes(self.ended, "little")
         return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+    def first_unprocessed(self, partition: int) -> int:
+        """Returns the offset of a partition below which everything is processed."""
+        offsets = [self.positions.get(partition, 0), *self.held.get(partition, [])]
+        return min(offsets)
 
 
 class ProgressEntry(msgspec.Struct, frozen=True, array_like=True):
