@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    ReadOptions,
     WriteBatch,
     WriteBufferManager,
     WriteOptions,
@@ -101,6 +103,13 @@ class RocksDatabase:
         """Writes a batch."""
         if len(batch):
             self.db.write(batch, self._write_options)
+
+    def read(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yields what was written, from one key up to and without the other, as of the first step."""
+        options = ReadOptions()
+        options.set_iterate_upper_bound(stop)
+        # The iterator only points to the bound, which lives as long as the options.
+        yield from self.db.items(from_key=start, read_opt=options)
 
     def remember(self, objects: CachedObjects, size: int) -> None:
         """Counts the memory of another one of these objects."""

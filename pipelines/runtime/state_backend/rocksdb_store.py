@@ -10,7 +10,7 @@ import struct
 from collections.abc import ItemsView, Iterable, Iterator, MutableMapping
 from typing import Any, Final
 
-from rocksdict import ReadOptions, WriteBatch
+from rocksdict import WriteBatch
 
 from .entry_codec import EntryCodec
 from .entry_store import Entries, WaitingList
@@ -138,10 +138,8 @@ class RocksEntries(MutableMapping[Any, Any]):
         stop = after(self._prefix)
         if key_groups.stop < self._max_parallelism:
             stop = self._prefix + GROUP.pack(key_groups.stop)
-        options = ReadOptions()
-        options.set_iterate_upper_bound(stop)
         decode = self._codec.decode
-        for _, data in self._database.db.items(from_key=start, read_opt=options):
+        for _, data in self._database.read(start, stop):
             yield decode(data)
 
     def write(self, batch: WriteBatch) -> None:

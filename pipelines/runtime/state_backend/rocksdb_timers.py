@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rocksdict import ReadOptions, WriteBatch
+from rocksdict import WriteBatch
 
 from .entry_codec import EntryCodec
 from .rocksdb_database import GROUP, OBJECT_BYTES, RocksDatabase, after, form_of
@@ -63,7 +63,7 @@ class RocksTimerQueue:
         stop = after(self._prefix)
         if key_groups.stop < self._max_parallelism:
             stop = self._prefix + GROUP.pack(key_groups.stop)
-        for _, data in self._read(self._prefix + GROUP.pack(key_groups.start), stop):
+        for _, data in self._database.read(self._prefix + GROUP.pack(key_groups.start), stop):
             key, time = self._codec.decode(data)
             yield time, key
 
@@ -140,17 +140,12 @@ class RocksTimerQueue:
         self.write(batch)
         self._database.write(batch)
         ahead = self._ahead[group]
-        for raw, data in self._read(last + b"\0", after(self._prefix + GROUP.pack(group))):
+        for raw, data in self._database.read(last + b"\0", after(self._prefix + GROUP.pack(group))):
             key, time = self._codec.decode(data)
             ahead.append((time, raw[len(self._prefix) + GROUP.size + _TIME.size :], key))
             if len(ahead) >= self._most_ahead:
                 return
         self._incomplete.discard(group)
-
-    def _read(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        options = ReadOptions()
-        options.set_iterate_upper_bound(stop)
-        return iter(self._database.db.items(from_key=start, read_opt=options))
 
     def _is_there(self, raw: bytes) -> bool:
         if raw in self._changed:

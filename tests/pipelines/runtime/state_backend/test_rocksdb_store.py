@@ -184,6 +184,20 @@ def test_timers_on_disk_fire_in_order(
     assert (on_disk.first(), len(on_disk)) == (None, 0)
 
 
+def test_timers_on_disk_end_before_next_table(database: RocksDatabase) -> None:
+    kept_in = store(database, 10_000)
+    timers, behind = kept_in.create_timers("t"), kept_in.create_entries("v", 0)
+    for number in range(1_000):
+        timers.add((number, f"key-{number}"))
+        behind[f"key-{number}"] = 1_000 + number
+    database.flush()
+    fired = []
+    while (timer := timers.first()) is not None:
+        fired.append(timer)
+        assert timers.remove(timer)
+    assert fired == [(number, f"key-{number}") for number in range(1_000)]
+
+
 def test_entry_holds_classes_and_functions_of_program() -> None:
     made: Any = make_dataclass("Made", [("number", int), ("call", Any)])
     key, held = EntryCodec.decode(EntryCodec().encode(("k", 1), made(1, lambda: 7)))
