@@ -25,7 +25,7 @@ _WRITE_TIMEOUT_S: Final = 180
 def write(archive: Path) -> bool:
     """Runs Spark and archives its classes; returns False if this Java cannot. Raises the errors of Spark and Kafka."""
     from .session import start_session
-    from .warm_up import ROUNDS, warm_up
+    from .warm_up import warm_up
 
     with (
         tempfile.TemporaryDirectory(prefix="tailrace-spark-") as scratch,
@@ -35,7 +35,7 @@ def write(archive: Path) -> bool:
         spark = start_session(Path(scratch), spark_jars(), _HEAP_MIB, jvm_options=options)
         gateway = spark.sparkContext._gateway
         assert gateway is not None
-        warm_up(spark, kafka.connection, Path(scratch), ROUNDS)
+        warm_up(spark, kafka.connection, Path(scratch))
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROUNDS: Final = 2
-"""Before the first deployment: more would delay it."""
-FURTHER_ROUNDS: Final = 4
-"""Later, as long as nothing is deployed: the fifth query takes half of the second's time."""
+ROUNDS: Final = 6
+"""The fifth query takes half of the second's time."""
 _TIMEOUT_S: Final = 60.0
 
 
@@ -38,17 +36,16 @@ def warm_up(
     spark: SparkSession,
     kafka: KafkaConnection,
     scratch: Path,
-    rounds: int,
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Runs queries one after another until `wanted` is false.
+    """Runs some queries one after another while `wanted` is true.
 
-    A failure only costs time at the first deployment.
+    A failure only costs time at the next query.
     """
     try:
         _ensure_topic(kafka)
         with tempfile.TemporaryDirectory(prefix="tailrace-") as directory:
-            for number in range(rounds):
+            for number in range(ROUNDS):
                 if not wanted():
                     return
                 path = Path(directory) / f"{number}"

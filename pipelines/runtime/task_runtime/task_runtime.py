@@ -154,34 +154,25 @@ class TaskRuntime:
     # Public methods.
 
     def start(self) -> None:
-        """Starts Spark and warms it; returns when a first deployment would be fast. Raises on failure."""
-        from ..spark.warm_up import FURTHER_ROUNDS, ROUNDS, warm_up
-
+        """Starts Spark; raises on failure. Goes on warming it while nothing is deployed: tasks run without a query."""
         try:
             from ....infra.cds_archives import read_archive_options, spark_archive
             from ....infra.jars import spark_jars
             from ....infra.prerequisites import find_java
             from ..spark.session import start_session
+            from ..spark.warm_up import warm_up
 
             jars = spark_jars() if self._jars is None else self._jars
             archived = read_archive_options(spark_archive(find_java()))
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
-            warm_up(spark, self._kafka, self._scratch, ROUNDS)
         except Exception as error:
             self._queries.on_spark_failed(describe_failure(error))
             raise
         self._spark = spark
         self._queries.on_spark_started(spark)
         threads.Thread(target=self._watch_jvm, args=(spark,), name="jvm").start()
-
-        def go_on_warming_up() -> None:
-            try:
-                warm_up(spark, self._kafka, self._scratch, FURTHER_ROUNDS, self._idle)
-            except Exception as error:
-                # Without it, only the next deployments are slower.
-                log.warning("Spark could not be warmed up further: %s", describe_failure(error))
-
-        threads.Thread(target=go_on_warming_up, name="warm-up").start()
+        arguments = (spark, self._kafka, self._scratch, self._idle)
+        threads.Thread(target=warm_up, args=arguments, name="warm-up").start()
 
     def _watch_jvm(self, spark: SparkSession) -> None:
         """Reports the end of the JVM: without it no query can start here, and tasks must run elsewhere."""
