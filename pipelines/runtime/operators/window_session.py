@@ -7,26 +7,23 @@ the session of their time: they do not move when sessions are merged.
 The sessions of a key do not overlap, so they are in order by their starts and by their ends. The session of a record or
 a time is found by bisection; so are the records of a session.
 
-For each key, one entry schedules the next time at which one of its sessions fires or is removed. If that time has moved
-later meanwhile, it is scheduled again when the old time comes.
+An index of each key says where they are (session_index.py). It schedules the next time at which one of the key's
+sessions fires or is removed. If that time has moved later meanwhile, it is scheduled again when the old time comes.
 """
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Final
 
 from ...functions.window import TimeWindow
-from ...graph.key_groups import key_bytes
 from ...types import Scalar, TupleOf
 from ..common.failures import format_key
 from ..records.batch import Batch
-from ..records.buffers import MAX_WATERMARK
 from .operator import OperatorSetup
+from .session_index import KeySessions, SessionIndex
 from .user_functions import OrderedCalls, user_code
 from .window_assigner import Ints, SessionAssigner
 from .windowing import WindowOperator
@@ -43,29 +40,23 @@ class SessionWindows(WindowOperator):
         self._gap = assigner.gap
         folded_type = Scalar("bytes") if self._folding is None else self._folded_type
         self._sessions = self.backend.map_table("~sessions", _INT, TupleOf((_INT, folded_type)))
-        # (time, number) -> record; the number distinguishes records of one time, and gives their order.
+        # (time, number) -> record; the number distinguishes the records of a key, and gives their order.
         self._records = (
             None
             if self._folding is not None
             else self.backend.map_table("~records", TupleOf((_INT, _INT)), self._record_type)
         )
-        self._number = count()
-        # In order: the starts of each key's sessions, and (time, number) of its records.
-        self._starts: dict[Any, list[int]] = {}
-        self._items: dict[Any, list[tuple[int, int]]] = {}
-        self._due: list[tuple[int, bytes, int, Any]] = []
-        self._scheduled: dict[Any, int] = {}
-        self._tie = count()
+        self._index = SessionIndex(self.backend.store)
 
     def open(self) -> None:
         super().open()
         for key in self._sessions.all_keys():
-            self._starts[key] = sorted(self._sessions.get(key))
-            self._schedule_next(key, self._reached_for(key))
-        if self._records is not None:
-            self._items = {key: sorted(self._records.get(key)) for key in self._records.all_keys()}
-            numbers = [number for items in self._items.values() for _, number in items]
-            self._number = count(max(numbers, default=-1) + 1)
+            sessions = self._sessions.get(key)
+            known = KeySessions(sorted(sessions))
+            if self._records is not None:
+                known.items = sorted(self._records.get(key))
+                known.next_number = 1 + max((number for _, number in known.items), default=-1)
+            self._schedule_next(key, known, sessions, self._reached_for(key))
 
     def _take(self, batch: Batch, times: Ints) -> None:
         records = OrderedCalls(batch)
@@ -78,9 +69,8 @@ class SessionWindows(WindowOperator):
 
     def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         sessions: Mapping[int, tuple[int, Any]] = self._sessions.get(key)
-        starts = self._starts.get(key)
-        if starts is None:
-            starts = self._starts[key] = []
+        known = self._index.get(key)
+        starts = known.starts
         start, end = time, time + self._gap
         first = stop = bisect_right(starts, end)
         while first and sessions[starts[first - 1]][0] >= time:
@@ -91,8 +81,6 @@ class SessionWindows(WindowOperator):
         last, reached = end - 1, self._reached_for(key)
         if last + self._lateness <= reached:
             self._is_too_late(timestamp, value, reached)
-            if not starts:
-                del self._starts[key]
             return
         folded = self._fold([sessions[s][1] for s in met], value)
         for s in met:
@@ -101,15 +89,14 @@ class SessionWindows(WindowOperator):
         starts[first:stop] = (start,)
         self._sessions.put(key, start, (end, folded))
         if self._records is not None:
-            item = time, next(self._number)
-            insort(self._items.setdefault(key, []), item)
+            item = time, known.next_number
+            known.next_number += 1
+            insort(known.items, item)
             self._records.put(key, item, value)
+        self._index.schedule(key, known, last + self._lateness if last <= reached else last)
         if last <= reached:
-            self._schedule(key, last + self._lateness)
             window = TimeWindow(start, end)
-            self._emit_result(key, window, self._elements(key, window, folded))
-        elif key not in self._scheduled or last < self._scheduled[key]:
-            self._schedule(key, last)
+            self._emit_result(key, window, self._elements(key, known, window, folded))
 
     def _fold(self, met: Sequence[Any], value: Any) -> Any:
         """Combines the contents of sessions, the earlier one first, and then the record."""
@@ -123,11 +110,11 @@ class SessionWindows(WindowOperator):
             folded = folding.merge(folded, later)
         return folding.add(folded, value)
 
-    def _elements(self, key: Any, window: TimeWindow, folded: Any) -> Sequence[Any]:
+    def _elements(self, key: Any, known: KeySessions, window: TimeWindow, folded: Any) -> Sequence[Any]:
         if self._folding is not None:
             return self._own_copies((self._folding.result(folded),))
         assert self._records is not None
-        records, items = self._records.get(key), self._items[key]
+        records, items = self._records.get(key), known.items
         first, stop = _between(items, window)
         return self._own_copies(
             [records[item] for item in sorted(items[first:stop], key=lambda item: item[1])]
@@ -135,67 +122,56 @@ class SessionWindows(WindowOperator):
 
     @property
     def _next_due(self) -> int:
-        return self._due[0][0] if self._due else MAX_WATERMARK
+        return self._index.next_time
 
     def _advance(self, before: int, reached: int) -> None:
-        due = self._due
-        while due and due[0][0] <= reached:
-            time, _, _, key = heapq.heappop(due)
-            if self._scheduled.get(key) == time:
-                del self._scheduled[key]
-                with user_code(self._config, place=partial(self._session_place, key, time)):
-                    self._come_to(key, time, before)
-                self._schedule_next(key, time)
-                if self._gathering.has_many:
-                    self._gathering.send(self.output)
+        while (due := self._index.pop_due(reached)) is not None:
+            time, key = due
+            known = self._index.get(key)
+            with user_code(self._config, place=partial(self._session_place, key, time)):
+                self._come_to(key, known, time, before)
+            self._schedule_next(key, known, self._sessions.get(key), time)
+            if self._gathering.has_many:
+                self._gathering.send(self.output)
 
-    def _come_to(self, key: Any, time: int, before: int) -> None:
+    def _come_to(self, key: Any, known: KeySessions, time: int, before: int) -> None:
         """Fires and removes what is due for a key at this time."""
-        sessions, starts = self._sessions.get(key), self._starts[key]
+        known.scheduled = None
+        sessions, starts = self._sessions.get(key), known.starts
         place = bisect_right(starts, time) - 1
         if time > before and place >= 0 and sessions[starts[place]][0] - 1 == time:
             end, folded = sessions[starts[place]]
             window = TimeWindow(starts[place], end)
-            self._emit_result(key, window, self._elements(key, window, folded))
+            self._emit_result(key, window, self._elements(key, known, window, folded))
         done = 0  # later than the allowed lateness
         while done < len(starts) and sessions[starts[done]][0] - 1 + self._lateness <= time:
             start = starts[done]
-            self._forget(key, TimeWindow(start, sessions[start][0]))
+            self._forget(key, known, TimeWindow(start, sessions[start][0]))
             self._sessions.remove(key, start)
             done += 1
         del starts[:done]
-        if not starts:
-            del self._starts[key]
 
     def _session_place(self, key: Any, time: int) -> str:
         """Returns the description of the session that fires at this time, for errors."""
         return f"the session that ends at {time + 1}, key {format_key(key)}"
 
-    def _forget(self, key: Any, window: TimeWindow) -> None:
+    def _forget(self, key: Any, known: KeySessions, window: TimeWindow) -> None:
         if self._records is not None:
-            items = self._items[key]
-            first, stop = _between(items, window)
-            for item in items[first:stop]:
+            first, stop = _between(known.items, window)
+            for item in known.items[first:stop]:
                 self._records.remove(key, item)
-            del items[first:stop]
-            if not items:
-                del self._items[key]
+            del known.items[first:stop]
 
-    def _schedule_next(self, key: Any, reached: int) -> None:
-        starts, sessions = self._starts.get(key), self._sessions.get(key)
+    def _schedule_next(self, key: Any, known: KeySessions, sessions: Mapping[int, Any], reached: int) -> None:
+        starts = known.starts
         if not starts:
+            self._index.forget(key)
             return
         fired = bisect_right(starts, reached, key=lambda start: sessions[start][0] - 1)
         times = [sessions[starts[0]][0] - 1 + self._lateness] if fired else []
         if fired < len(starts):
             times.append(sessions[starts[fired]][0] - 1)
-        self._schedule(key, min(times))
-
-    def _schedule(self, key: Any, time: int) -> None:
-        known = self._scheduled.get(key)
-        if known is None or time < known:
-            self._scheduled[key] = time
-            heapq.heappush(self._due, (time, key_bytes(key), next(self._tie), key))
+        self._index.schedule(key, known, min(times))
 
 
 def _between(items: Sequence[tuple[int, int]], window: TimeWindow) -> tuple[int, int]:

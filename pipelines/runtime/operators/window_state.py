@@ -170,17 +170,18 @@ class ListWindowState(WindowState):
         return self._table.spaces()
 
     def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
-        panes = self._assigner.panes(times)
-        by_pane: dict[int, dict[Any, list[Any]]] = {}
-        for pane, key, value in zip(panes.tolist(), self._keys.select(records), records, strict=True):
-            by_pane.setdefault(pane, {}).setdefault(key, []).append(value)
-        records.end()
-        for pane, by_key in by_pane.items():
+        by_start: dict[int, dict[Any, list[Any]]] = {}
+        panes = self._assigner.panes(times).tolist()
+        for pane, key, value in zip(panes, self._keys.select(records), records, strict=True):
+            # In the order of arrival in each window, whichever panes the records are in.
             starts = self._assigner.starts(pane)
             for start in starts:
-                copy = self._copy if start != starts[-1] else None
-                for key, values in by_key.items():
-                    self._table.extend(key, values if copy is None else list(map(copy, values)), start)
+                given = value if self._copy is None or start == starts[-1] else self._copy(value)
+                by_start.setdefault(start, {}).setdefault(key, []).append(given)
+        records.end()
+        for start, by_key in by_start.items():
+            for key, values in by_key.items():
+                self._table.extend(key, values, start)
 
     def add_one(self, start: int, key: Any, value: Any) -> None:
         self._table.extend(key, (value,), start)

@@ -54,7 +54,8 @@ class KeyedStateBackend:
     ) -> None:
         """`key_groups`: those of the subtask; None: all. `operator`: its name, for messages. `wall_clock` returns
         milliseconds and never decreases."""
-        self._store = store
+        self.store = store
+        """Where the entries of tables are, and the indexes that an operator computes from them."""
         self._wall_clock = wall_clock
         self._operator = operator
         self._key_type = key_type
@@ -124,7 +125,7 @@ class KeyedStateBackend:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
             ValueTable(
-                name, self._key_type, value_type, self._max_parallelism, namespaced, self._store, kind, ttl
+                name, self._key_type, value_type, self._max_parallelism, namespaced, self.store, kind, ttl
             )
         )
 
@@ -138,7 +139,7 @@ class KeyedStateBackend:
     ) -> ListTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self._store, ttl)
+            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self.store, ttl)
         )
 
     def map_table(
@@ -146,7 +147,7 @@ class KeyedStateBackend:
     ) -> MapTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
         return self._table(
-            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self._store, ttl)
+            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self.store, ttl)
         )
 
     def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
@@ -156,7 +157,7 @@ class KeyedStateBackend:
 
     def timer_table(self, name: str) -> TimerTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(TimerTable(name, self._key_type, self._max_parallelism, self._store))
+        return self._table(TimerTable(name, self._key_type, self._max_parallelism, self.store))
 
     def take_changes(self) -> list[bytes]:
         """Returns the changes since the last call, as messages for the changelog. Raises RecordTypeError."""
@@ -171,7 +172,7 @@ class KeyedStateBackend:
                 self._written_schemas.add(layout)
                 messages.extend(table.schema.messages(table.name))
             messages.extend(changes)
-        self._store.flush()
+        self.store.flush()
         self._times = times = self._times.at(self.watermark, self.clock)
         if times != self._times_written:
             messages.append(time_message(times))
@@ -242,7 +243,7 @@ class KeyedStateBackend:
                 self._apply(table, message, taking)
             elif taking is None or (taking.is_first if message.table.startswith(PREFIX) else taking.wanted):
                 if (waiting := self._waiting.get(message.table)) is None:
-                    waiting = self._waiting[message.table] = self._store.create_list()
+                    waiting = self._waiting[message.table] = self.store.create_list()
                 waiting.append((message, taking))
 
     def begin_time_anew(self) -> None:

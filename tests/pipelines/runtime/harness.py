@@ -15,6 +15,7 @@ from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetu
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
+from tailrace.pipelines.runtime.state_backend.entry_store import OpenStore, open_heap_store
 from tailrace.pipelines.types import PICKLED, RecordType
 from tailrace.schemas.types import OperatorConfig
 
@@ -91,6 +92,7 @@ class Subject:
         output: Collected,
         context: TaskContext | None = None,
         wall_clock: Callable[[], int] = lambda: 0,
+        open_store: OpenStore = open_heap_store,
     ) -> Operator:
         """Creates the operator; it is not open yet."""
         config = OperatorConfig(
@@ -105,6 +107,7 @@ class Subject:
             send=no_sink,
             input_types=self.input_types,
             wall_clock=wall_clock,
+            open_store=open_store,
         )
         operator = build_operator(setup)
         operator.output = output
