@@ -331,6 +331,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.WATERMARKS: {
             "out_of_orderness_ms": _distance,
             "idle_after_ms": _optional(_size),
+            "assigns_timestamps": _flag,
         },
         OperatorKind.PROCESS: {},
         OperatorKind.REDUCE: {**_KEYED, "mini_batch": _flag},

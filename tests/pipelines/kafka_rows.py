@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tailrace.pipelines.runtime.spark.message_place import to_place
+
 from .memory_kafka import Message
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -19,7 +21,7 @@ def kafka_rows(messages: Sequence[Message], first: int = 0, partition: int = 0) 
         {
             "key": pa.array([message.key for message in messages], pa.binary()),
             "headers": pa.array(headers, HEADERS),
-            "partition": pa.array([partition] * count, pa.int32()),
+            "place": pa.array([to_place(partition, first + i) for i in range(count)], pa.int64()),
             "offset": pa.array(range(first, first + count), pa.int64()),
             "timestamp": pa.array([m.timestamp_ms * 1000 for m in messages], pa.timestamp("us", "UTC")),
             "value": pa.array([message.value for message in messages], pa.binary()),

@@ -60,4 +60,5 @@ class Watermarks(Physical):
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
-        return {"out_of_orderness_ms": self.out_of_orderness_ms, "idle_after_ms": self.idle_after_ms}
+        found = {"out_of_orderness_ms": self.out_of_orderness_ms, "idle_after_ms": self.idle_after_ms}
+        return found if self.timestamp_assigner is None else {**found, "assigns_timestamps": True}

@@ -1,7 +1,8 @@
 """Decodes whole messages into records: the value alone, or a KafkaRecord with key, headers and place.
 
-The rows of a batch are messages of one partition, with the columns `offset`, `timestamp` and `value`; for KafkaRecords
-also `key` and `headers`, as Spark's Kafka source names them.
+The rows of a batch are messages of one partition, with the columns `timestamp` and `value`; for KafkaRecords also
+`offset`, `key` and `headers`, as Spark's Kafka source names them. Without the column `timestamp` nobody sees
+timestamps; they are 0.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ValueMessageReader:
         """See MessageReader."""
         del topic, partition
         reader, values = self._reader, messages.column("value")
-        timestamps = milliseconds(messages.column("timestamp"))
+        timestamps = _timestamps(messages)
         if len(values) == 1:  # as in real-time mode: the general way costs a microsecond more
             with suppress(ValueError, TypeError):
                 return reader.read(timestamps, values), []
@@ -131,6 +132,12 @@ class _PartReader:
             raise
         except Exception as error:
             raise ValueError(f"its {self._part}: {one_line(error)}") from error
+
+
+def _timestamps(messages: pa.RecordBatch) -> pa.Int64Array:
+    if "timestamp" in messages.schema.names:
+        return milliseconds(messages.column("timestamp"))
+    return pa.repeat(pa.scalar(0, pa.int64()), messages.num_rows)
 
 
 def milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:

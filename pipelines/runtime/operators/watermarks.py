@@ -28,6 +28,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ....schemas.types import OperatorConfig
+from ...graph.operators import OperatorKind
 from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
@@ -44,6 +46,8 @@ class WatermarkParameters(msgspec.Struct, frozen=True):
     """0: timestamps never decrease."""
     idle_after_ms: int | None = None
     """None: never idle."""
+    assigns_timestamps: bool = False
+    """Whether there is a timestamp assigner for certain; programs of 0.1.0 do not say so."""
 
 
 class _Split:
@@ -217,6 +221,13 @@ class WatermarkAssigner(WatermarkGenerator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         super().process(self._timestamps.assigned(batch))
+
+
+def assigns_timestamps(config: OperatorConfig) -> bool:
+    """Whether an operator is a strategy that replaces the timestamps of records."""
+    if config.kind != OperatorKind.WATERMARKS:
+        return False
+    return msgspec.json.decode(config.parameters or "{}", type=WatermarkParameters).assigns_timestamps
 
 
 def greatest_timestamp(batch: Batch) -> int:

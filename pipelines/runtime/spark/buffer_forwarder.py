@@ -1,4 +1,4 @@
-"""Forwards the buffers of channels: each row is a buffer with its topic, partition and offset.
+"""Forwards the buffers of channels: each row is a buffer with its place, and its topic, if there are several.
 
 The prefix processes the records of a buffer and does not change its header, so sender, sequence number, times and end
 reach the StreamTask as they were sent. Barriers, fragments and latency markers are forwarded unchanged. Of a message
@@ -7,6 +7,7 @@ that is not a buffer, the StreamTask receives the first bytes, and fails with it
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,13 +19,13 @@ from ..common.protocol import BUFFER
 from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..records.buffers import BufferCodec, BufferError, is_opaque, without_records
+from .message_place import PLACE, offset_at, partition_at
 from .partition_forwarder import DataReceivers, PartitionPosition, StatelessPrefix, Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS: Final = ("topic", "partition", "offset", "value")
-"""The columns of the input rows. An empty value is not a buffer."""
+TOPIC: Final = "topic"
 
 
 class BufferForwardingPlan(msgspec.Struct, frozen=True):
@@ -37,8 +38,8 @@ class BufferForwardingPlan(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the rows."""
-        return COLUMNS
+        """The columns of the rows. An empty value is not a buffer."""
+        return (*(() if len(self.targets) == 1 else (TOPIC,)), PLACE, "value")
 
     def worker(self, connections: DataReceivers) -> BufferForwardingWorker:
         """Creates the worker of one run."""
@@ -51,6 +52,7 @@ class BufferForwardingWorker:
     def __init__(self, plan: BufferForwardingPlan, connections: DataReceivers) -> None:
         self._plan = plan
         self._connections = connections
+        self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
         self._prefix = StatelessPipeline(())
         self._input_codecs: list[BufferCodec] = []
         self._output_codec: BufferCodec | None = None
@@ -68,10 +70,11 @@ class BufferForwardingWorker:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Forwards the buffers in the rows."""
-        rows = (column.to_pylist() for column in batch.columns)
-        for topic, partition, offset, value in zip(*rows, strict=True):
+        places, values = batch.column(PLACE).to_pylist(), batch.column("value").to_pylist()
+        topics = repeat(self._only_topic) if self._only_topic else batch.column(TOPIC).to_pylist()
+        for topic, place, value in zip(topics, places, values, strict=False):
             if value:
-                self._hand_over(topic, partition, offset, value)
+                self._hand_over(topic, partition_at(place), offset_at(place), value)
 
     def finish(self) -> None:
         """Does nothing: no buffers are held."""

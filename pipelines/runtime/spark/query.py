@@ -26,7 +26,7 @@ import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import truncate
-from . import buffer_forwarder, record_forwarder
+from .message_place import NO_MESSAGE, PLACE, SQL
 from .partition_forwarder import PartitionForwarder
 from .record_forwarder import RecordForwardingPlan
 from .session import REAL_TIME_ROWS
@@ -126,16 +126,16 @@ def _columns(plan: Any, pace: QueryMode) -> list[str]:
     wherever in a batch a row is, the batch is full and a row follows. One empty row and batches of one row would do,
     but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md).
     """
+    columns = [f"{SQL} AS {PLACE}" if name == PLACE else name for name in plan.columns]
     if not isinstance(plan, RecordForwardingPlan):
         empty = ", X''" * REAL_TIME_ROWS
-        return [*buffer_forwarder.COLUMNS[:-1], f"explode(array(value{empty})) AS value"]
+        return [*columns[:-1], f"explode(array(value{empty})) AS value"]
     if pace is not QueryMode.REAL_TIME:
-        return list(plan.columns)
-    more = [name for name in plan.columns if name not in record_forwarder.COLUMNS]
-    # The offset marks the empty rows: a message may have an empty value, or none, but no offset is negative.
-    empty = ", struct(-1L AS offset, CAST(NULL AS BINARY) AS value)" * REAL_TIME_ROWS
-    rows = f"inline(array(struct(offset, value){empty}))"
-    return [*more, "partition", "timestamp", f"{rows} AS (offset, value)"]
+        return columns
+    # The place marks the empty rows: a message may have an empty value, or none, but no place is negative.
+    empty = f", struct({NO_MESSAGE}L AS {PLACE}, CAST(NULL AS BINARY) AS value)" * REAL_TIME_ROWS
+    rows = f"inline(array(struct({SQL} AS {PLACE}, value){empty}))"
+    return [*columns[:-2], f"{rows} AS ({PLACE}, value)"]
 
 
 def _prepare(checkpoint: Path) -> None:

@@ -1,7 +1,7 @@
 """Forwards the messages of a Kafka source: decoded, through the stateless prefix, as columns.
 
 The rows of a batch are messages in the order of their partition. In real-time mode a batch has at most one, among empty
-rows with a negative offset (query.py explains why). The result of a batch is one frame with the offsets that it covers,
+rows with a negative place (query.py explains why). The result of a batch is one frame with the offsets that it covers,
 so the StreamTask's position is exact, however many records the prefix emits per message.
 
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
@@ -30,8 +30,18 @@ from ..formats import MessageReader, UnreadableValue, ValueFormat, create_messag
 from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..operators.kafka_source_parameters import OnBadRecord, OnTombstone
+from ..operators.watermarks import assigns_timestamps
 from ..records.batch import Batch, concatenate
 from ..records.buffers import BufferCodec
+from .message_place import (
+    PLACE,
+    check_partitions,
+    offset_at,
+    partition_at,
+    to_offsets,
+    to_partitions,
+    to_place,
+)
 from .partition_forwarder import (
     DataReceivers,
     PartitionPosition,
@@ -44,8 +54,7 @@ from .session import REAL_TIME_ROWS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS: Final = ("partition", "offset", "timestamp", "value")
-"""The columns of the input rows, and the topic, if there are several. A negative offset is not a message."""
+TIMESTAMP: Final = "timestamp"
 RECORD_COLUMNS: Final = ("key", "headers")
 """Further columns, if records are KafkaRecords."""
 TOPIC: Final = "topic"
@@ -73,9 +82,24 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the rows. A column costs a tenth of a message's processing time."""
+        """The columns of the rows: only what is needed, because a column costs a part of a message's processing
+        time."""
         topic = (TOPIC,) if len(self.targets) > 1 else ()
-        return (*topic, *(() if self.key_format is None else RECORD_COLUMNS), *COLUMNS)
+        timestamp = (TIMESTAMP,) if self.reads_timestamps else ()
+        return (
+            *topic,
+            *(() if self.key_format is None else RECORD_COLUMNS),
+            *timestamp,
+            PLACE,
+            "value",
+        )
+
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether anything may see the messages' timestamps: records that contain them, or operators, unless the
+        prefix assigns others."""
+        operators = () if self.prefix is None else self.prefix.operators
+        return self.key_format is not None or not any(map(assigns_timestamps, operators))
 
     def worker(self, connections: DataReceivers) -> RecordForwardingWorker:
         """Creates the worker of one run."""
@@ -98,6 +122,8 @@ class RecordForwardingWorker:
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
         plan, prefix = self._plan, self._plan.prefix
+        for topic, targets in plan.targets.items():
+            check_partitions(topic, targets)
         record_type = RecordType.from_json(plan.record_type)
         self._reader = create_message_reader(
             plan.format, plan.key_format, record_type, None if plan.cache is None else Path(plan.cache)
@@ -134,7 +160,7 @@ class RecordForwardingWorker:
 
     def _take_partition(self, rows: pa.RecordBatch) -> None:
         topic = self._only_topic or rows.column(TOPIC)[0].as_py()
-        partition = rows.column("partition")[0].as_py()
+        partition = partition_at(rows.column(PLACE)[0].as_py())
         target = self._plan.targets[topic][partition]
         if not self._connections.leads(target.socket_path):
             return
@@ -193,8 +219,10 @@ class RecordForwardingWorker:
         if tombstones:
             valid = rows.column("value").is_valid()
             if self._plan.on_tombstone is OnTombstone.FAIL:
-                raise _tombstone(topic, partition, rows.column("offset")[valid.index(False).as_py()].as_py())
+                raise _tombstone(topic, partition, _offset(rows, valid.index(False).as_py()))
             rows = rows.filter(valid)
+        if self._plan.key_format is not None:
+            rows = rows.append_column("offset", to_offsets(rows.column(PLACE)))
         batch, bad = self._reader.read(rows, topic, partition)
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
@@ -208,11 +236,11 @@ class RecordForwardingWorker:
         try:
             yield
         except RecordError as error:
-            offsets = [offset for i, offset in enumerate(rows.column("offset").to_pylist()) if i not in bad]
-            first, last = offsets[0], offsets[-1]
+            places = [place for i, place in enumerate(rows.column(PLACE).to_pylist()) if i not in bad]
+            first, last = places[0], places[-1]
             if error.index is not None:
-                first = last = offsets[error.index]
-            error.place = format_offsets(topic, partition, first, last)
+                first = last = places[error.index]
+            error.place = format_offsets(topic, partition, offset_at(first), offset_at(last))
             raise
 
 
@@ -247,24 +275,30 @@ def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Splits rows by partition, and removes the empty rows that are no messages. Nearly always all belong to one
     partition."""
     if batch.num_rows <= REAL_TIME_ROWS:  # in real-time mode every microsecond counts
-        found = [row for row, offset in enumerate(batch.column("offset").to_pylist()) if offset >= 0]
+        found = [row for row, place in enumerate(batch.column(PLACE).to_pylist()) if place >= 0]
         if len(found) <= 1:
             return [batch.slice(row, 1) for row in found]
     import pyarrow.compute as pc
 
-    if pc.min(batch.column("offset")).as_py() < 0:
-        batch = batch.filter(pc.greater_equal(batch.column("offset"), 0))
-    parts = [batch]
-    for name in (TOPIC, "partition"):
-        if name in batch.schema.names:
-            parts = [piece for part in parts for piece in _by_column(part, name)]
-    return parts
+    if pc.min(batch.column(PLACE)).as_py() < 0:
+        batch = batch.filter(pc.greater_equal(batch.column(PLACE), 0))
+    parts = _by_values(batch, batch.column(TOPIC)) if TOPIC in batch.schema.names else [batch]
+    return [piece for part in parts for piece in _by_place(part)]
 
 
-def _by_column(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
+def _by_place(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     import pyarrow.compute as pc
 
-    column = batch.column(name)
+    places = batch.column(PLACE)
+    ends = pc.min_max(places)
+    if partition_at(ends["min"].as_py()) == partition_at(ends["max"].as_py()):
+        return [batch]
+    return _by_values(batch, to_partitions(places))
+
+
+def _by_values(batch: pa.RecordBatch, column: pa.Array) -> list[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
     values = column.unique()
     return [batch] if len(values) == 1 else [batch.filter(pc.equal(column, value)) for value in values]
 
@@ -273,14 +307,17 @@ def _within(
     rows: pa.RecordBatch, partition: int, target: SubtaskTarget
 ) -> tuple[pa.RecordBatch, PartitionPosition]:
     """Returns the rows before the partition's end, and their offsets."""
-    offsets = rows.column("offset")
-    first, following = offsets[0].as_py(), offsets[-1].as_py() + 1
+    first, following = _offset(rows, 0), _offset(rows, -1) + 1
     if target.end is not None and following > target.end:
         import pyarrow.compute as pc
 
-        rows = rows.filter(pc.less(offsets, target.end))
+        rows = rows.filter(pc.less(rows.column(PLACE), to_place(partition, target.end)))
         first, following = min(first, target.end), target.end
     return rows, PartitionPosition(target.input_index, partition, first, following)
+
+
+def _offset(rows: pa.RecordBatch, index: int) -> int:
+    return offset_at(rows.column(PLACE)[index].as_py())
 
 
 def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
@@ -291,7 +328,7 @@ def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
 
 
 def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: UnreadableValue) -> TaskError:
-    offset = rows.column("offset")[bad.index].as_py()
+    offset = _offset(rows, bad.index)
     return TaskError(
         f"the message at offset {offset} of {topic}, partition {partition}, cannot be read: {bad.why}; correct the"
         " source's format or type, or let it skip bad records"

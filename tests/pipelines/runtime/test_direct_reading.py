@@ -20,7 +20,8 @@ from tailrace.pipelines.runtime.common.protocol import RECORDS, QueryConnected, 
 from tailrace.pipelines.runtime.common.settings import TaskSettings
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec
-from tailrace.pipelines.runtime.spark.record_forwarder import COLUMNS, RECORD_COLUMNS, TOPIC
+from tailrace.pipelines.runtime.spark.message_place import PLACE
+from tailrace.pipelines.runtime.spark.record_forwarder import RECORD_COLUMNS, TIMESTAMP, TOPIC
 from tailrace.pipelines.runtime.stream_task.input.direct_reader import to_rows
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.loop.direct_reading import DirectReading
@@ -253,7 +254,7 @@ class FakeMessage:
         return list(self._message.headers) or None
 
 
-@pytest.mark.parametrize("columns", [COLUMNS, (TOPIC, *RECORD_COLUMNS, *COLUMNS)])
+@pytest.mark.parametrize("columns", [(PLACE, "value"), (TOPIC, *RECORD_COLUMNS, TIMESTAMP, PLACE, "value")])
 def test_rows_of_messages_are_those_of_spark(columns: tuple[str, ...]) -> None:
     messages = [Message(b"a"), Message(b"", b"k", 5, (("h", b"1"), ("h", None)))]
     rows = to_rows([FakeMessage(message, 7 + i) for i, message in enumerate(messages)], columns)  # type: ignore[misc]

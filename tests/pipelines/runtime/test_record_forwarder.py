@@ -15,11 +15,13 @@ from typing import Any
 
 import cloudpickle
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.common.frames import FrameReader
 from tailrace.pipelines.runtime.common.protocol import (
     FAILURE,
@@ -41,6 +43,15 @@ from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
+from tailrace.pipelines.runtime.spark.message_place import (
+    NO_MESSAGE,
+    check_partitions,
+    offset_at,
+    partition_at,
+    to_offsets,
+    to_partitions,
+    to_place,
+)
 from tailrace.pipelines.runtime.spark.partition_forwarder import (
     StatelessPrefix,
     SubtaskConnections,
@@ -117,12 +128,19 @@ def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.Reco
     worker.close()
 
 
+def places(partitions: list[int], offsets: list[int]) -> pa.Int64Array:
+    """Returns a column; a negative offset is an empty row."""
+    pairs = zip(partitions, offsets, strict=True)
+    return pa.array(
+        [NO_MESSAGE if offset < 0 else to_place(partition, offset) for partition, offset in pairs], pa.int64()
+    )
+
+
 def rows(messages: list[tuple[int, bytes | None]], topic: str | None = None) -> pa.RecordBatch:
     """Returns Spark rows (offset, value); the timestamp is a thousand times the offset, in milliseconds."""
     offsets = [offset for offset, _ in messages]
     columns = {
-        "partition": pa.array([PARTITION] * len(messages), pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
+        "place": places([PARTITION] * len(messages), offsets),
         "timestamp": pa.array([offset * 1_000_000 for offset in offsets], pa.timestamp("us", "UTC")),
         "value": pa.array([value for _, value in messages], pa.binary()),
     }
@@ -268,7 +286,7 @@ def test_error_of_function_names_position_of_record(
 def test_error_of_function_names_record_within_buffer(numbers: list[int], data: st.DataObject) -> None:
     bad = data.draw(st.sampled_from(numbers))
     buffer = BufferCodec(INT).encode(BufferHeader(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
-    columns = {"topic": ["edge"], "partition": [PARTITION], "offset": [17], "value": [buffer]}
+    columns = {"place": places([PARTITION], [17]), "value": [buffer]}
     with stream_task() as (path, frames):
         targets = {"edge": {PARTITION: SubtaskTarget(path, 0)}}
         plan = BufferForwardingPlan(targets, (INT.to_json(),), fails_at(bad))
@@ -278,9 +296,41 @@ def test_error_of_function_names_record_within_buffer(numbers: list[int], data: 
     assert reason.endswith(f"in operator 'map', at topic edge [3] offset 17{within}")
 
 
+@given(st.integers(0, (1 << 15) - 1), st.integers(0, (1 << 48) - 1))
+def test_place_has_partition_and_offset(partition: int, offset: int) -> None:
+    place = to_place(partition, offset)
+    assert 0 <= place < 1 << 63
+    assert (partition_at(place), offset_at(place)) == (partition, offset)
+    column = pa.array([place])
+    assert to_partitions(column).to_pylist() == [partition]
+    assert to_offsets(column).to_pylist() == [offset]
+
+
+def test_partition_without_place_is_refused_by_name() -> None:
+    check_partitions("t", [(1 << 15) - 1])
+    with pytest.raises(TaskError, match="partition 32768 of topic t cannot be read"):
+        check_partitions("t", [0, 1 << 15])
+
+
+@pytest.mark.parametrize("assigns", [True, False])
+def test_timestamps_are_not_read_if_they_are_replaced(*, assigns: bool) -> None:
+    strategy = TIMED_PRE_AGGREGATE.operators[0]
+    parameters = json.loads(strategy.parameters) | {"assigns_timestamps": assigns}
+    prefix = replace(TIMED_PRE_AGGREGATE, operators=(replace(strategy, parameters=json.dumps(parameters)),))
+    plan = RecordForwardingPlan(
+        {TOPIC: {}}, ValueFormat(FormatKind.JSON), COUNT.to_json(), OnBadRecord.FAIL, OnTombstone.FAIL, prefix
+    )
+    assert plan.columns == (*(() if assigns else ("timestamp",)), "place", "value")
+    assert "timestamp" in replace(plan, key_format=plan.format).columns
+    if assigns:
+        log = rows([(0, b'["a", 7]'), (1, b'["b", 5]')])
+        frames = hand_over([log.select(plan.columns)], prefix=prefix, record_type=COUNT)
+        assert frames[0].records(COUNT) == [(7, ("a", 7)), (5, ("b", 5))]
+
+
 def test_rows_of_several_partitions_are_separated() -> None:
     mixed = pa.concat_batches([rows([(1, b"1")], TOPIC), rows([(2, b"2")], TOPIC)])
-    columns = mixed.to_pydict() | {"partition": [PARTITION, 4]}
+    columns = mixed.to_pydict() | {"place": places([PARTITION, 4], [1, 2])}
     batch = pa.RecordBatch.from_pydict(columns, schema=mixed.schema)
     with stream_task() as (path, frames):
         targets = {

@@ -22,6 +22,7 @@ from .....infra import threads
 from .....infra.retry import ABSENT
 from ...common.failures import describe_failure
 from ...common.protocol import FAILURE
+from ...spark.message_place import PLACE, to_place
 from ...spark.partition_forwarder import ForwardingPlan, ForwardingWorker, PartitionPosition
 from ..loop.mailbox import DirectMessage, ForwardedMessage, Mailbox
 
@@ -159,6 +160,13 @@ def _column(of: Callable[[Message], Any], type_: pa.DataType) -> Callable[[Seque
     return lambda messages: pa.array([of(message) for message in messages], type_)
 
 
+def _place(message: Message) -> int:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return to_place(partition, offset)
+
+
 def _headers(message: Message) -> list[dict[str, Any]] | None:
     headers: Any = message.headers()
     return [{"key": key, "value": value} for key, value in headers or ()] or None
@@ -166,8 +174,7 @@ def _headers(message: Message) -> list[dict[str, Any]] | None:
 
 _COLUMNS: Final = {
     "topic": _column(lambda message: message.topic(), pa.string()),
-    "partition": _column(lambda message: message.partition(), pa.int32()),
-    "offset": _column(lambda message: message.offset(), pa.int64()),
+    PLACE: _column(_place, pa.int64()),
     "timestamp": _column(lambda message: message.timestamp()[1] * 1000, pa.timestamp("us", "UTC")),
     "value": _column(lambda message: message.value(), pa.binary()),
     "key": _column(lambda message: message.key(), pa.binary()),
