@@ -253,6 +253,40 @@ PENDING_RECORDS: Final = _gauge(
     _OF_VERTEX,
     "pendingRecords",
 )
+
+
+def _database(name: str, text: str, unit: str = "") -> Metric:
+    family = f"{_TASK}rocksdb_{name}{unit}".replace("-", "_")
+    return _gauge(family, text, _OF_TASK, f"rocksdb.{name}")
+
+
+DATABASE: Final[Mapping[str, Metric]] = {
+    metric.flink or "": metric
+    for metric in (
+        _database(
+            "block-cache-capacity",
+            "The size of the block cache of keyed state on disk: half of the task's managed memory. These metrics are "
+            "missing if state is in memory.",
+            "_bytes",
+        ),
+        _database(
+            "block-cache-usage",
+            "What the block cache has: blocks, indexes and filters, and the memory of write buffers.",
+            "_bytes",
+        ),
+        _database("block-cache-pinned-usage", "The part of it that cannot be dropped now.", "_bytes"),
+        _database("cur-size-all-mem-tables", "The size of the write buffers.", "_bytes"),
+        _database(
+            "estimate-num-keys",
+            "The estimated number of entries: keys of values, lists and maps in each window, timers, and indexes.",
+        ),
+        _database("estimate-live-data-size", "The estimated size of the entries on disk.", "_bytes"),
+        _database("total-sst-files-size", "The size of all files of the database.", "_bytes"),
+        _database("estimate-pending-compaction-bytes", "What compaction still has to rewrite."),
+        _database("is-write-stopped", "1 if writes wait for compaction or memory, else 0."),
+    )
+}
+"""By RocksDB's names, which are Flink's: the figures of the database of keyed state."""
 USER_METRIC: Final = _gauge(
     f"{_TASK}userMetric",
     "A metric of a user's function; `name` is operator.name. Flink makes a metric of each.",
@@ -353,6 +387,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_MEMORY,
         PENDING_RECORDS,
         LATENCY,
+        *DATABASE.values(),
         USER_METRIC,
         ACCUMULATOR,
     ),

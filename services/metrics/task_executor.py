@@ -90,6 +90,11 @@ def task_samples(task: TaskFigures, usage: Mapping[int, ProcessUsage], resource_
     found = [Sample(metric, labels, count, rates.get(metric)) for metric, count in counts.items()]
     if task.activity.watermark is not None:
         found.append(Sample(table.WATERMARK, labels, task.activity.watermark / _MILLISECONDS))
+    found += [
+        Sample(table.DATABASE[name], labels, value)
+        for name, value in task.metrics.database.items()
+        if name in table.DATABASE
+    ]
     used = None if task.process_id is None else usage.get(task.process_id)
     if used is not None:
         found.append(Sample(table.TASK_CPU, labels, used.cpu_s))

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ...infra.config.options import ConfigOption
 from ...pipelines.graph import accumulators, limits, python_files
+from ...pipelines.runtime.common.local_state import DEFAULT_SLOT_MEMORY, LEAST_MEMORY
 from ..configuration.options import jobs, tenants
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 from ..configuration.options.metrics import METRICS_MAX_SERIES
@@ -23,6 +24,7 @@ from ..configuration.options.rest import (
     REST_MAX_CONTENT_LENGTH,
     REST_MAX_REQUESTS,
 )
+from ..configuration.options.task_executor import MANAGED_MEMORY
 from ..core.leadership import LARGEST_STEP
 from ..core.reason_limits import LONGEST_REASON_CHARACTERS
 from ..diagnostics import logs
@@ -186,6 +188,31 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 "requested checkpoints and savepoints of a job that wait",
                 _count(MOST_REQUESTS),
                 "services/job_master/checkpoints/state.py",
+            ),
+        ),
+    ),
+    (
+        "State on disk (`state.backend.type: rocksdb`)",
+        (
+            Limit(
+                "memory of a task's database and its objects: a part of its slot's",
+                f"`{MANAGED_MEMORY.key}`",
+                "pipelines/runtime/common/local_state.py",
+            ),
+            Limit(
+                "the managed memory of a slot, if the option is 0",
+                _bytes(DEFAULT_SLOT_MEMORY),
+                "pipelines/runtime/common/local_state.py",
+            ),
+            Limit(
+                "that memory at least, for each task with keyed state",
+                _bytes(LEAST_MEMORY),
+                "pipelines/runtime/common/local_state.py",
+            ),
+            Limit(
+                "the list or the map of one key",
+                "the memory of the process",
+                "pipelines/runtime/state_backend",
             ),
         ),
     ),

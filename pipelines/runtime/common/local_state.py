@@ -9,6 +9,8 @@ from ...graph.operators import traits_of
 
 DEFAULT_SLOT_MEMORY = 128 << 20
 """The managed memory in bytes of a slot of a TaskExecutor that is configured without any."""
+LEAST_MEMORY = 8 << 20
+"""The smallest budget in bytes of an attempt."""
 
 
 class LocalState(msgspec.Struct, frozen=True):

@@ -195,6 +195,8 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     activity: TaskActivity = TaskActivity()
     latencies: tuple[LatencyHistogram, ...] = ()
     """The latencies that this attempt has measured."""
+    database: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """The figures of the database of keyed state, by RocksDB's names; empty if state is in memory."""
 
     def as_accumulators(self) -> dict[str, float]:
         """Returns all counts by name, with Flink's names for the built-in ones."""

@@ -34,15 +34,25 @@ from rocksdict import (
 )
 
 from ...graph.key_groups import key_bytes, key_group_of_bytes
+from ..common.local_state import LEAST_MEMORY
 
-DEFAULT_MEMORY: Final = 64 << 20
-"""The budget in bytes of a subtask of a TaskExecutor without managed memory."""
-LEAST_MEMORY: Final = 8 << 20
 _READER_CACHE: Final = 8 << 20
 """The block cache of the process that writes a snapshot."""
 _MAX_WRITE_BUFFER: Final = 64 << 20
 OBJECT_BYTES: Final = 300
 """The memory of an object and its places in dictionaries, beside its own data."""
+FIGURES: Final = (
+    "rocksdb.block-cache-capacity",
+    "rocksdb.block-cache-usage",
+    "rocksdb.block-cache-pinned-usage",
+    "rocksdb.cur-size-all-mem-tables",
+    "rocksdb.estimate-num-keys",
+    "rocksdb.estimate-live-data-size",
+    "rocksdb.total-sst-files-size",
+    "rocksdb.estimate-pending-compaction-bytes",
+    "rocksdb.is-write-stopped",
+)
+"""RocksDB's properties that Flink has as metrics too."""
 GROUP: Final = struct.Struct(">H")
 """A key group in a key of the database."""
 _PLAIN_KEYS: Final = (str, int, float, bytes, tuple, type(None))
@@ -123,6 +133,11 @@ class RocksDatabase:
     def forget(self, objects: CachedObjects) -> None:
         """Called when none of these objects is left."""
         self._cached.pop(id(objects), None)
+
+    def figures(self) -> dict[str, int]:
+        """Returns the present values of FIGURES."""
+        found = ((name, self.db.property_int_value(name)) for name in FIGURES)
+        return {name: value for name, value in found if value is not None}
 
     def create_copy(self) -> Path:
         """Writes the state as it is now as a database of links, for another process. Raises OSError."""

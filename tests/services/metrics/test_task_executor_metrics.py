@@ -41,6 +41,7 @@ TASKS = st.builds(
         metrics=NAMES,
         bytes_in=COUNTS,
         bytes_out=COUNTS,
+        database=st.dictionaries(st.sampled_from(sorted(table.DATABASE)), COUNTS),
     ),
     st.builds(TaskActivity, SECONDS, SECONDS, SECONDS, st.none() | st.integers(0, 1 << 45)),
 )
@@ -66,6 +67,9 @@ def test_sums_agree_with_figures_of_tasks(tasks: list[TaskFigures]) -> None:
     assert total(table.BYTES_OUT) == sum(task.metrics.bytes_out for task in tasks)
     assert total(table.TASK_MEMORY) == sum(
         USAGE[task.process_id].resident_bytes for task in tasks if task.process_id in USAGE
+    )
+    assert sum(total(metric) for metric in table.DATABASE.values()) == sum(
+        sum(task.metrics.database.values()) for task in tasks
     )
     assert all(len(sample.labels) == len(sample.metric.labels) for sample in samples)
     of_users = [sample for sample in samples if sample.metric in (table.USER_METRIC, table.ACCUMULATOR)]

@@ -233,6 +233,10 @@ class Assembly:
             for name, value in context.metrics.values().items()
         }
 
+    def database_figures(self) -> Mapping[str, int]:
+        """Returns the figures of the database of keyed state; empty if there is none."""
+        return {} if self._database is None else self._database.figures()
+
     def context(self, config: OperatorConfig) -> TaskContext:
         """Builds the runtime context of an operator's functions."""
         made = TaskContext(

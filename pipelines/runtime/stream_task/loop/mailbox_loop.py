@@ -368,5 +368,6 @@ class MailboxLoop:
                 self._task.output.bytes_out,
                 self._timer.read(),
                 () if latencies is None else latencies.report(),
+                self._assembly.database_figures(),
             )
         )

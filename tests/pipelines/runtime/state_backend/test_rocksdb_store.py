@@ -19,10 +19,11 @@ from pipelines.runtime.state_backend.programs import ALL, KEYS, TABLES, Step, ba
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.state_files import read_messages
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
+from tailrace.pipelines.runtime.common.local_state import LEAST_MEMORY
 from tailrace.pipelines.runtime.state_backend import rocksdb_timers
 from tailrace.pipelines.runtime.state_backend.entry_codec import EntryCodec
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
-from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_database import FIGURES, RocksDatabase
 from tailrace.pipelines.runtime.state_backend.rocksdb_store import RocksStore, open_store
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 from tailrace.pipelines.runtime.state_backend.timer_queue import HeapTimerQueue
@@ -30,6 +31,7 @@ from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_ful
 from tailrace.pipelines.runtime.stream_task.state.store_fork import fork_with_database
 from tailrace.pipelines.types import PICKLED, Types
 from tailrace.schemas.types import StateFile
+from tailrace.services.metrics import table as metrics_table
 
 GROUPS = 8
 EXAMPLES = settings(max_examples=example_count(40))
@@ -196,6 +198,18 @@ def test_timers_on_disk_end_before_next_table(database: RocksDatabase) -> None:
         fired.append(timer)
         assert timers.remove(timer)
     assert fired == [(number, f"key-{number}") for number in range(1_000)]
+
+
+def test_database_has_figures_of_metrics(tmp_path: Path) -> None:
+    database = RocksDatabase(tmp_path / "database", 0)
+    entries = open_store(database, "o", GROUPS).create_entries("v", 0)
+    entries.update((f"key-{number}", number) for number in range(1_000))
+    database.flush()
+    figures = database.figures()
+    assert set(figures) == set(FIGURES) == set(metrics_table.DATABASE)
+    assert figures["rocksdb.estimate-num-keys"] == 1_000
+    assert figures["rocksdb.block-cache-capacity"] == LEAST_MEMORY // 2
+    database.close()
 
 
 def test_entry_holds_classes_and_functions_of_program() -> None:
