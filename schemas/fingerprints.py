@@ -106,7 +106,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.task_executor.RequestSlot": "ac323d88418ad4b2",
         "tailrace.task_executor.SlotsAccepted": "54406df88befb6cc",
         "tailrace.task_executor.SlotsRejected": "edf29698abc9a9f1",
-        "tailrace.task_executor.SubmitTask": "c5ee5658145838a4",
+        "tailrace.task_executor.SubmitTask": "934278c42524c5e2",
         "tailrace.task_executor.TaskExecutorRegistrationRejection": "aa775fe88bba054c",
         "tailrace.task_executor.TaskExecutorRegistrationSuccess": "73a0276b4474d87a",
         "tailrace.task_executor.TriggerCheckpoint": "028ad9cf2fa723fd",

@@ -25,6 +25,7 @@ class SubmittedTask:
     restore: RestoredCheckpoint | None
     finished: bool
     checkpoints_over: int
+    slot_tasks: int
 
 
 def submitted_tasks(bodies: Iterable[object]) -> list[SubmittedTask]:
@@ -43,6 +44,7 @@ def submitted_tasks(bodies: Iterable[object]) -> list[SubmittedTask]:
             restore=body.restore,
             finished=subtask.finished,
             checkpoints_over=body.checkpoints_over,
+            slot_tasks=subtask.slot_tasks,
         )
         for body in bodies
         if isinstance(body, SubmitTask)

@@ -459,6 +459,15 @@ ORDERED = (
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 
 
+def has_slot_processes(configuration: Mapping[str, str]) -> bool:
+    """Returns whether all tasks of a job in a slot are one process. Never fails.
+
+    LAZY_FROM_SOURCES deploys the tasks of a slot one after another, so each has a process of its own.
+    """
+    is_eager = SCHEDULE_MODE.of(configuration) is ScheduleMode.EAGER
+    return is_eager and ISOLATION.of(configuration) is Isolation.SLOT
+
+
 def faults(configuration: Mapping[str, str]) -> list[str]:
     """Returns the errors of a job's configuration: unknown keys, invalid values, contradictions; the first few."""
     found = list(islice(find_errors(configuration, BY_KEY, ORDERED), _MOST_FAULTS + 1))

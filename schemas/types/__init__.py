@@ -313,6 +313,8 @@ class TaskDeploymentDescriptor(msgspec.Struct, frozen=True, gc=False, kw_only=Tr
     """AllocationID of the slot that the task runs in. Since 0.1.0."""
     finished: bool = False
     """If true, the subtask had finished in that checkpoint, and only signals its end to its receivers. Since 0.1.0."""
+    slot_tasks: int = 1
+    """Number of tasks of the job that share the process of its slot: it starts when all of them are deployed. 1: the task has a process of its own. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):

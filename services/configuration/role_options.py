@@ -260,6 +260,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
+    has_slot_processes: bool = job_options.has_slot_processes({})
+    """Whether the tasks of a slot are one process."""
     slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
 
@@ -269,6 +271,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
+            has_slot_processes=job_options.has_slot_processes(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.from_configuration(configuration),
         )

@@ -13,7 +13,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState, TaskDeploymentDescriptor
-from ..core.outbox import owe, remove_owed
+from ..core.outbox import remove_owed
 from ..core.role import (
     TASK_EXECUTOR,
     IllegalEvent,
@@ -30,6 +30,7 @@ from .checkpoints.stop_phase import UNDECIDED
 from .job_status import ACTIVE
 from .owed_events import OwedCancelTask, OwedSubmitTask
 from .state import ChannelsState, Execution, StartedJob
+from .topology import SlotKey
 
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
 # needed often.
@@ -38,6 +39,7 @@ _DEPLOYING: Final = ExecutionState.DEPLOYING
 _INITIALIZING: Final = ExecutionState.INITIALIZING
 _RUNNING: Final = ExecutionState.RUNNING
 _FINISHED: Final = ExecutionState.FINISHED
+_FAILED: Final = ExecutionState.FAILED
 _CANCELING: Final = ExecutionState.CANCELING
 
 MAX_SUBTASKS_OF_DEPLOYMENT: Final = 1_000
@@ -82,7 +84,7 @@ def _on_submitted(
     state = replace(state, executions=state.executions.set(there.execution_attempt_id, there), counts=counts)
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
         # Since this decision, the job was cancelled or has failed, or rolls back to a checkpoint.
-        return _request_cancel(state, there, cause)
+        return executions.request_cancel(state, there, cause)
     return notifications.started_attempts(state, there.execution_attempt_id, resource_id, body.restore, cause)
 
 
@@ -105,6 +107,8 @@ def on_update_task_execution_state(
     before = execution.state
     if before is _CANCELING and to in execution_states.TOO_LATE:
         return state
+    if before is _FAILED and state.options.has_slot_processes:
+        return _on_late_report(state, execution, body)
     if to not in execution_states.REPORTED[before]:
         why = "has ended" if before in EXECUTION_ENDS else f"can't become {to.value}"
         raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
@@ -132,6 +136,19 @@ def on_update_task_execution_state(
             return failover.fail_tasks(state, [execution], why, record, counts=not stood_still)
         case _:
             return state
+
+
+def _on_late_report(
+    state: StartedJob, execution: Execution, body: job_master.UpdateTaskExecutionState
+) -> StartedJob:
+    """Handles a report about a task that has failed with another one of its process, whose report came first."""
+    if body.execution_state in EXECUTION_ENDS:
+        state = remove_owed(state, OwedCancelTask, execution.execution_attempt_id)
+    current = state.executions[state.current_attempts[execution.vertex]]
+    is_last_count = current is execution or current.state not in EXECUTION_ENDS
+    # A rollback since then has reset the counts.
+    is_of_generation = execution.cause >= state.start_offset
+    return _update_counts(state, execution, body) if is_last_count and is_of_generation else state
 
 
 def _update_counts(
@@ -173,7 +190,7 @@ def on_tasks_contradicted(
             continue
         state = executions.transition(state, execution, ExecutionState.FAILED, record.offset)
         # If it runs nevertheless, it must not run beside the next attempt.
-        state = _request_cancel(state, execution, record.offset)
+        state = executions.request_cancel(state, execution, record.offset)
         missing.append(execution)
     return failover.fail_tasks(state, missing, body.reason, record)
 
@@ -186,15 +203,12 @@ def on_cancel_task(state: StartedJob, record: Record, body: task_executor.Cancel
     return executions.transition(state, execution, ExecutionState.CANCELING, record.offset)
 
 
-def _request_cancel(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
-    return owe(state, OwedCancelTask(cause, execution.execution_attempt_id, execution.resource_id or ""))
-
-
 def submit_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     """Returns SubmitTask for the due Executions with a slot; sources first.
 
     Executions of one vertex that one event made ready at one TaskExecutor are one deployment, or several if there are
-    more than one event may contain.
+    more than one event may contain. All unfinished tasks of a slot are submitted before any of them runs, so their
+    number is the same in all these events, also if a successor appends some of them.
     """
     if not _may_submit(state):
         return []
@@ -207,15 +221,20 @@ def submit_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
         for _, owed in state.ready.due(now)
     ]
     together: dict[tuple[int, str, str], list[TaskDeploymentDescriptor]] = {}
+    sizes: dict[SlotKey, int] = {}
     for cause, _, attempt in sorted(ready):
         execution = state.executions[attempt]
         allocation_id, resource_id = scheduling.slot_of(state, execution)
+        slot = state.topology.slot_of(execution.vertex)
+        if slot not in sizes:
+            sizes[slot] = scheduling.process_size(state, slot)
         subtask = TaskDeploymentDescriptor(
             subtask_index=execution.subtask_index,
             attempt_number=execution.attempt_number,
             execution_attempt_id=attempt,
             allocation_id=allocation_id,
             finished=execution.vertex in state.checkpoints.finished,
+            slot_tasks=sizes[slot],
         )
         together.setdefault((cause, execution.vertex_id, resource_id), []).append(subtask)
     return [

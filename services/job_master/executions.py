@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
-from ..core.outbox import remove_owed
+from ..core.outbox import owe, remove_owed
 from ..core.role import derive_id
 from . import execution_states
 from .owed_events import OwedCancelTask
@@ -89,6 +89,11 @@ def retry_execution(state: StartedJob, vertex: VertexKey, cause: int) -> Started
         sharing=sharing,
         counts=replace(state.counts, scheduled=state.counts.scheduled + 1),
     )
+
+
+def request_cancel(state: StartedJob, execution: Execution, cause: int) -> StartedJob:
+    """Owes CancelTask to the TaskExecutor of an Execution."""
+    return owe(state, OwedCancelTask(cause, execution.execution_attempt_id, execution.resource_id or ""))
 
 
 def forget_previous(state: StartedJob, execution: Execution) -> StartedJob:

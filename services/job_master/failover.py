@@ -1,6 +1,7 @@
 """Failover: restarts what a failure affects, and nothing else.
 
-A failed task restarts in its slot. Tasks of a lost slot restart in another one. Other tasks continue.
+A failed task restarts in its slot; if the tasks of a slot are one process, all of them do. Tasks of a lost slot restart
+in another one. Other tasks continue.
 
 `evolve` records a failure: what failed, why and when (PendingFailure). `decide` applies the restart strategy to it and
 says the verdict, RestartScheduled or RestartSuppressed. `evolve` of the verdict restarts the tasks, or fails the job.
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from ...schemas import job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
 from ..core.outbox import Outbox, owe, with_outbox
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, address
@@ -42,29 +44,30 @@ def fail_tasks(
 ) -> StartedJob:
     """Handles failed Executions whose slots still exist.
 
-    `progress_lost`: their state is gone, so all tasks roll back to a checkpoint. `counts`: whether the restart strategy
-    decides; otherwise they restart at once.
+    If the tasks of a slot are one process, all of them restart. `progress_lost`: their state is gone, so all tasks roll
+    back to a checkpoint. `counts`: whether the restart strategy decides; otherwise they restart at once.
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
         return state
-    waits = False
+    waits, affected = False, list(ended)
     if not restore.is_under_way(state):
         state = _record_exception(state, ended, why, record)
         if state.checkpoints.stop is StopPhase.SAVED:
             # The savepoint is complete for this task: another attempt would have nothing to do.
             return state
+        reason = _failure_message(state, ended, why)
+        if state.options.has_slot_processes:
+            state, affected = _end_processes(state, ended, cause)
         waits = counts
         if counts:
-            reason = _failure_message(state, ended, why)
-            vertices = [execution.vertex for execution in ended]
+            vertices = [execution.vertex for execution in affected]
             state = _await_verdict(state, record, reason, vertices=vertices, progress_lost=progress_lost)
-    again = []
-    for execution in sorted(ended, key=lambda each: executions.executions_in_order(state, each)):
-        state = executions.retry_execution(state, execution.vertex, cause)
-        again.append(state.executions[state.current_attempts[execution.vertex]])
+    affected.sort(key=lambda each: executions.executions_in_order(state, each))
+    state = _retry_ended(state, affected, cause)
     if waits:
         return state
+    again = [state.executions[state.current_attempts[execution.vertex]] for execution in affected]
     in_slots = [each for each in again if state.sharing.trees[state.topology.slot_of(each.vertex)].resolved]
     return scheduling.mark_ready(state, in_slots, cause, record.header.time)
 
@@ -102,12 +105,12 @@ def lose_slots(
     if state.status not in job_status.ACTIVE or not affected:
         return state
     if restore.is_under_way(state):
-        return scheduling.find_slots(_retry_failed(state, affected, cause), homeless, cause)
+        return scheduling.find_slots(_retry_ended(state, affected, cause), homeless, cause)
     state = _record_exception(state, affected, why, record, slots[0].resource_id)
     if state.checkpoints.stop is StopPhase.SAVED:
         return state
     reason = _failure_message(state, affected, why, slots[0].resource_id)
-    return _retry_failed(_await_verdict(state, record, reason, slots=homeless), affected, cause)
+    return _retry_ended(_await_verdict(state, record, reason, slots=homeless), affected, cause)
 
 
 def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record) -> StartedJob:
@@ -304,9 +307,31 @@ def _fail_or_withdraw(state: StartedJob, execution: Execution, cause: int) -> St
     return replace(state, ready=state.ready.remove(OwedSubmitTask, execution.execution_attempt_id))
 
 
-def _retry_failed(state: StartedJob, affected: Sequence[Execution], cause: int) -> StartedJob:
+def _end_processes(
+    state: StartedJob, ended: Sequence[Execution], cause: int
+) -> tuple[StartedJob, list[Execution]]:
+    """Fails the other tasks of the processes in which tasks have ended; returns all tasks of these slots.
+
+    Their TaskExecutor reports the end of each task of a process. The first report decides for all, so it is one
+    failure, and no task of the slot is submitted without the others. The other tasks are also cancelled, for a
+    TaskExecutor that failed between these reports would continue with them; their reports withdraw that.
+    """
+    affected = {execution.execution_attempt_id: execution for execution in ended}
+    for slot in dict.fromkeys(state.topology.slot_of(execution.vertex) for execution in ended):
+        for leaf in leaves(state.sharing.trees[slot].root):
+            other = state.executions[leaf.execution_attempt_id]
+            if other.execution_attempt_id in affected:
+                continue
+            affected[other.execution_attempt_id] = other
+            state = _fail_or_withdraw(state, other, cause)
+            if other.state in execution_states.DEPLOYED:
+                state = executions.request_cancel(state, other, cause)
+    return state, list(affected.values())
+
+
+def _retry_ended(state: StartedJob, affected: Sequence[Execution], cause: int) -> StartedJob:
     for execution in affected:
-        if state.executions[execution.execution_attempt_id].state is ExecutionState.FAILED:
+        if state.executions[execution.execution_attempt_id].state in EXECUTION_ENDS:
             state = executions.retry_execution(state, execution.vertex, cause)
     return state
 

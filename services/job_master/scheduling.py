@@ -124,6 +124,13 @@ def slot_of(state: StartedJob, execution: Execution) -> LogicalSlot:
     return LogicalSlot(allocation_id, state.slots.slots[allocation_id].resource_id)
 
 
+def process_size(state: StartedJob, slot: SlotKey) -> int:
+    """Returns the number of tasks that share the process of a slot; 1 if each has its own."""
+    if not state.options.has_slot_processes:
+        return 1
+    return sum(1 for _ in leaves(state.sharing.trees[slot].root))
+
+
 def _schedule(state: StartedJob, vertices: Sequence[SchedulingVertex], cause: int) -> StartedJob:
     state = replace(
         state, scheduled_vertices=state.scheduled_vertices | {vertex.vertex_id for vertex in vertices}

@@ -22,6 +22,7 @@ from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, Sto
 from ..task_executor.resources import Task
 from .checkpoint_storage import SimulatedStorage, StatePart, part_name
 from .simulated_effects import NotSimulated
+from .simulated_process import ProcessStarts, SimulatedTask, end_with_process
 from .task_behavior import (
     CheckpointContribution,
     Subtask,
@@ -29,7 +30,6 @@ from .task_behavior import (
     TaskEnd,
     TaskStart,
     delay_until,
-    subtask_of,
 )
 from .task_events import acknowledgement_of, decline_checkpoint_event, state_change_event
 
@@ -72,28 +72,6 @@ class Channels:
             del self.barriers[key]
 
 
-@dataclass(eq=False)
-class _SimulatedTask:
-    """An Execution that a process has started."""
-
-    task: Task
-    address: str
-    cause: int
-    since: Time | None = None
-    """When it started or continued to run; None: it does not run."""
-    is_running: bool = False
-    is_cancelled: bool = False
-    stopping: int | None = None
-    """The savepoint that it has acknowledged and stops for."""
-    received: set[int] = field(default_factory=set)
-    """The checkpoints whose barriers it has received."""
-    aborted: set[int] = field(default_factory=set)
-
-    @property
-    def subtask(self) -> Subtask:
-        return subtask_of(self.task)
-
-
 class SimulatedTasks:
     """The tasks of any number of TaskExecutors; performs their instructions."""
 
@@ -114,8 +92,9 @@ class SimulatedTasks:
         self._adopt_task = adopt
         self._channels = channels or Channels()
         self._is_instant = channels is None
-        self._tasks: dict[str, _SimulatedTask] = {}
-        self._of_job: dict[str, dict[str, _SimulatedTask]] = {}
+        self._tasks: dict[str, SimulatedTask] = {}
+        self._of_job: dict[str, dict[str, SimulatedTask]] = {}
+        self._process_starts = ProcessStarts()
         self._ended: dict[str, None] = {}
         """Attempts that have ended: the newest."""
         self._ran: dict[Subtask, Time] = {}
@@ -133,9 +112,9 @@ class SimulatedTasks:
         match instruction:
             case RunTasks(tasks=tasks):
                 for task in tasks:
-                    self._start(role_address, task)
-            case StopTask(execution_attempt_id=attempt, cause=cause):
-                self._stop(role_address, state.tasks[attempt], cause)
+                    self._start(role_address, task, instruction.process_size(task))
+            case StopTask():
+                self._stop(role_address, instruction, state)
             case TriggerTasks():
                 self._trigger(role_address, instruction)
             case ConfirmTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
@@ -155,6 +134,10 @@ class SimulatedTasks:
     def running(self) -> Mapping[str, Subtask]:
         """Returns the attempts that run, and their subtasks."""
         return {key: each.subtask for key, each in self._tasks.items() if each.is_running}
+
+    def waiting(self) -> Mapping[str, Task]:
+        """Returns the attempts that wait for the other tasks of their process."""
+        return {each.task.execution_attempt_id: each.task for each in self._process_starts}
 
     def is_stopping(self, execution_attempt_id: str) -> bool:
         """Returns whether the attempt has acknowledged a savepoint that it stops for."""
@@ -176,9 +159,10 @@ class SimulatedTasks:
         return self.end(attempt, TaskEnd(0, ExecutionState.FAILED, reason))
 
     def lose(self, execution_attempt_ids: Iterable[str]) -> None:
-        """Drops the attempts without an event."""
+        """Drops the processes of the attempts without an event."""
         for key in execution_attempt_ids:
-            if (attempt := self._tasks.get(key)) is not None:
+            found = self._tasks.get(key)
+            for attempt in () if found is None else found.process or [found]:
                 self._pause_clock(attempt)
                 attempt.is_running = False
 
@@ -224,22 +208,26 @@ class SimulatedTasks:
             elif (attempt := self._tasks.get(key)) is not None:
                 self._receive(attempt, trigger)
 
-    def _attempts_at(self, role_address: str) -> list[_SimulatedTask]:
+    def _attempts_at(self, role_address: str) -> list[SimulatedTask]:
         return [task for task in self._tasks.values() if task.address == role_address]
 
-    def _start(self, role_address: str, task: Task) -> None:
-        attempt = self._add(role_address, task)
-        if task.state is ExecutionState.RUNNING:
-            barriers = self._adopt_task(role_address, task)
-            if barriers is not None:
-                self._adopt(attempt, barriers)
-                return
-        start = self._behavior.start(task, self._environment.now)
-        if start.reports_initializing:
-            self._report(attempt, ExecutionState.INITIALIZING)
-        self._schedule(attempt, start.after, lambda: self._on_started(attempt, start))
+    def _start(self, role_address: str, task: Task, process_size: int) -> None:
+        started = []
+        for attempt in self._process_starts.add(self._add(role_address, task), process_size):
+            if attempt.task.state is ExecutionState.RUNNING:
+                barriers = self._adopt_task(role_address, attempt.task)
+                if barriers is not None:
+                    self._adopt(attempt, barriers)
+                    continue
+            started.append((attempt, self._behavior.start(attempt.task, self._environment.now)))
+        for attempt, start in started:
+            if start.reports_initializing:
+                self._report(attempt, ExecutionState.INITIALIZING)
+        if started:
+            after = max(start.after for _, start in started)
+            self._environment.schedule_after(after, role_address, lambda: self._on_started(started))
 
-    def _adopt(self, attempt: _SimulatedTask, barriers: Sequence[TriggerTasks]) -> None:
+    def _adopt(self, attempt: SimulatedTask, barriers: Sequence[TriggerTasks]) -> None:
         attempt.is_running = True
         attempt.stopping = attempt.task.stopped_by_savepoint
         if attempt.stopping is None:
@@ -247,20 +235,30 @@ class SimulatedTasks:
                 self._receive(attempt, trigger)
             self._continue_run(attempt)
 
-    def _on_started(self, attempt: _SimulatedTask, start: TaskStart) -> None:
-        if attempt.is_cancelled:
-            return
-        if start.instead is not None:
-            self._end_by_itself(attempt, start.instead)
-            return
-        attempt.is_running = True
-        self._report(attempt, ExecutionState.RUNNING)
-        if attempt.task.finished:
-            self._finish(attempt, TaskEnd())
-        else:
-            self._continue_run(attempt)
+    def _on_started(self, started: Sequence[tuple[SimulatedTask, TaskStart]]) -> None:
+        for attempt, start in started:
+            if start.instead is not None and self._may_start(attempt):
+                self._end_by_itself(attempt, start.instead)
+        running = [attempt for attempt, _ in started if self._may_start(attempt)]
+        for attempt in running:
+            attempt.is_running = True
+            self._report(attempt, ExecutionState.RUNNING)
+        for attempt in running:
+            if not self._is_present(attempt):
+                # Another task of the process has failed at once.
+                continue
+            if attempt.task.finished:
+                self._finish(attempt, TaskEnd())
+            else:
+                self._continue_run(attempt)
 
-    def _continue_run(self, attempt: _SimulatedTask) -> None:
+    def _may_start(self, attempt: SimulatedTask) -> bool:
+        return self._is_present(attempt) and not attempt.is_cancelled
+
+    def _is_present(self, attempt: SimulatedTask) -> bool:
+        return self._tasks.get(attempt.task.execution_attempt_id) is attempt
+
+    def _continue_run(self, attempt: SimulatedTask) -> None:
         """Runs the task from now on, until its end or until it is interrupted."""
         now, subtask = self._environment.now, attempt.subtask
         attempt.since = now
@@ -275,13 +273,27 @@ class SimulatedTasks:
         delay = max(0, end.after - self._ran.get(subtask, 0))
         self._schedule(attempt, delay_until(now, delay, end.at), over)
 
-    def _end_by_itself(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
+    def _end_by_itself(self, attempt: SimulatedTask, end: TaskEnd) -> None:
         subtask = attempt.subtask
         self._ends[subtask] = self._ends.get(subtask, 0) + 1
         self._finish(attempt, end)
         self._ran.pop(subtask, None)
 
-    def _finish(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
+    def _finish(self, attempt: SimulatedTask, end: TaskEnd) -> None:
+        """Ends a task, and with it its process unless it has finished."""
+        others = [] if end.state is ExecutionState.FINISHED else attempt.process
+        others = [each for each in others if each is not attempt and not each.is_cancelled]
+        self._end(attempt, end)
+        for other in others:
+            subtask = other.subtask
+            own = self._behavior.end(subtask, self._ends.get(subtask, 0))
+            counted = self._behavior.stop(other.task, self._environment.now)
+            with_process = end_with_process(attempt, end, counted, own)
+            if with_process is own:
+                self._ends[subtask] = self._ends.get(subtask, 0) + 1
+            self._end(other, with_process)
+
+    def _end(self, attempt: SimulatedTask, end: TaskEnd) -> None:
         self._pause_clock(attempt)
         self._report(attempt, end.state, end)
         self._remove(attempt)
@@ -289,15 +301,23 @@ class SimulatedTasks:
             del self._ended[next(iter(self._ended))]
         self._ended[attempt.task.execution_attempt_id] = None
 
-    def _stop(self, role_address: str, task: Task, cause: int) -> None:
-        attempt = self._tasks.get(task.execution_attempt_id)
+    def _stop(self, role_address: str, instruction: StopTask, state: Any) -> None:
+        own, stopping = instruction.execution_attempt_id, state.stopping
+        attempt = self._tasks.get(own)
         if attempt is None:
-            if task.execution_attempt_id in self._ended:
+            if own in self._ended:
                 return
             # It was never started, but its JobMaster waits for its end.
-            attempt = self._add(role_address, task)
-        attempt.cause = cause
-        end = self._behavior.stop(task, self._environment.now)
+            attempt = self._add(role_address, state.tasks[own])
+        self._process_starts.remove(attempt)
+        attempt.cause = instruction.cause
+        for each in list(attempt.process or [attempt]):
+            if not each.is_cancelled:
+                each.cause = stopping.get(each.task.execution_attempt_id, each.cause)
+                self._cancel(each)
+
+    def _cancel(self, attempt: SimulatedTask) -> None:
+        end = self._behavior.stop(attempt.task, self._environment.now)
         self._pause_clock(attempt)
         attempt.is_running, attempt.is_cancelled = False, True
         self._schedule(attempt, end.after, lambda: self._finish(attempt, end))
@@ -319,7 +339,7 @@ class SimulatedTasks:
             self._channels.barriers.setdefault(key, (attempt.task.generation, trigger))
             self._receive(attempt, trigger)
 
-    def _receive(self, attempt: _SimulatedTask, trigger: TriggerTasks) -> None:
+    def _receive(self, attempt: SimulatedTask, trigger: TriggerTasks) -> None:
         if trigger.checkpoint_id in attempt.received:
             return
         attempt.received.add(trigger.checkpoint_id)
@@ -328,7 +348,7 @@ class SimulatedTasks:
             self._schedule(attempt, part.after, functools.partial(self._acknowledge, attempt, trigger, part))
 
     def _acknowledge(
-        self, attempt: _SimulatedTask, trigger: TriggerTasks, part: CheckpointContribution
+        self, attempt: SimulatedTask, trigger: TriggerTasks, part: CheckpointContribution
     ) -> None:
         job_id, number, options = trigger.job_id, trigger.checkpoint_id, trigger.options
         if not attempt.is_running or attempt.stopping is not None or number in attempt.aborted:
@@ -371,7 +391,7 @@ class SimulatedTasks:
 
         self._environment.schedule_after(max(0, due - self._environment.now), role_address, on_linger)
 
-    def _append(self, attempt: _SimulatedTask, owed: OutgoingEvent) -> None:
+    def _append(self, attempt: SimulatedTask, owed: OutgoingEvent) -> None:
         """Appends an event of a task, after the acknowledgements of its job that wait for others."""
         batches = self._batches.get(attempt.address)
         if batches is not None:
@@ -383,26 +403,26 @@ class SimulatedTasks:
             owed = OutgoingEvent(address(JOB_MASTER, body.job_id), body, cause)
             self._environment.append_from_shell(role_address, owed)
 
-    def _stopping(self, attempts: Iterable[str], checkpoint_id: int) -> list[_SimulatedTask]:
+    def _stopping(self, attempts: Iterable[str], checkpoint_id: int) -> list[SimulatedTask]:
         found = (self._tasks.get(attempt) for attempt in attempts)
         return [each for each in found if each is not None and each.stopping == checkpoint_id]
 
-    def _schedule(self, attempt: _SimulatedTask, delay: Time, action: Callable[[], None]) -> None:
+    def _schedule(self, attempt: SimulatedTask, delay: Time, action: Callable[[], None]) -> None:
         """Schedules an action that is dropped if the attempt has ended by then."""
 
         def run() -> None:
-            if self._tasks.get(attempt.task.execution_attempt_id) is attempt:
+            if self._is_present(attempt):
                 action()
 
         self._environment.schedule_after(delay, attempt.address, run)
 
-    def _pause_clock(self, attempt: _SimulatedTask) -> None:
+    def _pause_clock(self, attempt: SimulatedTask) -> None:
         if attempt.since is not None:
             subtask = attempt.subtask
             self._ran[subtask] = self._ran.get(subtask, 0) + self._environment.now - attempt.since
             attempt.since = None
 
-    def _report(self, attempt: _SimulatedTask, state: ExecutionState, end: TaskEnd = _NO_END) -> None:
+    def _report(self, attempt: SimulatedTask, state: ExecutionState, end: TaskEnd = _NO_END) -> None:
         owed = state_change_event(
             attempt.task.job_id,
             attempt.task.execution_attempt_id,
@@ -414,13 +434,16 @@ class SimulatedTasks:
         )
         self._append(attempt, owed)
 
-    def _add(self, role_address: str, task: Task) -> _SimulatedTask:
-        attempt = _SimulatedTask(task, role_address, task.cause)
+    def _add(self, role_address: str, task: Task) -> SimulatedTask:
+        attempt = SimulatedTask(task, role_address, task.cause)
         self._tasks[task.execution_attempt_id] = attempt
         self._of_job.setdefault(task.job_id, {})[task.execution_attempt_id] = attempt
         return attempt
 
-    def _remove(self, attempt: _SimulatedTask) -> None:
+    def _remove(self, attempt: SimulatedTask) -> None:
+        self._process_starts.remove(attempt)
+        if attempt in attempt.process:
+            attempt.process.remove(attempt)
         key, job_id = attempt.task.execution_attempt_id, attempt.task.job_id
         del self._tasks[key], self._of_job[job_id][key]
         if not self._of_job[job_id]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from immutables import Map
 
-from ...schemas.types import CheckpointOptions, JobGraph
+from ...schemas.types import CheckpointOptions, ExecutionState, JobGraph
 from ..core.role import Instruction
 from .resources import Task
 
@@ -30,6 +30,18 @@ class RunTasks(Instruction, frozen=True):
         """Returns the subtasks to run, by their index."""
         found = (self.known[attempt] for attempt in sorted(self.attempts))
         return tuple(sorted(found, key=lambda task: task.subtask_index))
+
+    def process_size(self, task: Task) -> int:
+        """Returns the number of tasks with which a task of this deployment shares its process.
+
+        A task that ran before continues with those that are left in its slot: others may have finished since.
+        """
+        if task.slot_tasks == 1 or task.state is ExecutionState.DEPLOYING:
+            return task.slot_tasks
+        return sum(
+            other.allocation_id == task.allocation_id and other.state is not ExecutionState.CANCELING
+            for other in self.known.values()
+        )
 
 
 class StopTask(Instruction, frozen=True):

@@ -59,6 +59,8 @@ class Task(msgspec.Struct, frozen=True):
     """Whether the subtask had finished in the checkpoint that it starts from."""
     checkpoints_over: int = 0
     """A process that starts now ignores barriers of checkpoints up to this one."""
+    slot_tasks: int = 1
+    """The number of tasks that shared the process of its slot when it was submitted."""
     stopped_by_savepoint: int | None = None
     """The savepoint that stops it and that it has acknowledged: it does nothing more, in no process."""
 

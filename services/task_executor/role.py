@@ -54,7 +54,8 @@ class TaskExecutor:
             (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
         )
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
-        return [*tasks.run_instructions(state), *checkpoints.instructions(state), *stops]
+        # A process does not start with a task that has to end.
+        return [*stops, *tasks.run_instructions(state), *checkpoints.instructions(state)]
 
     def is_quiescent(self, state: TaskExecutorState) -> bool:
         """A TaskExecutor that has left rests until a process claims it again."""

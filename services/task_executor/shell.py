@@ -322,6 +322,8 @@ class TaskExecutorShell:
                 restore=task.restore,
                 finished=task.finished,
                 checkpoints_over=task.checkpoints_over,
+                slot=task.allocation_id,
+                slot_tasks=instruction.process_size(task),
             )
             for task in instruction.tasks
         )

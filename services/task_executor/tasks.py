@@ -61,6 +61,7 @@ def on_submit_task(
             restore=body.restore,
             finished=subtask.finished,
             checkpoints_over=body.checkpoints_over,
+            slot_tasks=subtask.slot_tasks,
         )
     if not attempts:
         return state

@@ -1,7 +1,8 @@
 """At most one live attempt per subtask; attempt numbers rise by one; each attempt runs in a slot of its job.
 
 An attempt is live from SubmitTask until its TaskExecutor reports its end, or the job loses its slot or TaskExecutor. An
-attempt that was submitted after such a loss, before its JobMaster had read of it, is never live.
+attempt that was submitted after such a loss, before its JobMaster had read of it, is never live. If the tasks of a slot
+share a process, the failure of one ends all of them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Attempt:
     resource_id: str
     offset: int
     generation: int = 0
+    shares_process: bool = False
+    is_cancelled: bool = False
     is_live: bool = True
     reported: str = "DEPLOYING"
     running_at: int = NEVER
@@ -94,6 +97,8 @@ class Attempts:
             self._vertices[event["job_id"]] = {vertex["vertex_id"]: vertex for vertex in vertices}
         elif name == "task_executor.SubmitTask":
             yield from self._on_submit_task(event)
+        elif name == "task_executor.CancelTask" and event["execution_attempt_id"] in self._attempts:
+            self._attempts[event["execution_attempt_id"]].is_cancelled = True
         elif name == "job_master.UpdateTaskExecutionState":
             yield from self._on_state_changed(event)
         elif name == "everyone.LeaderElected" and event.kind == "task_executor":
@@ -142,6 +147,7 @@ class Attempts:
             resource_id=event.to,
             offset=event.offset,
             generation=event.body.get("generation", 0),
+            shares_process=subtask.get("slot_tasks", 1) > 1,
         )
         if attempt.attempt_id in self._attempts:
             yield f"{format_attempt(attempt)} is submitted again"
@@ -222,8 +228,15 @@ class Attempts:
         if to == "RUNNING":
             attempt.running_at = min(attempt.running_at, event.offset)
         elif to in ENDS:
+            has_failed = to == "FAILED" or (to == "CANCELED" and not attempt.is_cancelled)
+            if has_failed and attempt.is_live and attempt.shares_process:
+                self._end_attempt(self._process_of(attempt), event.offset)
             attempt.is_finished = attempt.is_live and to == "FINISHED"
             attempt.is_over(event.offset)
+
+    def _process_of(self, attempt: Attempt) -> set[str]:
+        others = (self._attempts[other] for other in self._in[attempt.allocation_id])
+        return {other.attempt_id for other in others if other.shares_process}
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())

@@ -35,6 +35,7 @@ def check_job_master(state: JobMasterState) -> None:
     check_executions(state)
     check_trees(state)
     check_submissions(state)
+    check_processes(state)
     check_checkpoints(state)
 
 
@@ -174,6 +175,16 @@ def check_submissions(state: StartedJob) -> None:
             tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
             if execution.state is ExecutionState.SCHEDULED and tree is not None and tree.resolved:
                 assert (attempt in ready) == (execution.vertex not in without_verdict)
+
+
+def check_processes(state: StartedJob) -> None:
+    """Checks that no task is to be submitted into a slot whose tasks run as one process."""
+    if not state.options.has_slot_processes or not _restarts_tasks(state) or state.checkpoints.restoring:
+        return
+    for tree in state.sharing.trees.values():
+        inside = {state.executions[leaf.execution_attempt_id].state for leaf in leaves(tree.root)}
+        if inside & {ExecutionState.INITIALIZING, ExecutionState.RUNNING}:
+            assert ExecutionState.SCHEDULED not in inside, f"{tree} is in parts"
 
 
 def _cancelled(state: StartedJob) -> set[str]:

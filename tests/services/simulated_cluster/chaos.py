@@ -181,6 +181,7 @@ class Chaos(CheckpointChaos, MastersChaos):
                 # Nobody has compared reports while no master leads.
                 self.has_false_reports &= self.world.leader("resource_manager") is None
                 self.invariants.healed()
+                self.invariants.processes_start()
                 self.invariants.every_wait_is_known()
                 return
             assert self.has_false_reports, (

@@ -17,6 +17,7 @@ from tailrace.services.core.role import CLIENT, RESOURCE_MANAGER, kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase, submitter_of
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
+from tailrace.services.job_master.slot_sharing import leaves
 from tailrace.services.job_master.state import NewJob, StartedJob, TerminatedJob
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -205,6 +206,24 @@ class Invariants:
                 execution = job.executions[attempt]
                 assert execution.resource_id == resource_id, f"{attempt} runs where it should not"
                 assert execution.state in LIVE, f"{attempt} of {job_id} runs and is {execution.state}"
+
+    def processes_start(self) -> None:
+        """When idle and consistent with heartbeats: a task waits for the other tasks of its slot only if one of them
+        is still to be submitted."""
+        world = self.world
+        if world.master is None:
+            return
+        for resource_id, process in world.workers.items():
+            for attempt, task in process.tasks.waiting().items():
+                job = world.truth.states[f"job_master/{task.job_id}"]
+                assert isinstance(job, StartedJob), f"{resource_id} starts {attempt} of a job that is over"
+                slot = job.topology.slot_of((task.vertex_id, task.subtask_index))
+                inside = [
+                    job.executions[leaf.execution_attempt_id] for leaf in leaves(job.sharing.trees[slot].root)
+                ]
+                assert any(each.state is ExecutionState.SCHEDULED for each in inside), (
+                    f"{attempt} at {resource_id} waits for ever for {task.slot_tasks} tasks: {inside}\n{self.tail()}"
+                )
 
     def every_wait_is_known(self) -> None:
         """When idle and consistent with heartbeats: the ResourceManager knows of every slot that a job waits for."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from tailrace.pipelines.graph.job_options import ISOLATION, Isolation
 from tailrace.schemas.types import JobGraph, Partitioner
 
 from ...graphs import edge, job_graph, source, vertex
@@ -126,6 +127,7 @@ def any_job(draw: random.Random) -> JobGraph:
         else shape(parallelism)
     )
     configuration = dict(draw.choice(STRATEGIES))
+    configuration[ISOLATION.key] = draw.choice((Isolation.SLOT, Isolation.SLOT, Isolation.VERTEX)).value
     if draw.random() < 0.25:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
     if draw.random() < 0.5:

@@ -120,8 +120,27 @@ def test_task_of_restarted_process_resumes(state: ExecutionState, resumes: bool)
     shell, runtime, _ = shell_of()
     shell.perform(ADDRESS, [run(task(state=state))], None)
     assert [deployment.subtasks for deployment in runtime.deployed] == [
-        (SubtaskDeployment("a", 3, 0, resumes),)
+        (SubtaskDeployment("a", 3, 0, resumes, slot="slot"),)
     ]
+
+
+def test_process_of_slot_has_tasks_that_were_submitted_together_or_are_left_after_restart() -> None:
+    def tasks(state: ExecutionState, others: ExecutionState = ExecutionState.DEPLOYING) -> list[Task]:
+        """Returns those of a slot whose process had 4 tasks: one has finished or is to come."""
+        here = [task("a", state), task("b", others), task("c", others)]
+        return [msgspec.structs.replace(each, slot_tasks=4) for each in here]
+
+    def deployed(*known: Task) -> list[int]:
+        shell, runtime, _ = shell_of()
+        elsewhere = msgspec.structs.replace(task("d"), allocation_id="other")
+        shell.perform(ADDRESS, [run(*known, elsewhere)], None)
+        (deployment,) = runtime.deployed
+        return [subtask.slot_tasks for subtask in deployment.subtasks]
+
+    new, resumed = ExecutionState.DEPLOYING, ExecutionState.RUNNING
+    assert deployed(*tasks(new)) == [4, 4, 4, 1]
+    assert deployed(*tasks(resumed, resumed)) == [3, 3, 3, 1]
+    assert deployed(*tasks(resumed, ExecutionState.CANCELING))[0] == 1
 
 
 def test_shell_registers_with_its_options_and_configured_slots() -> None:

@@ -186,3 +186,11 @@ def test_nothing_is_left_of_departed_job() -> None:
         empty.tasks,
         empty.outbox,
     )
+
+
+def test_tasks_are_stopped_before_others_are_started() -> None:
+    """A process would start with the task that has to end."""
+    driver = with_task(CANCELING)
+    driver.submit("next", number=1, deployment="next")
+    kinds = [type(instruction).__name__ for instruction in driver.role.instructions(driver.state)]
+    assert kinds == ["StopTask", "RunTasks"]
