@@ -289,9 +289,10 @@ class SimulatedTasks:
             own = self._behavior.end(subtask, self._ends.get(subtask, 0))
             counted = self._behavior.stop(other.task, self._environment.now)
             with_process = end_with_process(attempt, end, counted, own)
+            self._end(other, with_process)
             if with_process is own:
                 self._ends[subtask] = self._ends.get(subtask, 0) + 1
-            self._end(other, with_process)
+                self._ran.pop(subtask, None)
 
     def _end(self, attempt: SimulatedTask, end: TaskEnd) -> None:
         self._pause_clock(attempt)
