@@ -111,7 +111,10 @@ class Attempts:
         elif name == "job_master.FailSlot" and not self._slots.is_late(event):
             self._end_attempt(self._in.get(event["allocation_id"], set()), event.offset)
         elif name == "job_master.TasksContradicted":
-            self._end_attempt(set(event["execution_attempt_ids"]), event.offset)
+            for attempt_id in event["execution_attempt_ids"]:
+                named = self._attempts.get(attempt_id)
+                if named is not None and named.is_live and named.resource_id == event["resource_id"]:
+                    self._end_with_process(named, event.offset)
         elif name == "job_master.HeartbeatTimedOut":
             self._end_attempt(self._of_job_at(event.to, event["resource_id"]), event.offset)
         elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
@@ -229,14 +232,16 @@ class Attempts:
             attempt.running_at = min(attempt.running_at, event.offset)
         elif to in ENDS:
             has_failed = to == "FAILED" or (to == "CANCELED" and not attempt.is_cancelled)
-            if has_failed and attempt.is_live and attempt.shares_process:
-                self._end_attempt(self._process_of(attempt), event.offset)
             attempt.is_finished = attempt.is_live and to == "FINISHED"
+            if has_failed and attempt.is_live:
+                self._end_with_process(attempt, event.offset)
             attempt.is_over(event.offset)
 
-    def _process_of(self, attempt: Attempt) -> set[str]:
-        others = (self._attempts[other] for other in self._in[attempt.allocation_id])
-        return {other.attempt_id for other in others if other.shares_process}
+    def _end_with_process(self, attempt: Attempt, offset: int) -> None:
+        attempt.is_over(offset)
+        for other_id in self._in[attempt.allocation_id] if attempt.shares_process else ():
+            if self._attempts[other_id].shares_process:
+                self._attempts[other_id].is_over(offset)
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())
