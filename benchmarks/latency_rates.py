@@ -1,8 +1,8 @@
 """The latency of a record from a Kafka topic to a reader of committed records in another, at rising rates.
 
 A map, and a running count by key, at parallelism 1 and 2. The producer has the default `linger.ms` of Kafka's clients.
-At each rate the first seconds are excluded. The tail shows whether the source goes back and forth between real time and
-bulk: then it has seconds.
+At each rate the first seconds are excluded, without a pause after them: a source changes its pace at a pause. The tail
+shows whether it goes back and forth between paces: then it has seconds.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def main() -> None:
                 job = cluster.start(graph(source, sink, parallelism)).wait_until_running()
                 pulse = Pulse(kafka.bootstrap_servers, source, sink, parallelism, LINGER_MS)
                 for rate in RATES:
-                    pulse.latencies_ms(rate, WARM_UP_S)
-                    latencies = pulse.latencies_ms(rate, MEASURED_S)
+                    latencies = pulse.latencies_ms(rate, WARM_UP_S + MEASURED_S)
+                    latencies = latencies[round(rate * WARM_UP_S) :]
                     at = f"{name}_at_{rate}_parallelism_{parallelism}"
                     figures[f"{at}_p50_ms"] = median(latencies)
                     figures[f"{at}_p99_ms"] = percentile(latencies, 99)

@@ -87,6 +87,9 @@ class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
     """Whether to switch now; otherwise at the first frame of the new query that brings new data."""
     added: Mapping[str, Mapping[int, int]] = msgspec.field(default_factory=dict)
     """Topic -> partition -> first offset, for partitions that the subtask reads from now on."""
+    overlap: int | None = None
+    """If the new query delivers ranges: so many messages of each partition it delivers one by one at first, and earlier
+    queries count for these only. So no range begins before the StreamTask's position and ends behind it."""
     reads_directly: bool = False
     """Whether the StreamTask reads its partitions itself until that query delivers (direct_reader.py)."""
 

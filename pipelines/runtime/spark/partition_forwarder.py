@@ -56,6 +56,8 @@ class SubtaskTarget(msgspec.Struct, frozen=True):
     subtask_index: int = 0
     attempt_number: int = 0
     """These two belong to the StreamTask, for the log lines about its records."""
+    one_by_one_to: int = 0
+    """Records before this offset are forwarded one by one (SwitchQuery.overlap)."""
 
 
 Targets = Mapping[str, Mapping[int, SubtaskTarget]]

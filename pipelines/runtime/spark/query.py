@@ -1,9 +1,11 @@
 """The Structured Streaming queries of a deployment: Kafka -> mapInArrow -> StreamTasks.
 
 A query reads channels, whose messages are buffers of many records, or the topics of a Kafka source, with a record in
-each message. It runs in one of three modes:
+each message. It runs in one of these modes:
 
 - real-time: each message leaves Spark when it arrives.
+- coalesced, for the topics of a source: real-time with a short wait before each fetch; messages leave Spark when an
+  Arrow batch is full. The last ones before a pause stay in Spark, so the mode must end then (catch_up.py).
 - micro-batch: the same query with another trigger.
 - bulk, for the topics of a source: micro-batches whose rows leave Spark in large Arrow batches; several times as fast,
   with a latency of a second (catch_up.py).
@@ -43,8 +45,14 @@ class QueryMode(Enum):
     """The mode of a query."""
 
     REAL_TIME = "real-time"
+    COALESCED = "coalesced real-time"
     MICRO_BATCH = "micro-batch"
     BULK = "bulk"
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the tasks of a query run all the time."""
+        return self in (QueryMode.REAL_TIME, QueryMode.COALESCED)
 
 
 # The interval of Spark's checkpoints, not a latency.
@@ -59,6 +67,16 @@ BULK_OPTIONS: Final[Mapping[str, str]] = {
     # Between two polls the source requests its position each time.
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
+}
+
+COALESCED_OPTIONS: Final[Mapping[str, str]] = {
+    # A fetch waits for so much, but at most 5 ms.
+    "kafka.fetch.min.bytes": "65536",
+    "kafka.fetch.max.wait.ms": "5",
+}
+_OPTIONS: Final[Mapping[QueryMode, Mapping[str, str]]] = {
+    QueryMode.BULK: BULK_OPTIONS,
+    QueryMode.COALESCED: COALESCED_OPTIONS,
 }
 
 
@@ -111,7 +129,7 @@ def start_query(
     writer = (
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     )
-    if pace is QueryMode.REAL_TIME:
+    if pace.is_continuous:
         # PySpark's overloads do not declare it.
         writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
     else:
@@ -124,7 +142,8 @@ def _columns(plan: Any, pace: QueryMode) -> list[str]:
 
     Spark's Arrow writer emits a batch of N rows when it sees the row after it. So this adds N empty rows to each row:
     wherever in a batch a row is, the batch is full and a row follows. One empty row and batches of one row would do,
-    but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md).
+    but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md). In
+    coalesced mode further messages fill the batch.
     """
     columns = [f"{SQL} AS {PLACE}" if name == PLACE else name for name in plan.columns]
     if not isinstance(plan, RecordForwardingPlan):
@@ -157,7 +176,7 @@ def _source_options(
     has_headers = isinstance(plan, RecordForwardingPlan) and plan.key_format is not None
     return {
         "includeHeaders": str(has_headers).lower(),
-        **(BULK_OPTIONS if pace is QueryMode.BULK else {}),
+        **_OPTIONS.get(pace, {}),
         **kafka.to_spark(secrets_file),
         "kafka.isolation.level": "read_committed",
         # A query may outlive its channels by a moment, and must not create them again.

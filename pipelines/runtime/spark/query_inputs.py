@@ -44,9 +44,9 @@ class QueryInput(Protocol):
         """Returns every partition to read, and its first offset. A task of Spark reads each."""
 
     def plan(
-        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode
+        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode, overlap: int = 0
     ) -> BufferForwardingPlan | RecordForwardingPlan:
-        """Returns the plan for Spark's workers."""
+        """Returns the plan for Spark's workers. `overlap`: as in SwitchQuery."""
 
 
 class ChannelQueryInput:
@@ -69,7 +69,9 @@ class ChannelQueryInput:
             for i, topic in enumerate(self._topics)
         }
 
-    def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> BufferForwardingPlan:
+    def plan(
+        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode, overlap: int = 0
+    ) -> BufferForwardingPlan:
         """Returns a plan for buffers with the prefix applied."""
         targets = {
             topic: {
@@ -102,19 +104,22 @@ class TopicQueryInput:
                 found.setdefault(receiver.topics[i], {}).update(positions)
         return found
 
-    def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> RecordForwardingPlan:
+    def plan(
+        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode, overlap: int = 0
+    ) -> RecordForwardingPlan:
         """Returns a plan for messages, decoded, with the prefix applied."""
         targets: dict[str, dict[int, SubtaskTarget]] = {}
         for receiver in receivers:
             for i, positions in receiver.positions.items():
                 ends = None if receiver.ends is None else receiver.ends[i]
-                for partition in positions:
+                for partition, position in positions.items():
                     targets.setdefault(receiver.topics[i], {})[partition] = SubtaskTarget(
                         receiver.socket_path,
                         i,
                         None if ends is None else ends[partition],
                         receiver.subtask_index,
                         receiver.attempt_number,
+                        position + overlap,
                     )
         return RecordForwardingPlan(
             targets,

@@ -160,9 +160,14 @@ class RecordForwardingWorker:
 
     def _take_partition(self, rows: pa.RecordBatch) -> None:
         topic = self._only_topic or rows.column(TOPIC)[0].as_py()
-        partition = partition_at(rows.column(PLACE)[0].as_py())
+        first = rows.column(PLACE)[0].as_py()
+        partition = partition_at(first)
         target = self._plan.targets[topic][partition]
         if not self._connections.leads(target.socket_path):
+            return
+        if rows.num_rows > 1 and offset_at(first) < target.one_by_one_to:
+            self._take_partition(rows.slice(0, 1))
+            self._take_partition(rows.slice(1))
             return
         task_logging.serve(target.subtask_index, target.attempt_number)
         rows, place = _within(rows, partition, target)

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CORES: Final = os.cpu_count() or 1
+_OVERLAP_S: Final = 10.0
+"""How long a coalesced query may need to start and to catch up, while the previous one still delivers ..."""
+_LEAST_OVERLAP: Final = 4_000
+"""... or so many messages of a partition."""
 LAG_INTERVAL_S: Final = 0.5
 """The interval at which the lag of a Kafka source is measured."""
 OPENS_S: Final = 2.0
@@ -133,7 +137,7 @@ class QueryManager:
         self._runs[self._number] = deployment
         return QueryRun(self._number)
 
-    def _start(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
+    def _start(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode, overlap: int = 0) -> None:
         reading, receivers = deployment.reading, deployment.receivers
         assert reading is not None
         deployment.transition(QueryEvent.START)
@@ -141,14 +145,14 @@ class QueryManager:
         run.mode = pace
         begin = reading.begin(receivers)
         run.awaited = sum(map(len, begin.values()))
-        if pace is not QueryMode.REAL_TIME:
+        if not pace.is_continuous:
             # Its tasks begin with the first batch, which may come much later: the query counts as connected when it
             # has started.
             run.awaited = 1
         hand_over = PartitionForwarder(
             run.number,
             self._lobby,
-            reading.plan(receivers, pace),
+            reading.plan(receivers, pace, overlap),
             deployment.python_path,
             TaskLogging.from_deployment(deployment.spec),
         )
@@ -166,7 +170,7 @@ class QueryManager:
         if not deployment.live:
             self._queries.stop(run, lambda: self.drop(deployment))
             return
-        if pace is not QueryMode.REAL_TIME:
+        if not pace.is_continuous:
             run.awaited = 0
         self._connect_if_due(deployment, run)
 
@@ -215,7 +219,7 @@ class QueryManager:
             self._queries.stop(run)
         self._number += 1
         # What the failed queries have delivered until now counts, and nothing later.
-        reads = run.mode is QueryMode.REAL_TIME
+        reads = run.mode.is_continuous
         for execution in deployment.live:
             execution.process.send(SwitchQuery(self._number, reads_directly=reads))
 
@@ -257,7 +261,8 @@ class QueryManager:
                     has_warned = True
                 else:
                     has_warned = False
-                    self._post(lambda ends=ends: self._on_lag_measured(deployment, ends))  # type: ignore[misc]
+                    at = time.monotonic()
+                    self._post(lambda ends=ends, at=at: self._on_lag_measured(deployment, ends, at))  # type: ignore[misc]
                 if deployment.over.wait(LAG_INTERVAL_S):
                     return
 
@@ -309,13 +314,12 @@ class QueryManager:
         if is_idle:
             self._measure_lag(deployment)
 
-    def _on_lag_measured(self, deployment: RunningDeployment, ends: Mapping[tuple[str, int], int]) -> None:
+    def _on_lag_measured(self, deployment: RunningDeployment, ends: Mapping[Place, int], now: float) -> None:
         reading = deployment.reading
         if not deployment.live or not isinstance(reading, TopicQueryInput):
             return
-        now = time.monotonic()
         lag = _lag(deployment, reading, ends, now)
-        deployment.pending_records = lag.records
+        deployment.pending_records, deployment.arriving = lag.records, lag.arriving
         if deployment.catch_up is None:
             deployment.catch_up = CatchUpPolicy.initial(lag, now)
             if deployment.catch_up.pace is QueryMode.REAL_TIME:
@@ -326,10 +330,9 @@ class QueryManager:
         run = deployment.run
         if deployment.phase is not QueryPhase.RUNNING or run is None or run.query is None:
             return
-        following = deployment.catch_up.next_policy(lag, now)
-        if following is not deployment.catch_up:
-            deployment.catch_up = following
-            self._switch(deployment, following.pace)
+        before, deployment.catch_up = deployment.catch_up, deployment.catch_up.next_policy(lag, now)
+        if deployment.catch_up.pace is not before.pace:
+            self._switch(deployment, deployment.catch_up.pace)
 
     def _switch(
         self,
@@ -340,16 +343,17 @@ class QueryManager:
         run, before = self._new_run(deployment), deployment.run
         if before is not None:
             log.info("vertex %s continues in %s mode", deployment.spec.vertex_id, pace.value)
-        reads = pace is QueryMode.REAL_TIME and (before is None or before.running is None)
+        at_once = not _overlaps(before, pace)
+        reads = pace is QueryMode.REAL_TIME and (at_once or before is None or before.running is None)
         deployment.transition(QueryEvent.SWITCH)
-        deployment.switch = QuerySwitch(run, pace)
+        overlap = _overlap(deployment) if pace is QueryMode.COALESCED else None
+        deployment.switch = QuerySwitch(run, pace, overlap)
         for execution in deployment.live:
             own = (added or {}).get(execution.subtask.subtask_index, {})
             by_topic: dict[str, dict[int, int]] = {}
             for (topic, partition), offset in own.items():
                 by_topic.setdefault(topic, {})[partition] = offset
-            at_once = pace is not QueryMode.REAL_TIME
-            execution.process.send(SwitchQuery(run.number, at_once, by_topic, reads))
+            execution.process.send(SwitchQuery(run.number, at_once, by_topic, overlap, reads))
 
     def switch_if_answered(self, deployment: RunningDeployment) -> None:
         """Starts the next query when all subtasks have reported its start positions."""
@@ -362,8 +366,8 @@ class QueryManager:
                 _note_places(deployment, deployment.reading)
             if before is not None:
                 before.predecessor, switch.run.predecessor = None, before
-            self._start(deployment, switch.run, switch.mode)
-            if before is not None and before.running is not None and switch.mode is not QueryMode.REAL_TIME:
+            self._start(deployment, switch.run, switch.mode, switch.overlap or 0)
+            if before is not None and before.running is not None and not _overlaps(before, switch.mode):
                 self._queries.stop(before)
 
     def on_worker_hello(self, greeting: WorkerHello) -> None:
@@ -377,7 +381,7 @@ class QueryManager:
         elif run is not None and run.number == greeting.query:
             run.awaited -= 1
             self._connect_if_due(deployment, run)
-            if run.awaited < 0 and run.mode is QueryMode.REAL_TIME:
+            if run.awaited < 0 and run.mode.is_continuous:
                 self._announce(deployment)  # the next batch has begun
 
     def on_query_switched(
@@ -426,6 +430,21 @@ class QueryManager:
                 query.stop()
 
 
+def _overlaps(before: QueryRun | None, pace: QueryMode) -> bool:
+    """Whether the previous query continues until the next one, in this mode, has caught up with it.
+
+    Messages that a coalesced query holds must not wait for a query in real time: the task reads them itself.
+    """
+    if pace is QueryMode.REAL_TIME:
+        return before is None or before.mode is not QueryMode.COALESCED
+    return pace is QueryMode.COALESCED
+
+
+def _overlap(deployment: RunningDeployment) -> int:
+    """Returns how many messages of each partition a coalesced query delivers one by one."""
+    return max(_LEAST_OVERLAP, round(deployment.arriving * _OVERLAP_S / max(1, len(deployment.places))))
+
+
 def _note_places(deployment: RunningDeployment, reading: TopicQueryInput) -> None:
     begin = reading.begin(deployment.receivers)
     deployment.places = frozenset((topic, partition) for topic, those in begin.items() for partition in those)
@@ -441,7 +460,8 @@ def _lag(
         for topic, offsets in begin.items()
         for partition, position in offsets.items()
     ]
-    (before, then), written = deployment.written, sum(ends.values())
-    deployment.written = written, now
-    arriving = (written - before) / (now - then) if then and now > then else 0.0
-    return SourceLag(sum(behind), arriving, len(behind), _CORES)
+    (before, then), deployment.written = deployment.written, (ends, now)
+    if not then or now <= then:
+        return SourceLag(sum(behind), 0.0, len(behind), _CORES)
+    rates = [(end - before.get(place, end)) / (now - then) for place, end in ends.items()]
+    return SourceLag(sum(behind), sum(rates), len(behind), _CORES, min(rates, default=0.0))

@@ -62,9 +62,11 @@ class RunningExecution:
 class QuerySwitch:
     """The next query of a deployment. It starts when all subtasks have answered that they wait for it."""
 
-    def __init__(self, run: QueryRun, mode: QueryMode) -> None:
+    def __init__(self, run: QueryRun, mode: QueryMode, overlap: int | None) -> None:
         self.run = run
         self.mode = mode
+        self.overlap = overlap
+        """As in SwitchQuery."""
         self.answered: set[str] = set()
 
 
@@ -92,8 +94,10 @@ class RunningDeployment:
         self.catch_up: CatchUpPolicy | None = None
         self.pending_records: int | None = None
         """The records that a Kafka source has not read yet; None if that is not measured."""
-        self.written = 0, 0.0
-        """For a Kafka source: the sum of its end offsets, and when it was measured."""
+        self.written: tuple[Mapping[Place, int], float] = {}, 0.0
+        """For a Kafka source: its end offsets, and when they were measured."""
+        self.arriving = 0.0
+        """For a Kafka source: the records per second that are written to it."""
         self.places: frozenset[Place] = frozenset()
         """The partitions of a Kafka source that its subtasks read. Other threads read it."""
         self.over = threading.Event()

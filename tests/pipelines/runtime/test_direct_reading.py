@@ -21,6 +21,7 @@ from tailrace.pipelines.runtime.common.settings import TaskSettings
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec
 from tailrace.pipelines.runtime.spark.message_place import PLACE
+from tailrace.pipelines.runtime.spark.query import QueryMode
 from tailrace.pipelines.runtime.spark.record_forwarder import RECORD_COLUMNS, TIMESTAMP, TOPIC
 from tailrace.pipelines.runtime.stream_task.input.direct_reader import to_rows
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
@@ -55,7 +56,10 @@ GRAPH = _graph().get_job_graph("direct")
 class Deliverer:
     """A query, or the task's own reader: delivers what follows its positions, in any portions."""
 
-    def __init__(self, begin: Mapping[int, int], number: int, largest: int, is_reader: bool = False) -> None:
+    def __init__(
+        self, begin: Mapping[int, int], number: int, largest: int, is_reader: bool = False, overlap: int = 0
+    ) -> None:
+        self.one_by_one_to = {partition: begin.get(partition, 0) + overlap for partition in PARTITIONS}
         self.cursors = dict.fromkeys(PARTITIONS, 0) | dict(begin)
         self.number = number
         self.largest = largest
@@ -88,7 +92,7 @@ class World:
         self.loop.open()
         self.direct.start()
         self._number = 0
-        self.is_bulk = False
+        self.mode = QueryMode.REAL_TIME
         self.query: Deliverer | None = None
         """The one that was started last; None after a failure."""
         if from_the_start:
@@ -112,6 +116,8 @@ class World:
         partition = self.rng.choice(PARTITIONS)
         first, end = who.cursors[partition], self.written[partition]
         following = min(end, first + self.rng.randint(1, who.largest))
+        if first < who.one_by_one_to[partition]:
+            following = min(following, first + 1)
         if following <= first:
             return
         who.cursors[partition] = following
@@ -121,34 +127,45 @@ class World:
         message = ForwardedMessage(RECORDS, 0, number, partition, first, following, payload)
         self.handle(DirectMessage(who.number, message) if who.is_reader else message)
 
-    def _switch(self, *, at_once: bool, reads: bool) -> Mapping[int, int]:
+    def _switch(self, *, at_once: bool, reads: bool, overlap: int | None = None) -> Mapping[int, int]:
         self._number += 1
-        self.handle(SwitchQuery(self._number, at_once, reads_directly=reads))
+        self.handle(SwitchQuery(self._number, at_once, overlap=overlap, reads_directly=reads))
         return self._answers[-1].positions.get(0, {})
 
-    def _start_query(self, begin: Mapping[int, int]) -> None:
+    def _start_query(self, begin: Mapping[int, int], overlap: int | None = None) -> None:
         if self.query is None:
             self._number = max(self._number, 1)
         # A query may begin where the task was before.
-        self.query = Deliverer(begin, self._number, 4 if self.is_bulk else 1)
+        largest = 1 if self.mode is QueryMode.REAL_TIME else 4
+        self.query = Deliverer(begin, self._number, largest, overlap=overlap or 0)
         self.queries.append(self.query)
+
+    def _continue(self, before: QueryMode | None) -> None:
+        at_once = self.mode is QueryMode.BULK or (before, self.mode) == (
+            QueryMode.COALESCED,
+            QueryMode.REAL_TIME,
+        )
+        reads = self.mode is QueryMode.REAL_TIME and (at_once or before is None)
+        overlap = self.rng.randint(0, 9) if self.mode is QueryMode.COALESCED else None
+        self._start_query(self._switch(at_once=at_once, reads=reads, overlap=overlap), overlap)
 
     def restart(self) -> None:
         """Starts a query after a failure, or the first one."""
         if self.query is None:
-            self._start_query(self._switch(at_once=self.is_bulk, reads=not self.is_bulk))
+            self._continue(None)
 
     def fail(self) -> None:
         """A query fails. What it had sent before may still arrive."""
         if self.query is not None:
             self.query = None
-            self._switch(at_once=True, reads=not self.is_bulk)
+            self._switch(at_once=True, reads=self.mode is not QueryMode.BULK)
 
-    def change_mode(self) -> None:
-        """Continues in bulk, or in real time while the old query delivers."""
+    def change_mode(self, mode: QueryMode | None = None) -> None:
+        """Continues in another mode, or in the same one with more partitions. The old query may still deliver."""
         if self.query is not None:
-            self.is_bulk = not self.is_bulk
-            self._start_query(self._switch(at_once=self.is_bulk, reads=False))
+            before = self.mode
+            self.mode = mode or self.rng.choice([QueryMode.REAL_TIME, QueryMode.COALESCED, QueryMode.BULK])
+            self._continue(before)
 
     def renew(self) -> None:
         """A query begins its next batch: its workers have delivered everything, and others connect."""
@@ -219,7 +236,7 @@ def test_task_reads_until_query_delivers_and_again_between_its_batches() -> None
 
 def test_task_does_not_read_between_batches_of_bulk_query() -> None:
     world = World(1, from_the_start=False)
-    world.change_mode()
+    world.change_mode(QueryMode.BULK)
     (reader,) = world.readers
     assert reader.is_closed
     world.handle(ConnectionsClosed())

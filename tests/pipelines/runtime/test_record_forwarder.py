@@ -158,10 +158,11 @@ def hand_over(
     record_type: RecordType = INT,
     gathers: bool = False,
     form: FormatKind = FormatKind.JSON,
+    one_by_one_to: int = 0,
 ) -> list[Frame]:
     with stream_task() as (path, frames):
         plan = RecordForwardingPlan(
-            {TOPIC: {PARTITION: SubtaskTarget(path, 2, end)}},
+            {TOPIC: {PARTITION: SubtaskTarget(path, 2, end, one_by_one_to=one_by_one_to)}},
             ValueFormat(form),
             record_type.to_json(),
             OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
@@ -208,6 +209,20 @@ def test_forwarded_messages_are_independent_of_batches(
     assert all(frame.first <= frame.following for frame in frames)
     assert all(a.following <= b.first for a, b in pairwise(frames))
     assert {(f.input_index, f.query, f.partition) for f in frames} == {(2, QUERY, PARTITION)}
+
+
+@given(logs(values), st.data(), st.integers(0, 40))
+def test_messages_before_given_offset_are_forwarded_one_by_one(
+    log: list[tuple[int, bytes | None]], data: st.DataObject, one_by_one_to: int
+) -> None:
+    frames = hand_over([rows(part) for part in cut(log, data)], one_by_one_to=one_by_one_to)
+    single = [offset for offset, _ in log if offset < one_by_one_to]
+    assert [(frame.first, frame.following) for frame in frames if frame.first < one_by_one_to] == [
+        (offset, offset + 1) for offset in single
+    ]
+    assert [record for frame in frames for record in frame.records(INT)] == [
+        (offset * 1000, int(value or b"")) for offset, value in log
+    ]
 
 
 @given(logs(values))

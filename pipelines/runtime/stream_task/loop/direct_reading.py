@@ -55,6 +55,10 @@ class DirectReading:
 
     def on_query_switched(self, switch: SwitchQuery) -> None:
         """The next query is on its way."""
+        if switch.overlap is not None:
+            # A reader may continue for that long. A later one might end within a range.
+            self._real_time_from = None
+            return
         if switch.reads_directly or not switch.at_once:
             self._real_time_from = switch.query
         else:

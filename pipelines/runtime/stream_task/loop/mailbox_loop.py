@@ -23,6 +23,7 @@ from ...common.protocol import (
     AbortCheckpoint,
     CheckpointDeclined,
     ConfirmCheckpoint,
+    PartitionPositions,
     QueryConnected,
     QuerySwitched,
     SkippedRecords,
@@ -107,6 +108,9 @@ class MailboxLoop:
         self._idle_commit_interval_s = settings.idle_commit_interval_ms / 1000
         self._pacing = CommitSchedule(settings.commit_interval_ms / 1000)
         self._query = 0
+        self._next_query = 0
+        self._query_ends: dict[tuple[int, int], int] = {}
+        """Input and partition -> where queries before the next one end, until it delivers."""
         self._poll_at = 0.0
         self._rested_at = 0.0
         """When the task last had nothing to do: a task that never waits is behind, and commits less often."""
@@ -187,9 +191,13 @@ class MailboxLoop:
             case SwitchQuery(query, at_once, added):
                 if at_once:
                     self._query = query
+                elif self._query_ends:
+                    self._query = self._next_query  # the end of those before it is forgotten
                 self._task.add_partitions(added)
                 self._direct.on_query_switched(letter)
-                self._notify(QuerySwitched(query, self._task.positions, self._task.source_topics))
+                positions = self._task.positions
+                self._next_query, self._query_ends = query, _query_ends(positions, letter.overlap)
+                self._notify(QuerySwitched(query, positions, self._task.source_topics))
             case TriggerCheckpoint(checkpoint):
                 self._task.checkpoints.trigger(checkpoint)
             case ConfirmCheckpoint(checkpoint_id):
@@ -203,9 +211,15 @@ class MailboxLoop:
 
     def _take(self, letter: ForwardedMessage) -> None:
         task, place = self._task, (letter.input_index, letter.partition, letter.first)
+        if self._query_ends and letter.query < self._next_query:
+            end = self._query_ends.get(place[:2])
+            if end is not None and letter.following > end:
+                return
         if letter.query > self._query and task.admits(*place, letter.following):
             # It has delivered all earlier data: from here on no other query is needed.
             self._query = letter.query
+            if letter.query >= self._next_query:
+                self._query_ends = {}
         if letter.kind == BUFFER:
             task.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:
@@ -371,3 +385,13 @@ class MailboxLoop:
                 self._assembly.database_figures(),
             )
         )
+
+
+def _query_ends(positions: PartitionPositions, overlap: int | None) -> dict[tuple[int, int], int]:
+    if overlap is None:
+        return {}
+    return {
+        (input_index, partition): position + overlap
+        for input_index, those in positions.items()
+        for partition, position in those.items()
+    }
