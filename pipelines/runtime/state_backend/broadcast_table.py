@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .map_table import MapTable
-from .table import INT, Columns, TableLayout
+from .table import INT, Columns, TableLayout, WrittenForm
 from .type_coverage import Taking
 
 _ONLY_KEY: Final = 0
@@ -52,7 +52,7 @@ class BroadcastTable(MapTable):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         if taking is None or taking.is_first:
             super().apply(kind, payload, None, written)

@@ -275,9 +275,11 @@ class KeyedStateBackend:
         if known is None:
             self._tables[made.name] = made
             if (waiting := self._waiting.pop(made.name, None)) is not None:
-                for message, taking in waiting:
-                    self._apply(made, message, taking)
-                waiting.clear()
+                try:
+                    for message, taking in waiting:
+                        self._apply(made, message, taking)
+                finally:
+                    waiting.clear()
             return made
         if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
             raise ValueError(
@@ -290,12 +292,12 @@ class KeyedStateBackend:
         written = self._schemas.get(table.name, {}).get(message.fingerprint)
         try:
             if written is not None:
-                of = table.written_type(written)
+                form = table.written_form(written, self.read_access_time())
             elif message.fingerprint in (table.fingerprint, table.fingerprint_without_schema):
-                of = None
+                form = None
             else:
                 raise TypeMismatch("the release that wrote it stored no schema")
-            table.apply(message.kind, message.payload, taking, of)
+            table.apply(message.kind, message.payload, taking, form)
         except TypeMismatch as error:
             before = "in another layout" if written is None else f"as a {written}"
             raise create_mismatch_error(table.name, self._operator, before, table.schema, error) from None

@@ -11,7 +11,7 @@ from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
 from .namespaced_table import ONLY, NamespacedTable
-from .table import TableLayout
+from .table import TableLayout, WrittenForm
 from .type_coverage import Taking
 
 _REPLACED: Final = -1
@@ -103,7 +103,7 @@ class ListTable(NamespacedTable[list[Any]]):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         if kind is ChangeKind.CLEAR:
             self._apply_removals(payload, taking)

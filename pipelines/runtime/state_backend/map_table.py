@@ -12,7 +12,7 @@ from ...functions import StateTtlConfig
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, EntryStore
-from .table import VALUE, StateTable, TableLayout
+from .table import VALUE, StateTable, TableLayout, WrittenForm
 from .type_coverage import Taking
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
@@ -120,11 +120,11 @@ class MapTable(StateTable):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         match kind:
             case ChangeKind.PUT:
-                _, keys, items, values = self._puts.with_value_type(written).decode(payload, taking)
+                _, keys, items, values = self._puts.as_written(written).decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
                     held = self._maps.get(key)
                     if held is None:

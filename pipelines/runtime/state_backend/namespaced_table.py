@@ -10,7 +10,7 @@ from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
-from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout
+from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout, WrittenForm
 from .type_coverage import Taking
 
 ONLY: Final = 0
@@ -73,14 +73,14 @@ class NamespacedTable(StateTable, Generic[Held]):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         match kind:
             case ChangeKind.DROP:
                 for namespace in self._drops.decode(payload)[0]:
                     self._apply_drop(namespace, taking)
             case ChangeKind.PUT:
-                *namespaces, _, keys, values = self._puts.with_value_type(written).decode(payload, taking)
+                *namespaces, _, keys, values = self._puts.as_written(written).decode(payload, taking)
                 self._apply_puts(namespaces[0] if namespaces else None, keys, values)
             case _:
                 raise self._refuse(kind)

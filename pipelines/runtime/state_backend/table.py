@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -32,6 +33,17 @@ _MAX_ENTRIES_PER_BATCH: Final = 20_000
 Columns = Sequence[tuple[str, RecordType]]
 
 
+class WrittenForm(msgspec.Struct, frozen=True):
+    """How entries were written that have another form in this program."""
+
+    value: RecordType
+    """The type of their values."""
+    expires: bool
+    """Whether they have the time of their last access."""
+    accessed_at: int
+    """That time (ms) for entries that have none."""
+
+
 class TableLayout:
     """The columns of the entries of one kind of change."""
 
@@ -53,18 +65,23 @@ class TableLayout:
         self._converters = [
             create_converter(before, of) for (_, before), (_, of) in zip(there, columns, strict=True)
         ]
-        self._older: dict[RecordType, TableLayout] = {}
+        self._older: dict[WrittenForm, TableLayout] = {}
 
-    def with_value_type(self, written: RecordType | None) -> TableLayout:
-        """Returns a layout that decodes entries whose values were written as this type; None: as its own. Raises
+    def as_written(self, written: WrittenForm | None) -> TableLayout:
+        """Returns a layout that decodes entries that were written in this form; None: in its own. Raises
         TypeMismatch."""
         if written is None:
             return self
         if written not in self._older:
-            self._older[written] = type(self)(
-                self._columns, {VALUE: written}, max_parallelism=self._max_parallelism
-            )
+            self._older[written] = self._create_older(written)
         return self._older[written]
+
+    def _create_older(self, written: WrittenForm) -> TableLayout:
+        types = {VALUE: written.value}
+        if not written.expires:
+            return TableLayout(self._columns, types, max_parallelism=self._max_parallelism)
+        columns = [*self._columns, (ACCESSED_AT, INT)]
+        return _LayoutWithoutTimes(columns, types, max_parallelism=self._max_parallelism)
 
     def __str__(self) -> str:
         return ", ".join(f"{name}: {of}" for name, of in self._columns)
@@ -124,6 +141,33 @@ class ExpiringLayout(TableLayout):
         *others, values, times = super().decode(payload, taking)
         return [*others, list(zip(times, values, strict=True))]
 
+    def _create_older(self, written: WrittenForm) -> TableLayout:
+        types = {VALUE: written.value}
+        if written.expires:
+            return ExpiringLayout(self._columns, types, max_parallelism=self._max_parallelism)
+        older = _LayoutWithOneTime(self._columns[:-1], types, max_parallelism=self._max_parallelism)
+        older.accessed_at = written.accessed_at
+        return older
+
+
+class _LayoutWithoutTimes(ExpiringLayout):
+    """Reads entries with a time to live into a table without one."""
+
+    def decode(self, payload: bytes, taking: Taking | None = None) -> list[list[Any]]:
+        *others, pairs = super().decode(payload, taking)
+        return [*others, [value for _, value in pairs]]
+
+
+class _LayoutWithOneTime(TableLayout):
+    """Reads entries without a time to live into a table with one."""
+
+    accessed_at: int
+    """The time of the last access of all of them (ms)."""
+
+    def decode(self, payload: bytes, taking: Taking | None = None) -> list[list[Any]]:
+        *others, values = super().decode(payload, taking)
+        return [*others, [(self.accessed_at, value) for value in values]]
+
 
 class StateTable(ABC):
     """The entries of one state, by key. It records changes.
@@ -178,15 +222,18 @@ class StateTable(ABC):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         """Applies a change that is already in the changelog; only the part that is taken over.
 
-        `written`: the type of the values, if they were written as another one. Raises ValueError, TypeMismatch.
+        `written`: the form of the entries, if it is not the table's. Raises ValueError, TypeMismatch.
         """
 
-    def written_type(self, schema: TableSchema) -> RecordType | None:
-        """Returns the type of values that were written with another schema; None: the own type. Raises TypeMismatch."""
+    def written_form(self, schema: TableSchema, now: int) -> WrittenForm | None:
+        """Returns the form of entries that were written with another schema; None: the own form.
+
+        `now`: the time of the last access (ms) of entries that have none. Raises TypeMismatch.
+        """
         own = self.schema
         if (schema.kind, schema.namespaced) != (own.kind, own.namespaced):
             raise TypeMismatch("it is another kind of state")
@@ -194,9 +241,9 @@ class StateTable(ABC):
             raise TypeMismatch("the type of its keys has changed, so their state would not be found")
         if schema.item != own.item:
             raise TypeMismatch("the type of the keys of its map has changed")
-        if schema.expires != own.expires:
-            raise TypeMismatch("only one of them has a time to live")
-        return None if schema.value == own.value else from_layout(schema.value)
+        if schema.value is None or (schema.value, schema.expires) == (own.value, own.expires):
+            return None
+        return WrittenForm(from_layout(schema.value), schema.expires, now)
 
     @abstractmethod
     def _rows(self, section: range | None = None) -> Iterator[Any]:

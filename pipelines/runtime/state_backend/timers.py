@@ -13,7 +13,7 @@ from ...types import RecordType
 from ..records.buffers import MAX_WATERMARK
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, EntryStore
-from .table import INT, StateTable, TableLayout
+from .table import INT, StateTable, TableLayout, WrittenForm
 from .timer_queue import Timer
 from .type_coverage import Taking
 
@@ -81,7 +81,7 @@ class TimerTable(StateTable):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         _, keys, times = self._entries.decode(payload, taking)
         timers = list(zip(times, keys, strict=True))

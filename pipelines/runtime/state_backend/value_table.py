@@ -10,7 +10,7 @@ from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
 from .namespaced_table import ONLY, NamespacedTable
-from .table import TableLayout
+from .table import TableLayout, WrittenForm
 from .type_coverage import Taking
 
 _MISSING: Final = object()
@@ -92,7 +92,7 @@ class ValueTable(NamespacedTable[Any]):
         kind: ChangeKind,
         payload: bytes,
         taking: Taking | None = None,
-        written: RecordType | None = None,
+        written: WrittenForm | None = None,
     ) -> None:
         if kind is ChangeKind.REMOVE:
             self._apply_removals(payload, taking)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -18,9 +18,13 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.functions import StateTtlConfig
+from tailrace.pipelines.functions import ListStateDescriptor, StateTtlConfig
 from tailrace.pipelines.runtime.common.failures import StateTypeError
+from tailrace.pipelines.runtime.state_backend.entry_store import HEAP, EntryStore
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
+from tailrace.pipelines.runtime.state_backend.operator_state import OperatorState
+from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatabase
+from tailrace.pipelines.runtime.state_backend.rocksdb_store import open_store
 from tailrace.pipelines.types import PICKLED, RecordType
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
@@ -266,9 +270,17 @@ class State:
     """A table of each kind, of values of one type; filled with values."""
 
     def __init__(
-        self, hint: Any, key: Any = str, item: Any = str, backend: KeyedStateBackend | None = None
+        self,
+        hint: Any,
+        key: Any = str,
+        item: Any = str,
+        backend: KeyedStateBackend | None = None,
+        expires: bool = True,
     ) -> None:
+        """`expires`: whether the expiring tables have a time to live."""
         self.backend = backend or KeyedStateBackend(RecordType.of(key), 128, operator="Count")
+        self.expires = expires
+        ttl = TTL if expires else None
         of = RecordType.of(hint)
         self.value = self.backend.value_table("value", of)
         self.windows = self.backend.value_table("windows", of, namespaced=True)
@@ -276,11 +288,12 @@ class State:
         self.list = self.backend.list_table("list", of)
         self.map = self.backend.map_table("map", RecordType.of(item), of)
         self.expiring = (
-            self.backend.value_table("expiring", of, ttl=TTL),
-            self.backend.list_table("expiring list", of, ttl=TTL),
-            self.backend.map_table("expiring map", RecordType.of(item), of, ttl=TTL),
+            self.backend.value_table("expiring", of, ttl=ttl),
+            self.backend.list_table("expiring list", of, ttl=ttl),
+            self.backend.map_table("expiring map", RecordType.of(item), of, ttl=ttl),
         )
         self.timers = self.backend.timer_table("timers")
+        self.broadcast = self.backend.broadcast_table("broadcast", RecordType.of(item), of)
 
     def put(self, key: str, value: Any) -> None:
         self.value.put(key, value)
@@ -289,14 +302,24 @@ class State:
         self.list.extend(key, [value])
         self.map.put(key, "item", value)
         stamped, elements, items = self.expiring
-        stamped.put(key, (ACCESSED_AT, value))
-        elements.extend(key, [(ACCESSED_AT, value)])
-        items.put(key, "item", (ACCESSED_AT, value))
+        held = (ACCESSED_AT, value) if self.expires else value
+        stamped.put(key, held)
+        elements.extend(key, [held])
+        items.put(key, "item", held)
         self.timers.register(key, 10)
+        self.broadcast.put_item(key, value)
 
     def shown(self) -> Any:
         tables = self.backend.snapshot()
         return {name: shown(table) for name, table in tables.items() if name not in ("timers", "~times")}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocksDatabase]:
+    made = RocksDatabase(tmp_path_factory.mktemp("state") / "database", 0)
+    made._generation_bytes = 0
+    yield made
+    made.close()
 
 
 How = Literal["changes", "full", "waiting"]
@@ -317,13 +340,28 @@ def written(state: State, how: How) -> list[bytes]:
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.filter_too_much])
-@given(st.data(), both, st.sampled_from(["changes", "full", "waiting"]))
+@given(
+    st.data(),
+    both,
+    st.sampled_from(["changes", "full", "waiting"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
 def test_state_is_converted_to_changed_type_or_rejected(
-    data: st.DataObject, was: DrawnType, how: How
+    database: RocksDatabase,
+    data: st.DataObject,
+    was: DrawnType,
+    how: How,
+    expired: bool,
+    expires: bool,
+    on_disk: bool,
 ) -> None:
+    """In memory and on disk; a time to live may come or go, too."""
     now = data.draw(changed(was))
     old, hint = was.hint(), now.hint()
-    lived = State(old)
+    lived = State(old, expires=expired)
+    store = open_store(database, "o", 128) if on_disk else HEAP
     given_values = data.draw(st.lists(values(was), min_size=1, max_size=3))
     for key, value in zip(KEYS, given_values, strict=False):
         lived.put(key, made(was, old, value))
@@ -335,44 +373,81 @@ def test_state_is_converted_to_changed_type_or_rejected(
         with pytest.raises(
             StateTypeError, match=r"of operator 'Count' was written as a .* and is declared as a "
         ):
-            _restored(hint, messages)
+            _restored(hint, messages, expires, store)
         return
     event("same" if was == now else "converted")
     right = {key: expected_value(was, now, value) for key, value in zip(KEYS, given_values, strict=False)}
-    again = _restored(hint, messages)
-    assert again.shown() == _state_of(right)
+    again = _restored(hint, messages, expires, store)
+    assert again.shown() == _state_of(right, expires)
     # What follows is of the new type; both are read together, in changes and at once.
     more = data.draw(values(now))
     again.put("a", made(now, hint, more))
     following = again.backend.take_changes()
     expected = again.shown()
-    assert _restored(hint, [*messages, *following]).shown() == expected
-    assert _restored(hint, written(again, "full")).shown() == expected
+    assert _restored(hint, [*messages, *following], expires).shown() == expected
+    assert _restored(hint, written(again, "full"), expires).shown() == expected
 
 
-def _restored(hint: Any, messages: list[bytes]) -> State:
-    backend = KeyedStateBackend(RecordType.of(str), 128, operator="Count")
+def _restored(hint: Any, messages: list[bytes], expires: bool = True, store: EntryStore = HEAP) -> State:
+    backend = KeyedStateBackend(
+        RecordType.of(str), 128, operator="Count", store=store, wall_clock=lambda: ACCESSED_AT
+    )
     half = len(messages) // 2
     for message in messages[:half]:
         backend.restore(message)
-    state = State(hint, backend=backend)
+    state = State(hint, backend=backend, expires=expires)
     for message in messages[half:]:
         backend.restore(message)
     return state
 
 
-def _state_of(values: dict[str, Any]) -> Any:
+def _state_of(values: dict[str, Any], expires: bool) -> Any:
     values = {key: shown(value) for key, value in values.items()}
+    held = {key: ("accessed", value) if expires else value for key, value in values.items()}
     return {
         "value": values,
         "windows": {5: values} if values else {},
         "reduced": values,
         "list": {key: [value] for key, value in values.items()},
         "map": {key: {"item": value} for key, value in values.items()},
-        "expiring": {key: ("accessed", value) for key, value in values.items()},
-        "expiring list": {key: [("accessed", value)] for key, value in values.items()},
-        "expiring map": {key: {"item": ("accessed", value)} for key, value in values.items()},
+        "expiring": held,
+        "expiring list": {key: [value] for key, value in held.items()},
+        "expiring map": {key: {"item": value} for key, value in held.items()},
+        "~broadcast:broadcast": {0: values} if values else {},
     }
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.data(), both, st.booleans(), st.booleans())
+def test_operator_state_is_converted_to_changed_type_or_rejected(
+    data: st.DataObject, was: DrawnType, is_union: bool, is_full: bool
+) -> None:
+    now = data.draw(changed(was))
+    old, hint = was.hint(), now.hint()
+
+    def request(state: OperatorState, of: Any) -> Any:
+        descriptor = ListStateDescriptor("elements", of)
+        return state.get_union_list_state(descriptor) if is_union else state.get_list_state(descriptor)
+
+    lived = OperatorState(0, 1, "Count")
+    given_values = data.draw(st.lists(values(was), min_size=1, max_size=3))
+    request(lived, old).add_all([made(was, old, value) for value in given_values])
+    messages = list(lived.take_changes())
+    if is_full:
+        messages = list(lived.full())
+    again = OperatorState(0, 1, "Count")
+    for message in messages:
+        again.restore(message)
+    try:
+        expected_value(was, now, examples(was))
+    except Incompatible:
+        with pytest.raises(
+            StateTypeError, match=r"of operator 'Count' was written as a .* and is declared as a "
+        ):
+            request(again, hint)
+        return
+    right = [shown(expected_value(was, now, value)) for value in given_values]
+    assert [shown(value) for value in request(again, hint)] == right
 
 
 @pytest.mark.parametrize(
