@@ -63,6 +63,7 @@ class TextServer:
 
 
 def word_count(port: int, parallelism: int) -> JobGraph:
-    """Returns WindowWordCount, reading from the port."""
+    """Returns WindowWordCount, reading from the port: with a channel at any parallelism."""
     entry_point = "tailrace.pipelines.examples.window_word_count:main"
-    return build(entry_point, ["--hostname", "127.0.0.1", "--port", str(port)], parallelism)
+    arguments = ["--hostname", "127.0.0.1", "--port", str(port)]
+    return build(entry_point, arguments, parallelism, {"execution.isolation": "vertex"})

@@ -38,7 +38,7 @@ KINDS = ("channels", "changelogs", "others")
 
 def counting(parallelism: int, rate: int) -> JobGraph:
     """Returns generator -> key_by -> running count, which is discarded."""
-    env = StreamExecutionEnvironment(parallelism=parallelism)
+    env = StreamExecutionEnvironment(parallelism=parallelism).configure("execution.isolation", "vertex")
     records = env.generate(
         lambda index: (f"k{index % KEYS}", 1, os.urandom(PAYLOAD_BYTES).hex()), rate_per_second=rate
     )

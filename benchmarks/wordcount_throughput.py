@@ -34,12 +34,15 @@ from tailrace.schemas.types import JobGraph
 LINES = scaled(4_000_000)
 WARM_UP_LINES = scaled(100_000)
 SPARK = Path(__file__).with_name("_peer_spark.py")
+ISOLATED = {"execution.isolation": "vertex"}
+"""Splitting and counting have a process each, also at parallelism 1."""
 VECTORISED = Path(tailrace.__file__).parent / "pipelines" / "examples" / "vectorised_word_count.py"
 
 
 def vectorised(source: str, sink: str, parallelism: int) -> JobGraph:
-    """Returns the example."""
-    return build_file(str(VECTORISED), ["--bounded", "--input", source, "--output", sink], parallelism)
+    """Returns the example, in two vertices at any parallelism."""
+    arguments = ["--bounded", "--input", source, "--output", sink]
+    return build_file(str(VECTORISED), arguments, parallelism, ISOLATED)
 
 
 def words(line: str) -> Iterator[tuple[str, int]]:
@@ -50,7 +53,7 @@ def words(line: str) -> Iterator[tuple[str, int]]:
 def in_python(source: str, sink: str, parallelism: int, *, mini_batch: bool) -> JobGraph:
     """Returns the same with a Python function for each word; without mini-batches each intermediate count is
     written."""
-    env = StreamExecutionEnvironment(parallelism=parallelism)
+    env = StreamExecutionEnvironment(parallelism=parallelism, configuration=ISOLATED)
     env.configure("execution.mini-batch", str(mini_batch).lower())
     counts = env.from_source(KafkaSource(source, bounded=True)).flat_map(words).key_by(0).sum(1)
     counts.map(shown, str).sink_to(KafkaSink(sink, Formats.text(), key=word_of))

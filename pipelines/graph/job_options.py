@@ -147,10 +147,10 @@ STATE_BACKEND = ConfigOption(
 ISOLATION = ConfigOption(
     key="execution.isolation",
     type=choice(Isolation),
-    default=Isolation.VERTEX,
+    default=Isolation.SLOT,
     doc="`slot`: operators of parallelism 1 are chained although records are partitioned between them, so they share "
     "a process and its transaction. `vertex`: records that are partitioned go through Kafka at any parallelism, as "
-    "Flink's chaining divides a job: each part has its own process and restarts alone.",
+    "Flink's chaining divides a job: each vertex has its own processes and restarts alone.",
     scopes=_JOB,
     ours=True,
 )

@@ -76,9 +76,8 @@ class Shape:
 
 
 def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> JobGraph:
-    """Returns the graph of a running count without event time, from a generator: two vertices."""
-    env = StreamExecutionEnvironment()
-    env.set_parallelism(shape.parallelism)
+    """Returns the graph of a running count without event time, from a generator: two vertices at any parallelism."""
+    env = _environment_of_vertices(shape)
     _count(env.generate(shape.item, count=shape.records, rate_per_second=shape.rate), counts)
     return _with_options(env.get_job_graph("counting"), configuration)
 
@@ -88,8 +87,7 @@ def relaying(
 ) -> JobGraph:
     """Returns the same graph from indexes as text of a local port, with a vertex between, whose function runs in Spark:
     three vertices."""
-    env = StreamExecutionEnvironment()
-    env.set_parallelism(shape.parallelism)
+    env = _environment_of_vertices(shape)
     items = env.socket_text_stream("127.0.0.1", port).map(
         lambda text: shape.item(int(text)), output_type=Item
     )
@@ -121,6 +119,12 @@ def fault_injection_job(
         .sink_to(KafkaSink(sums, Formats.text()))
     )
     return _with_options(env.get_job_graph("torture"), configuration)
+
+
+def _environment_of_vertices(shape: Shape) -> StreamExecutionEnvironment:
+    """Returns an environment whose partitioned records cross channels at parallelism 1, too."""
+    env = StreamExecutionEnvironment()
+    return env.set_parallelism(shape.parallelism).configure("execution.isolation", "vertex")
 
 
 def _count(items: Any, counts: str) -> None:

@@ -93,6 +93,7 @@ from tailrace.pipelines.api import Formats, KafkaSink, KafkaSource
 
 source, sink = sys.argv[1:]
 env = StreamExecutionEnvironment.get_execution_environment()
+env.configure("execution.isolation", "vertex")  # the rights of tasks cover channels, too
 counts = (
     env.from_source(KafkaSource(source, group_id=f"{source}-readers"))
     .uid("orders")

@@ -173,7 +173,8 @@ def answers(ends: EndOffsets, topic: str) -> bool:
 
 
 def counting(source: str, sink: str) -> JobGraph:
-    env = StreamExecutionEnvironment().set_parallelism(1)
+    """Returns a graph of two vertices with a channel."""
+    env = StreamExecutionEnvironment().set_parallelism(1).configure("execution.isolation", "vertex")
     pairs = env.from_source(KafkaSource(source, Formats.text())).map(lambda key: (key, 1), tuple[str, int])
     counts = pairs.key_by(0).sum(1)
     counts.map(lambda pair: f"{pair[0]}|{pair[1]}", str).sink_to(KafkaSink(sink, Formats.text()))

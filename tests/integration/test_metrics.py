@@ -55,6 +55,7 @@ def words(line: str) -> list[tuple[str, int]]:
     return [(word, 1) for word in line.split()]
 
 env = StreamExecutionEnvironment.get_execution_environment({"metrics.latency.interval": "100 ms"})
+env.configure("execution.isolation", "vertex")
 source = KafkaSource("metrics-lines", Formats.text())
 env.from_source(source).flat_map(words).key_by(0).sum(1).name("counts").print()
 env.execute("metrics")

@@ -277,7 +277,7 @@ def test_page_shows_what_happens_without_being_loaded_again(browser: Browser, fo
     with visit(browser, address) as page:
         page.goto(f"{address}/#/jobs")
         expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=60_000)
-        job_id = four_slots.ok("run", "-d", "page_numbers.py").stdout.strip()
+        job_id = four_slots.ok("run", "-d", "-p", "2", "page_numbers.py").stdout.strip()
         page.get_by_role("link", name="Numbers of a page").click(timeout=60_000)
         expect(page.locator(".title .status")).to_have_text("running", timeout=60_000)
         expect(page.locator(".vertex")).to_have_count(2)

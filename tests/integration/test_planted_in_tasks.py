@@ -31,7 +31,7 @@ import sys
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
 
 source, sink = sys.argv[1:]
-env = StreamExecutionEnvironment().set_parallelism(1)
+env = StreamExecutionEnvironment().set_parallelism(1).configure("execution.isolation", "vertex")
 pairs = env.from_source(KafkaSource(source, Formats.text())).map(lambda key: (key, 1), tuple[str, int])
 counts = pairs.key_by(0).sum(1)
 counts.map(lambda pair: f"{pair[0]}|{pair[1]}", str).sink_to(KafkaSink(sink, Formats.text()))

@@ -114,6 +114,7 @@ from tailrace import MapFunction, StreamExecutionEnvironment, shipped_file
 
 here = Path(__file__).parent
 env = StreamExecutionEnvironment.get_execution_environment()
+env.configure("execution.isolation", "vertex")  # functions behind a channel run in Spark
 for name in ("helpers.py", "pipelines", "services", "words.txt"):
     env.add_python_file(str(here / name))
 

@@ -59,6 +59,7 @@ def operators(graph: JobGraph) -> dict[str, OperatorConfig]:
 def test_word_count_is_source_and_keyed_vertex(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
+    env.configure("execution.isolation", "vertex")
     lines.flat_map(words).key_by("text").window(FIVE_SECONDS).reduce(add).print("counts")
     graph = env.get_job_graph("word count")
     assert graph.name == "word count"
@@ -108,6 +109,7 @@ def test_operators_have_source_locations(env: StreamExecutionEnvironment) -> Non
 def test_keys_by_function_field_and_position_are_supported(
     env: StreamExecutionEnvironment, lines: DataStream[str]
 ) -> None:
+    env.configure("execution.isolation", "vertex")
     pairs = lines.map(lambda line: (line, 1), tuple[str, int])
     pairs.key_by(1).window(FIVE_SECONDS).reduce(lambda a, b: a)
     pairs.key_by(lambda pair: pair[0], key_type=str).window(FIVE_SECONDS).reduce(lambda a, b: a)

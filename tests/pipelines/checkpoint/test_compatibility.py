@@ -102,8 +102,9 @@ def test_unassigned_state_is_named_by_uid() -> None:
         return env.get_job_graph("counts")
 
     earlier = program("counts")
-    reduce = earlier.vertices[1].operators[0].operator_id
-    saved = checkpoint_of(earlier, states={(earlier.vertices[1].vertex_id, 0): state(reduce)})
+    (chain,) = earlier.vertices
+    reduce = next(of.operator_id for of in chain.operators if of.kind == OperatorKind.REDUCE)
+    saved = checkpoint_of(earlier, states={(chain.vertex_id, 0): state(reduce)})
     (fault,) = incompatibilities(saved, program("sums"))
     assert "which the program does not have: give its operator the uid 'counts' again, or allow" in fault
 

@@ -147,7 +147,11 @@ SEPARATED = {
         node(1, SOURCE), node(2, chaining=ChainingStrategy.HEAD)
     ),
     "the upstream operator is never chained": line(node(1, SOURCE, chaining=ChainingStrategy.NEVER), node(2)),
-    "records are partitioned between them": two(partitioner=Partitioner.REBALANCE),
+    "records are partitioned between them": line(
+        node(1, OperatorKind.GENERATOR, parallelism=2),
+        node(2, parallelism=2),
+        partitioner=Partitioner.REBALANCE,
+    ),
     "their parallelism differs": two(parallelism=2),
     "their maximum parallelism differs": two(max_parallelism=256),
 }
@@ -171,8 +175,7 @@ def test_operators_without_obstacle_are_chained() -> None:
 def test_partitioned_operators_are_chained_at_parallelism_1(partitioner: Partitioner) -> None:
     def partitioned(parallelism: int) -> StreamGraph:
         ends = node(1, OperatorKind.GENERATOR, parallelism=parallelism), node(2, parallelism=parallelism)
-        graph = line(*ends, partitioner=partitioner)
-        return dataclasses.replace(graph, configuration={ISOLATION.key: "slot"})
+        return line(*ends, partitioner=partitioner)
 
     assert len(create_job_graph(partitioned(1)).vertices) == 1
     assert len(create_job_graph(partitioned(2)).vertices) == 2
@@ -186,9 +189,9 @@ def test_operator_ids_do_not_depend_on_isolation() -> None:
 
     nodes = [node(1, SOURCE), *(node(i) for i in range(2, 6))]
     graph = line(*nodes, partitioner=Partitioner.REBALANCE)
-    chained = dataclasses.replace(graph, configuration={ISOLATION.key: "slot"})
-    assert len(create_job_graph(chained).vertices) == 1
-    assert ids(graph) == ids(chained)
+    divided = dataclasses.replace(graph, configuration={ISOLATION.key: "vertex"})
+    assert [len(create_job_graph(each).vertices) for each in (graph, divided)] == [1, 5]
+    assert ids(graph) == ids(divided)
 
 
 def test_chain_may_branch() -> None:
@@ -238,6 +241,6 @@ def test_empty_program_is_rejected() -> None:
 
 
 def test_program_of_many_steps_is_translated() -> None:
-    nodes = [node(1, SOURCE), *(node(i, parallelism=1 + i % 2) for i in range(2, 2_000))]
+    nodes = [node(1, SOURCE), *(node(i, parallelism=2 - i % 2) for i in range(2, 2_000))]
     graph = line(*nodes, partitioner=Partitioner.REBALANCE)
     assert len(create_job_graph(graph).vertices) == 1_999

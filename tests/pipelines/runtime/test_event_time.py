@@ -27,7 +27,7 @@ def by_word(
 def test_event_time_matters_on_all_edges_before_operator_that_uses_it(
     window: TumblingEventTimeWindows | TumblingProcessingTimeWindows, timed: int
 ) -> None:
-    env = StreamExecutionEnvironment()
+    env = StreamExecutionEnvironment().configure("execution.isolation", "vertex")
     words = env.from_collection(["a"], str).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps()
     )

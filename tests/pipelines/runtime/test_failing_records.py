@@ -235,10 +235,11 @@ def cluster_of(
     parallelism: int,
     seed: int | None = None,
     topics: dict[str, list[list[Message]]] | None = None,
+    isolation: str = "vertex",
 ) -> MemoryCluster:
     """Returns a memory cluster of a program."""
     env = StreamExecutionEnvironment()
-    env.set_parallelism(parallelism)
+    env.set_parallelism(parallelism).configure("execution.isolation", isolation)
     stream = build(env)
     if hasattr(stream, "print"):
         stream.print()
@@ -367,6 +368,14 @@ def test_failure_names_timer_or_window(program: Any, place: str, seed: int | Non
     lines = failures(cluster_of(build, 2, seed))
     assert all(line.endswith(f", at {place}") for line in lines), lines
     assert describe_repetition(lines) == f"fails again at the same position, {place}, for the 2nd time"
+
+
+def test_failure_in_keyed_operator_of_chain_names_record_of_source() -> None:
+    def build(env: StreamExecutionEnvironment) -> Any:
+        return env.from_collection([("a", 1), ("b", BAD)], PAIR).key_by(0).process(Keyed(), PAIR)
+
+    lines = failures(cluster_of(build, 1, isolation="slot"))
+    assert all(line.endswith(", at index 1 of the collection, key 'b'") for line in lines), lines
 
 
 def lines_of(numbers: Iterable[int], directory: Path) -> Path:

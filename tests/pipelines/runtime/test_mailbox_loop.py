@@ -160,7 +160,8 @@ def start() -> Iterator[Callable[[Task], Task]]:
 
 
 def environment() -> StreamExecutionEnvironment:
-    return StreamExecutionEnvironment().set_parallelism(1)
+    """Returns an environment whose partitioned records cross channels from one subtask to one."""
+    return StreamExecutionEnvironment().set_parallelism(1).configure("execution.isolation", "vertex")
 
 
 def buffer(offset: int, values: list[str], *, ends: bool = False, query: int = 0) -> ForwardedMessage:

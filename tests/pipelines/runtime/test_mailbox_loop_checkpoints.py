@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.infra.storage.storage import Storage
-from tailrace.pipelines.api import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from tailrace.pipelines.api import MapFunction, RuntimeContext
 from tailrace.pipelines.checkpoint.layout import base_of
 from tailrace.pipelines.checkpoint.state_files import read_in_flight
 from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
@@ -30,7 +30,7 @@ from tailrace.pipelines.runtime.stream_task.state.subtask_state import MARKER
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
 
-from .test_mailbox_loop import Task
+from .test_mailbox_loop import Task, environment
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def start() -> Iterator[Callable[[Task], Task]]:
 
 def two_senders(*, broadcast: bool = False) -> JobGraph:
     """Returns a printing vertex with two senders."""
-    env = StreamExecutionEnvironment().set_parallelism(1)
+    env = environment()
     source = env.from_collection(["unused"], str)
     mapped = source.map(str.upper, output_type=str).set_parallelism(2)
     (mapped.broadcast() if broadcast else mapped).print()
@@ -238,7 +238,7 @@ class Counting(MapFunction[int, int]):
 def test_stopped_task_reports_accumulators_with_its_part(
     start: Callable[[Task], Task], tmp_path: Path, stops: bool
 ) -> None:
-    env = StreamExecutionEnvironment().set_parallelism(1)
+    env = environment()
     env.generate(lambda n: n, rate_per_second=200, output_type=int).map(Counting()).rebalance().print()
     task = start(Task(env.get_job_graph("counting"), 0))
     task.wait_until(lambda: task.subtask.records_in > 3)
@@ -261,7 +261,7 @@ def test_source_continues_when_stopping_savepoint_is_aborted(
 @pytest.fixture
 def reading() -> Task:
     """Returns a source that never ends, and stores its position."""
-    env = StreamExecutionEnvironment().set_parallelism(1)
+    env = environment()
     env.generate(lambda n: n, rate_per_second=200, output_type=int).rebalance().print()
     return Task(env.get_job_graph("reading"), 0)
 

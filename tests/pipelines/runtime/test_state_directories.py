@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 def deployments(backend: str) -> list[VertexDeployment]:
     """Returns those of a job whose slots run a source and two vertices with keyed state."""
-    env = StreamExecutionEnvironment()
+    env = StreamExecutionEnvironment().configure("execution.isolation", "vertex")
     env.configure("state.backend.type", backend)
     pairs = env.from_collection([("a", 1)], tuple[str, int]).key_by(0).sum(1)
     pairs.key_by(1).sum(1).print()

@@ -30,7 +30,8 @@ class Keeping(KeyedProcessFunction[str, Pair, Pair]):
 
 
 def on_an_edge(env: StreamExecutionEnvironment) -> None:
-    env.from_collection([1, 2], int).map(lambda n: str(n), int).name("Wrong").rebalance().print()
+    wrong = env.from_collection([1, 2], int).map(lambda n: str(n), int).name("Wrong")
+    wrong.print().set_parallelism(2)
 
 
 def by_key(env: StreamExecutionEnvironment) -> None:
@@ -39,8 +40,8 @@ def by_key(env: StreamExecutionEnvironment) -> None:
 
 
 def in_the_prefix(env: StreamExecutionEnvironment) -> None:
-    moved = env.from_collection([1, 2], int).rebalance()
-    moved.map(lambda n: str(n), int).name("Wrong").key_by(lambda n: n).reduce(lambda a, b: a).print()
+    wrong = env.from_collection([1, 2], int).map(lambda n: str(n), int).name("Wrong").set_parallelism(2)
+    wrong.key_by(lambda n: n).reduce(lambda a, b: a).print()
 
 
 def in_state(env: StreamExecutionEnvironment) -> None:

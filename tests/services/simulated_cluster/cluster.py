@@ -48,8 +48,9 @@ SECOND = 1_000_000
 
 @functools.cache
 def graph(parallelism: int = 1) -> JobGraph:
-    """WindowWordCount: needs as many slots as its parallelism."""
-    return build("tailrace.pipelines.examples.window_word_count:main", ["--port", "9999"], parallelism)
+    """WindowWordCount in two vertices at any parallelism: needs as many slots as its parallelism."""
+    program = "tailrace.pipelines.examples.window_word_count:main"
+    return build(program, ["--port", "9999"], parallelism, {"execution.isolation": "vertex"})
 
 
 class Cluster(UniformTaskBehavior):
