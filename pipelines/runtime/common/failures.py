@@ -106,6 +106,10 @@ class StateTypeError(TaskError):
     """State or records of a checkpoint have a type that cannot be read as the declared one."""
 
 
+class StateDiskError(TaskError):
+    """The database of keyed state cannot be read or written, for example because its disk is full."""
+
+
 class RecordRejected(RecordError, TaskError):
     """An operator does not accept a record."""
 

@@ -14,7 +14,7 @@ from ....schemas.types import OperatorConfig
 from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
 from ...types import RecordTypeError
-from ..common.failures import RecordError, StateTypeError, UserCodeError, format_key
+from ..common.failures import RecordError, StateDiskError, StateTypeError, UserCodeError, format_key
 from ..records.batch import Batch
 
 Function = Callable[..., Any]
@@ -31,7 +31,7 @@ def user_code(
     """
     try:
         yield
-    except (UserCodeError, StateTypeError):
+    except (UserCodeError, StateTypeError, StateDiskError):
         raise
     except (Exception, SystemExit) as error:
         # A function that calls sys.exit() also fails its task with a reason.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -34,6 +35,7 @@ from rocksdict import (
 )
 
 from ...graph.key_groups import key_bytes, key_group_of_bytes
+from ..common.failures import StateDiskError
 from ..common.local_state import LEAST_MEMORY
 
 _READER_CACHE: Final = 8 << 20
@@ -72,7 +74,7 @@ class RocksDatabase:
     """The database of one attempt of a subtask, in a directory of its own. For one thread."""
 
     def __init__(self, directory: Path, memory: int) -> None:
-        """`memory`: the budget in bytes. Raises OSError if there is no database possible."""
+        """`memory`: the budget in bytes. Raises StateDiskError."""
         self.directory = directory
         memory = max(memory, LEAST_MEMORY)
         self._cache = Cache(memory // 2)
@@ -82,11 +84,9 @@ class RocksDatabase:
         self._numbers = 0
         self._operators = 0
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        try:
+        with self._using_disk():
+            directory.mkdir(parents=True)
             self.db = Rdict(str(directory / "db"), _options(self._cache, memory))
-        except Exception as error:
-            raise OSError(f"no database for state in {directory}: {error}") from error
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True
         self.db.set_write_options(self._write_options)
@@ -110,16 +110,32 @@ class RocksDatabase:
         self.write(batch)
 
     def write(self, batch: WriteBatch) -> None:
-        """Writes a batch."""
+        """Writes a batch. Raises StateDiskError."""
         if len(batch):
-            self.db.write(batch, self._write_options)
+            with self._using_disk():
+                self.db.write(batch, self._write_options)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Returns what was written; None if there is nothing. Raises StateDiskError."""
+        try:
+            found: bytes | None = self.db.get(key)
+        except Exception as error:
+            raise self._failure(error) from error
+        return found
+
+    def remove_all(self, prefix: bytes) -> None:
+        """Removes what was written with keys that begin with the prefix. Raises StateDiskError."""
+        with self._using_disk():
+            self.db.delete_range(prefix, after(prefix))
 
     def read(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yields what was written, from one key up to and without the other, as of the first step."""
+        """Yields what was written, from one key up to and without the other, as of the first step. Raises
+        StateDiskError."""
         options = ReadOptions()
         options.set_iterate_upper_bound(stop)
         # The iterator only points to the bound, which lives as long as the options.
-        yield from self.db.items(from_key=start, read_opt=options)
+        with self._using_disk():
+            yield from self.db.items(from_key=start, read_opt=options)
 
     def remember(self, objects: CachedObjects, size: int) -> None:
         """Counts the memory of another one of these objects."""
@@ -140,13 +156,12 @@ class RocksDatabase:
         return {name: value for name, value in found if value is not None}
 
     def create_copy(self) -> Path:
-        """Writes the state as it is now as a database of links, for another process. Raises OSError."""
+        """Writes the state as it is now as a database of links, for another process. Raises
+        StateDiskError."""
         self.flush()
         path = self.new_path("copy")
-        try:
+        with self._using_disk():
             Checkpoint(self.db).create_checkpoint(str(path))
-        except Exception as error:
-            raise OSError(f"no copy of the state in {self.directory}: {error}") from error
         return path
 
     def read_copy(self, path: Path) -> None:
@@ -158,8 +173,24 @@ class RocksDatabase:
     def close(self) -> None:
         """Closes the database and removes its directory."""
         self._cached.clear()
-        self.db.close()
+        # It writes its buffers first, for which a full disk has no space; nobody reads them again.
+        with suppress(Exception):
+            self.db.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    @contextmanager
+    def _using_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # RocksDB's errors have no class of their own.
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> StateDiskError:
+        return StateDiskError(
+            f"keyed state on disk in {self.directory} cannot be read or written: {error}; free space on that disk, "
+            "or set state.backend.type to hashmap"
+        )
 
 
 def _options(cache: Cache, memory: int) -> Options:

@@ -128,7 +128,7 @@ class RocksEntries(MutableMapping[Any, Any]):
         self._database.forget(self)
         if self._is_written:
             self._is_written = False
-            self._database.db.delete_range(self._prefix, after(self._prefix))
+            self._database.remove_all(self._prefix)
 
     def read_section(self, key_groups: range) -> Iterator[tuple[Any, Any]]:
         """Yields the entries with these key groups."""
@@ -168,7 +168,7 @@ class RocksEntries(MutableMapping[Any, Any]):
         held = self._older.pop(key, _UNREAD)
         size = self._mean
         if held is _UNREAD:
-            data = self._database.db.get(self._raw_key(key)) if self._is_written else None
+            data = self._database.get(self._raw_key(key)) if self._is_written else None
             if data is None:
                 held = _ABSENT
             else:

@@ -119,7 +119,7 @@ class RocksTimerQueue:
         self._firsts.clear()
         self._count = 0
         self._database.forget(self)
-        self._database.db.delete_range(self._prefix, after(self._prefix))
+        self._database.remove_all(self._prefix)
 
     def write(self, batch: WriteBatch) -> None:
         """Adds the changes to a batch."""
@@ -150,7 +150,7 @@ class RocksTimerQueue:
     def _is_there(self, raw: bytes) -> bool:
         if raw in self._changed:
             return self._changed[raw] is not None
-        return self._database.db.get(raw) is not None
+        return self._database.get(raw) is not None
 
     def _change(self, raw: bytes, data: bytes | None) -> None:
         if raw not in self._changed:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pipelines.runtime.state_backend.fill_state import VALUE_BYTES
 from polling import wait_until
 
+from pipelines.runtime.state_backend import fill_state
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 from tailrace.pipelines.runtime.common.local_state import DEFAULT_SLOT_MEMORY
 from tailrace.pipelines.runtime.task_runtime.state_directories import StateDirectories
 
 MIB = 1 << 20
+RESERVE = 6 * MIB
+"""What libraries and the allocator take beside a budget, however large that is."""
+FILL_STATE = Path(fill_state.__file__)
 
 
 def deployments(backend: str) -> list[VertexDeployment]:
@@ -34,6 +41,27 @@ def test_vertices_with_keyed_state_share_managed_memory_of_slot(tmp_path: Path) 
     assert unset is not None
     assert unset.memory == DEFAULT_SLOT_MEMORY // 2
     assert not any(map(directories.assign, deployments("hashmap")))
+
+
+@pytest.mark.parametrize("slots", [1, pytest.param(4, marks=pytest.mark.soak)])
+def test_tasks_of_slot_stay_within_managed_memory(tmp_path: Path, slots: int) -> None:
+    """Measured in processes like those of tasks: two for each slot, and one with its state in memory."""
+    slot_memory, keys = 16 * MIB, 25_000
+    directories = StateDirectories(tmp_path / "state", slot_memory)
+    states = [directories.assign(each) for _ in range(slots) for each in deployments("rocksdb")]
+    budgets = [(state.directory, state.memory) for state in states if state is not None]
+    assert sum(memory for _, memory in budgets) == slots * slot_memory
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(FILL_STATE), directory, str(memory), str(keys)], stdout=subprocess.PIPE
+        )
+        for directory, memory in [*budgets, ("-", 0)]
+    ]
+    *grown, in_memory = (int(process.communicate()[0]) for process in processes)
+    assert in_memory > keys * VALUE_BYTES
+    for (_, memory), growth in zip(budgets, grown, strict=True):
+        assert growth < memory + RESERVE < in_memory
+    assert not any(Path(directory).exists() for directory, _ in budgets)
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

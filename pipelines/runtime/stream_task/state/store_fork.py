@@ -9,14 +9,14 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import Future
 
-from ...common.failures import TaskError
+from ...common.failures import StateDiskError, TaskError
 from ...state_backend.rocksdb_database import RocksDatabase
 from .fork_worker import ForkedWork, ForkedWorker
 from .full_snapshot import FullSnapshotWrite
 
 
 class _NotForked:
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: StateDiskError) -> None:
         self.result: Future[bytes] = Future()
         self.result.set_exception(TaskError(f"state could not be written: {error}"))
 
@@ -28,7 +28,7 @@ def fork_with_database(database: RocksDatabase, work: ForkedWork) -> FullSnapsho
     """Runs work in a forked child. If there can be no copy, the result is the error."""
     try:
         copy = database.create_copy()
-    except OSError as error:
+    except StateDiskError as error:
         return _NotForked(error)
 
     def run(progress: object) -> bytes:

@@ -19,7 +19,9 @@ from pipelines.runtime.state_backend.programs import ALL, KEYS, TABLES, Step, ba
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.state_files import read_messages
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
+from tailrace.pipelines.runtime.common.failures import StateDiskError, TaskError
 from tailrace.pipelines.runtime.common.local_state import LEAST_MEMORY
+from tailrace.pipelines.runtime.operators.user_functions import user_code
 from tailrace.pipelines.runtime.state_backend import rocksdb_timers
 from tailrace.pipelines.runtime.state_backend.entry_codec import EntryCodec
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
@@ -30,7 +32,7 @@ from tailrace.pipelines.runtime.state_backend.timer_queue import HeapTimerQueue
 from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_full_snapshot
 from tailrace.pipelines.runtime.stream_task.state.store_fork import fork_with_database
 from tailrace.pipelines.types import PICKLED, Types
-from tailrace.schemas.types import StateFile
+from tailrace.schemas.types import OperatorConfig, StateFile
 from tailrace.services.metrics import table as metrics_table
 
 GROUPS = 8
@@ -210,6 +212,46 @@ def test_database_has_figures_of_metrics(tmp_path: Path) -> None:
     assert figures["rocksdb.estimate-num-keys"] == 1_000
     assert figures["rocksdb.block-cache-capacity"] == LEAST_MEMORY // 2
     database.close()
+
+
+class Limited:
+    """A database whose disk is full."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def write(self, *_: Any) -> None:
+        raise Exception("IO error: No space left on device")
+
+    close = write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+def test_full_disk_fails_task_and_not_users_function(tmp_path: Path) -> None:
+    database = RocksDatabase(tmp_path / "database", 0)
+    table = KeyedStateBackend(Types.STRING(), GROUPS, store=store(database, 0)).value_table("v", Types.LONG())
+    limited: Any = Limited(database.db)
+    database.db = limited
+    config = OperatorConfig(
+        operator_id="o", name="Count", kind="reduce", parameters="", code=b"", location="program.py:7"
+    )
+
+    def fill() -> None:
+        with user_code(config):
+            for number in range(10):
+                table.put(f"key-{number}", number)
+
+    with pytest.raises(
+        StateDiskError, match=r"^keyed state on disk in .* No space left on device; free space"
+    ):
+        fill()
+    forked = fork_with_database(database, lambda progress: b"")
+    with pytest.raises(TaskError, match="state could not be written: keyed state on disk"):
+        forked.result.result(10)
+    database.close()
+    assert not database.directory.exists()
 
 
 def test_entry_holds_classes_and_functions_of_program() -> None:
