@@ -37,6 +37,8 @@ from tailrace.pipelines.api import (
     KeyedContext,
     KeyedProcessFunction,
     StartingOffsets,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
 )
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
@@ -290,6 +292,20 @@ def test_backlog_and_live_records_are_exact_with_killed_stream_task(
     results = on_kafka.read(sink, expected, beyond_s=1.0)
     assert len(results) == expected
     assert sorted(map(int, results)) == list(range(expected))
+
+
+def test_no_record_is_late_in_partition_that_is_read_behind_another(start: Start, on_kafka: Topics) -> None:
+    source, sink = on_kafka.new(2), on_kafka.new()
+    for partition, count in enumerate((30_000, 3_000)):
+        on_kafka.write(source, [b"%d" % (n * 30_000 // count) for n in range(count)], partition)
+    env = StreamExecutionEnvironment()
+    in_order: WatermarkStrategy[str] = WatermarkStrategy.for_monotonous_timestamps()
+    lines = env.from_source(KafkaSource(source, bounded=True), in_order.with_timestamp_assigner(int))
+    ones = lines.filter(bool).map(lambda line: (0, 1), output_type=tuple[int, int])
+    counts = ones.key_by(0).window(TumblingEventTimeWindows.of(seconds=1)).sum(1)
+    counts.map(lambda pair: f"{pair[1]}", output_type=str).sink_to(KafkaSink(sink, Formats.text()))
+    run_to_its_end(start(env.get_job_graph("windows")))
+    assert on_kafka.read(sink, 30, beyond_s=0.2) == [b"1100"] * 30
 
 
 def test_added_partitions_and_topics_of_pattern_are_read_while_job_runs(
