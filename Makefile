@@ -21,8 +21,9 @@ FAULTS ?= 22
 T ?=
 # Unit tests run in as many processes as there are cores. Integration tests mostly wait, so four files run at the same
 # time on two cores as well. Files that share servers run one after another, and the longest come first (tests/conftest.py).
+# schemathesis, which only a unit test uses, takes each process a second to load.
 SIDE_BY_SIDE := -n auto --dist worksteal
-BY_FILE := -n 4 --dist loadfile --no-loadscope-reorder
+BY_FILE := -n 4 --dist loadfile --no-loadscope-reorder -p no:schemathesis
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
