@@ -226,7 +226,8 @@ def cluster(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def graph() -> JobGraph:
-    return build(WORD_COUNT, ["--port", "9"], 1)
+    """Returns a graph with an edge."""
+    return build(WORD_COUNT, ["--port", "9"], 1, {"execution.isolation": "vertex"})
 
 
 # What can't be read or is not allowed becomes a dead letter.
