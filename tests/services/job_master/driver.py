@@ -23,7 +23,8 @@ JOB = "job_master/j"
 
 
 class Job:
-    """Job j, from StartJob on. Every state is checked against the invariants."""
+    """Job j, from StartJob on. Every state is checked against the invariants. Each task has a process of its own,
+    unless the configuration has `execution.isolation: slot`."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Job:
         start = job_master.StartJob(
             job_id="j",
             job_graph=graph,
-            configuration=configuration or {},
+            configuration={"execution.isolation": "vertex", **(configuration or {})},
             savepoint_path=savepoint_path,
         )
         self.receive("dispatcher", start)

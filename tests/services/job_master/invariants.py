@@ -35,7 +35,6 @@ def check_job_master(state: JobMasterState) -> None:
     check_executions(state)
     check_trees(state)
     check_submissions(state)
-    check_processes(state)
     check_checkpoints(state)
 
 
@@ -178,7 +177,8 @@ def check_submissions(state: StartedJob) -> None:
 
 
 def check_processes(state: StartedJob) -> None:
-    """Checks that no task is to be submitted into a slot whose tasks run as one process."""
+    """Checks that no task is to be submitted into a slot whose tasks run as one process. Holds if TaskExecutors report
+    no task of a process before all are submitted."""
     if not state.options.has_slot_processes or not _restarts_tasks(state) or state.checkpoints.restoring:
         return
     for tree in state.sharing.trees.values():

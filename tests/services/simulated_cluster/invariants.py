@@ -26,7 +26,7 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 from ...log_checker import Violation, check
 from ...log_checker.events import Event, event
 from ..async_simulator import AsyncSimulator, find_owed_events, lines
-from ..job_master.invariants import check_job_master
+from ..job_master.invariants import check_job_master, check_processes
 from .checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .cluster import new_replica
 from .index_invariants import check_dispatcher, check_resource_manager, check_task_executor
@@ -128,6 +128,7 @@ class Invariants:
             INDEXES[type(state)](state)
             if isinstance(state, StartedJob):
                 check_checkpoints(state)
+                check_processes(state)
             if isinstance(state, DispatcherState):
                 check_quotas(state)
             slots_changed = slots_changed or isinstance(state, TaskExecutorState)
