@@ -37,7 +37,8 @@ from ..memory_cluster import MemoryCluster, Message, give_uids
 EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
 SIZE_MS = 100
 SLIDE_MS = SIZE_MS // 2
-GAP_MS = 30
+GAP_MS = 35
+"""No difference of two times: a record exactly that far behind a session joins it, though it may have fired already."""
 LATENESS_MS = 3_000
 
 Record = tuple[str, int]
