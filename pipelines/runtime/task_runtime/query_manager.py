@@ -46,6 +46,9 @@ _OVERLAP_S: Final = 10.0
 """How long a coalesced query may need to start and to catch up, while the previous one still delivers ..."""
 _LEAST_OVERLAP: Final = 4_000
 """... or so many messages of a partition."""
+_CATCHES_UP_S: Final = 5.0
+"""How long the previous query delivers after the tasks of a coalesced one have started: that repeats one by one what
+has arrived since its start was requested."""
 LAG_INTERVAL_S: Final = 0.5
 """The interval at which the lag of a Kafka source is measured."""
 OPENS_S: Final = 2.0
@@ -178,7 +181,8 @@ class QueryManager:
         if run.awaited <= 0 and deployment.phase is QueryPhase.STARTING:
             deployment.transition(QueryEvent.CONNECT)
             run.connected_at = time.monotonic()
-            self._stop_predecessor(run)
+            if run.mode is not QueryMode.COALESCED:
+                self._stop_predecessor(run)
             self._announce(deployment)
 
     def _announce(self, deployment: RunningDeployment) -> None:
@@ -330,6 +334,8 @@ class QueryManager:
         run = deployment.run
         if deployment.phase is not QueryPhase.RUNNING or run is None or run.query is None:
             return
+        if run.connected_at is not None and now >= run.connected_at + _CATCHES_UP_S:
+            self._stop_predecessor(run)
         before, deployment.catch_up = deployment.catch_up, deployment.catch_up.next_policy(lag, now)
         if deployment.catch_up.pace is not before.pace:
             self._switch(deployment, deployment.catch_up.pace)
@@ -365,6 +371,7 @@ class QueryManager:
             if isinstance(deployment.reading, TopicQueryInput):
                 _note_places(deployment, deployment.reading)
             if before is not None:
+                self._stop_predecessor(before)
                 before.predecessor, switch.run.predecessor = None, before
             self._start(deployment, switch.run, switch.mode, switch.overlap or 0)
             if before is not None and before.running is not None and not _overlaps(before, switch.mode):

@@ -25,7 +25,7 @@ from tailrace.pipelines.runtime.spark.query import QueryMode
 from tailrace.pipelines.runtime.spark.record_forwarder import RECORD_COLUMNS, TIMESTAMP, TOPIC
 from tailrace.pipelines.runtime.stream_task.input.direct_reader import to_rows
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.loop.direct_reading import DirectReading
+from tailrace.pipelines.runtime.stream_task.loop.direct_reading import NEAR, DirectReading
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
     ConnectionsClosed,
     DirectMessage,
@@ -277,3 +277,20 @@ def test_rows_of_messages_are_those_of_spark(columns: tuple[str, ...]) -> None:
     rows = to_rows([FakeMessage(message, 7 + i) for i, message in enumerate(messages)], columns)  # type: ignore[misc]
     theirs = kafka_rows(messages, 7, 3).append_column(TOPIC, pa.array(["t", "t"]))
     assert rows == theirs.select(list(columns))
+
+
+def test_query_that_is_far_behind_does_not_end_reading() -> None:
+    world = World(1, from_the_start=True)
+    world.written = {0: NEAR + 2, 1: 0}
+    (reader,), query = world.readers, world.query
+    assert query is not None
+    while reader.cursors[0] < world.written[0]:
+        world.deliver(reader)
+    world.handle(QueryConnected())
+    while not query.cursors[0]:
+        world.deliver(query)
+    assert not reader.is_closed
+    assert world.direct.ends_at == float("inf")
+    while query.cursors[0] < 2:
+        world.deliver(query)
+    assert reader.is_closed

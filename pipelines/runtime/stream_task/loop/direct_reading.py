@@ -1,7 +1,7 @@
 """When a StreamTask reads its partitions itself: whenever no query of Spark delivers them.
 
     from                                                       to
-    the start, or SwitchQuery(reads_directly)                  the first message of the query
+    the start, or SwitchQuery(reads_directly)                  a message of the query that is NEAR the task's position
     the end of the last connection of Spark's workers, in      or OVERLAP_S after QueryConnected, if nothing has
     real-time mode: a batch, or the query, has ended           arrived
 
@@ -20,6 +20,9 @@ from typing import Final
 from ...common.protocol import SwitchQuery
 from ..input.direct_reader import Reader
 
+NEAR: Final = 500
+"""A query that repeats at most so many messages of a partition takes over. It never quite catches up with a reader, and
+while it repeats messages nothing is processed."""
 OVERLAP_S: Final = 1.0
 """How long the reader continues after the tasks of a query have started: their consumers need a moment."""
 
@@ -49,9 +52,17 @@ class DirectReading:
         """Whether messages of that reader count."""
         return self._reader is not None and number == self._number
 
-    def on_query_delivers(self) -> None:
-        """A query has delivered a message."""
-        self.close()
+    def on_query_delivers(self, behind: int) -> None:
+        """A query has delivered a message that is so far behind the task's position."""
+        if behind <= NEAR:
+            self.close()
+        else:
+            self._ends_at = float("inf")  # it will come near
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a reader reads."""
+        return self._reader is not None
 
     def on_query_switched(self, switch: SwitchQuery) -> None:
         """The next query is on its way."""

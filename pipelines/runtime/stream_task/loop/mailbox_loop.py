@@ -9,7 +9,8 @@ read again, so positions alone are committed only from time to time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...common.failures import TaskError
@@ -109,8 +110,8 @@ class MailboxLoop:
         self._pacing = CommitSchedule(settings.commit_interval_ms / 1000)
         self._query = 0
         self._next_query = 0
-        self._query_ends: dict[tuple[int, int], int] = {}
-        """Input and partition -> where queries before the next one end, until it delivers."""
+        self._query_ends: Mapping[tuple[int, int], int] | None = None
+        """Input and partition -> where queries before the next one end, until it delivers, if it delivers ranges."""
         self._poll_at = 0.0
         self._rested_at = 0.0
         """When the task last had nothing to do: a task that never waits is behind, and commits less often."""
@@ -179,7 +180,9 @@ class MailboxLoop:
         match letter:
             case ForwardedMessage():
                 if letter.query >= self._query:
-                    self._direct.on_query_delivers()
+                    if self._direct.is_open:
+                        own = self._task.positions.get(letter.input_index, {})
+                        self._direct.on_query_delivers(own.get(letter.partition, 0) - letter.following)
                     self._take(letter)
             case DirectMessage(reader, message):
                 if self._direct.counts(reader):
@@ -191,7 +194,7 @@ class MailboxLoop:
             case SwitchQuery(query, at_once, added):
                 if at_once:
                     self._query = query
-                elif self._query_ends:
+                elif self._query_ends is not None:
                     self._query = self._next_query  # the end of those before it is forgotten
                 self._task.add_partitions(added)
                 self._direct.on_query_switched(letter)
@@ -211,15 +214,18 @@ class MailboxLoop:
 
     def _take(self, letter: ForwardedMessage) -> None:
         task, place = self._task, (letter.input_index, letter.partition, letter.first)
-        if self._query_ends and letter.query < self._next_query:
-            end = self._query_ends.get(place[:2])
-            if end is not None and letter.following > end:
-                return
+        if (
+            self._query_ends is not None
+            and letter.query < self._next_query
+            and letter.following > self._query_ends[place[:2]]
+        ):
+            self._direct.close()  # a reader that continued later would have left these out
+            return
         if letter.query > self._query and task.admits(*place, letter.following):
             # It has delivered all earlier data: from here on no other query is needed.
             self._query = letter.query
             if letter.query >= self._next_query:
-                self._query_ends = {}
+                self._query_ends = None
         if letter.kind == BUFFER:
             task.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:
@@ -387,11 +393,12 @@ class MailboxLoop:
         )
 
 
-def _query_ends(positions: PartitionPositions, overlap: int | None) -> dict[tuple[int, int], int]:
+def _query_ends(positions: PartitionPositions, overlap: int | None) -> Mapping[tuple[int, int], int] | None:
     if overlap is None:
-        return {}
-    return {
-        (input_index, partition): position + overlap
-        for input_index, those in positions.items()
-        for partition, position in those.items()
-    }
+        return None
+    # Nothing was taken from a partition without a position.
+    ends = defaultdict[tuple[int, int], int](lambda: overlap)
+    for input_index, those in positions.items():
+        for partition, position in those.items():
+            ends[input_index, partition] = position + overlap
+    return ends
