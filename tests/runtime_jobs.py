@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from polling import TIMEOUT_S
 
+from tailrace.pipelines.graph.job_options import has_slot_processes
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
@@ -150,12 +151,20 @@ class Job:
                         generation=generation,
                         restore=restore,
                         finished=(vertex, index) in finished,
+                        slot=f"slot-{index}",
+                        slot_tasks=self._slot_tasks(index),
                     )
                     for name, index in zip(attempts, indices, strict=True)
                 ),
             )
         )
         return attempts
+
+    def _slot_tasks(self, index: int) -> int:
+        """Returns the number of subtasks with this index, if they are one process. All vertices share slots."""
+        if not has_slot_processes(self.graph.configuration):
+            return 1
+        return sum(vertex.parallelism > index for vertex in self.graph.vertices)
 
     def deploy_all(
         self,

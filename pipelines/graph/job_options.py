@@ -148,9 +148,9 @@ ISOLATION = ConfigOption(
     key="execution.isolation",
     type=choice(Isolation),
     default=Isolation.SLOT,
-    doc="`slot`: operators of parallelism 1 are chained although records are partitioned between them, so they share "
-    "a process and its transaction. `vertex`: records that are partitioned go through Kafka at any parallelism, as "
-    "Flink's chaining divides a job: each vertex has its own processes and restarts alone.",
+    doc="`slot`: all tasks of the job in a slot are one process with one transaction, and restart together; records "
+    "between them do not go through Kafka, and operators of parallelism 1 are chained although records are partitioned "
+    "between them. `vertex`: each task has a process of its own, and restarts alone.",
     scopes=_JOB,
     ours=True,
 )

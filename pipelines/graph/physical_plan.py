@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ...schemas.types import JobGraph, JobVertex, OperatorConfig
+from .job_options import has_slot_processes
 from .operators import traits_of
 
 TOPIC_NAME_LIMIT = 249
@@ -56,6 +57,15 @@ def job_of_topic(cluster: str, topic: str) -> str | None:
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """Returns the consumer group to which a subtask copies its positions, for tools."""
     return f"{jobs_prefix(cluster)}{job}.{vertex_id}.{subtask}"
+
+
+def transaction_vertex(graph: JobGraph, vertex_id: str) -> str:
+    """Returns the vertex that names the transactions of a subtask. If a slot is one process, that is the first one of
+    the slot sharing group."""
+    if not has_slot_processes(graph.configuration):
+        return vertex_id
+    groups = {vertex.vertex_id: vertex.slot_sharing_group or vertex.vertex_id for vertex in graph.vertices}
+    return next(name for name, group in groups.items() if group == groups[vertex_id])
 
 
 def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:

@@ -27,7 +27,7 @@ import msgspec
 from polling import TIMEOUT_S
 
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.pipelines.runtime.common.deployment import VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
 
 _TESTS = Path(__file__).parents[1]
 
@@ -187,6 +187,7 @@ def run(attempt: Attempt) -> None:
     """Runs the attempt; never returns."""
     from tailrace.pipelines.runtime.common.protocol import (
         OpenTask,
+        OpenTasks,
         StateRestored,
         TaskCanceledNotice,
         TaskFailed,
@@ -194,7 +195,7 @@ def run(attempt: Attempt) -> None:
         TaskNotice,
     )
     from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
-    from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
+    from tailrace.pipelines.runtime.stream_task.loop.task_group import TaskGroup
     from tailrace.pipelines.runtime.stream_task.output import kafka_transaction
 
     mailbox = Mailbox()
@@ -205,7 +206,7 @@ def run(attempt: Attempt) -> None:
 
     kafka_transaction.transactional_producer = transactional_producer  # type: ignore[attr-defined]
 
-    def notify(notice: TaskNotice) -> None:
+    def notify(_: int, notice: TaskNotice) -> None:
         match notice:
             case StateRestored(_, positions):
                 for index in range(len(attempt.deployment.inputs)):
@@ -218,10 +219,16 @@ def run(attempt: Attempt) -> None:
             case _:
                 pass
 
-    opening = OpenTask(
-        attempt.deployment, attempt.subtask, attempt.number, KafkaConnection(attempt.bootstrap_servers)
+    deployment = attempt.deployment
+    opened = OpenTask(deployment.vertex_id, SubtaskDeployment("", attempt.subtask, attempt.number))
+    opening = OpenTasks(
+        deployment.cluster,
+        deployment.job_id,
+        deployment.job_graph,
+        (opened,),
+        KafkaConnection(attempt.bootstrap_servers),
     )
-    StreamTask(opening, mailbox, notify).invoke()
+    TaskGroup(opening, mailbox, notify).invoke()
     os._exit(0)
 
 

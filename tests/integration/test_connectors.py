@@ -18,8 +18,8 @@ from connectors import web_server_log
 from tailrace import FileSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import topics
-from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.common.protocol import OpenTask
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment
+from tailrace.pipelines.runtime.common.protocol import OpenTask, OpenTasks
 from tailrace.schemas.types import JobGraph
 
 LINES = 200_000
@@ -29,12 +29,12 @@ KILLED_AT = (2, 5, 9)
 
 ATTEMPT = """
 import sys, msgspec
-from tailrace.pipelines.runtime.common.protocol import OpenTask
+from tailrace.pipelines.runtime.common.protocol import OpenTasks
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
-from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
+from tailrace.pipelines.runtime.stream_task.loop.task_group import TaskGroup
 
-opening = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=OpenTask)
-StreamTask(opening, Mailbox(), lambda notice: print(notice, flush=True)).invoke()
+opening = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=OpenTasks)
+TaskGroup(opening, Mailbox(), lambda _, notice: print(notice, flush=True)).invoke()
 """
 
 
@@ -55,7 +55,7 @@ def create_topics(servers: str, cluster: str, job: str, graph: JobGraph) -> None
         created.result(30)
 
 
-def attempt(opening: OpenTask) -> subprocess.Popen[bytes]:
+def attempt(opening: OpenTasks) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, "-c", ATTEMPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(msgspec.msgpack.encode(opening))
@@ -81,13 +81,12 @@ def test_each_line_is_in_one_file_with_any_kill(
     seen: dict[Path, bytes] = {}
     for number, files in enumerate((*KILLED_AT, None)):
         process = attempt(
-            OpenTask(
-                VertexDeployment(
-                    cluster_id, job, graph, vertex.vertex_id, (SubtaskDeployment("", 0, number),)
-                ),
-                subtask_index=0,
-                attempt_number=number,
-                kafka=kafka.connection,
+            OpenTasks(
+                cluster_id,
+                job,
+                graph,
+                (OpenTask(vertex.vertex_id, SubtaskDeployment("", 0, number)),),
+                kafka.connection,
             )
         )
         with process:

@@ -105,25 +105,28 @@ def test_end_of_text_fires_open_windows_and_finishes_every_task(
         assert job.reports.of(attempt)[-1] is ExecutionState.FINISHED
 
 
+@pytest.mark.parametrize("isolation", ["slot", "vertex"])
 def test_next_attempt_continues_killed_stream_task_exactly(
-    start: Callable[[JobGraph], Job], server: TextServer, runtime: TaskRuntime
+    start: Callable[[JobGraph], Job], server: TextServer, runtime: TaskRuntime, isolation: str
 ) -> None:
-    job = start(word_count(server.port, 4, 3))
+    """The source has parallelism 1, so slot 1 has only the other two vertices."""
+    job = start(word_count(server.port, 4, 3, isolation=isolation))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     window = len(job.graph.vertices) - 1
     sent: list[str] = []
     with server.accept() as connection:
         for turn in range(2):
-            for vertex in (window, window - 1):
+            for killed in ((window, window - 1),) if isolation == "slot" else ((window,), (window - 1,)):
                 sent += WORDS
                 connection.sendall(text(WORDS))
-                victim = job.attempt(vertex, 1, turn)
-                os.kill(runtime.process_ids()[victim], signal.SIGKILL)
-                job.reports.wait([victim], ExecutionState.FAILED)
+                victims = [job.attempt(vertex, 1, turn) for vertex in killed]
+                os.kill(runtime.process_ids()[victims[0]], signal.SIGKILL)
+                job.reports.wait(victims, ExecutionState.FAILED)
                 sent += WORDS
                 connection.sendall(text(WORDS))
-                job.reports.wait(job.deploy(vertex, [1], turn + 1), ExecutionState.RUNNING)
+                again = [attempt for vertex in killed for attempt in job.deploy(vertex, [1], turn + 1)]
+                job.reports.wait(again, ExecutionState.RUNNING)
         sent += WORDS
         connection.sendall(text(WORDS))
         assert job.printed_in_all(len(sent)) == Counter(sent)
@@ -218,15 +221,21 @@ def test_error_in_user_code_fails_task_with_type_message_and_line(
     assert first.startswith(f"ValueError: {broken} does not like it at ")
     assert f"{Path(__file__).name}:" in first
     assert rest[0].startswith("Traceback")
-    others = [attempt for attempt in attempts if attempt != failed]
-    assert not any(job.reports.failure_of(other) for other in others), "a failure takes no other task with it"
+    slot = failed.split("-")[2]
+    others = [attempt for attempt in attempts if attempt.split("-")[2] != slot]
+    assert not any(job.reports.failure_of(other) for other in others), "other slots do not notice"
+    neighbors = [attempt for attempt in attempts if attempt.split("-")[2] == slot and attempt != failed]
+    job.reports.wait(neighbors, ExecutionState.FAILED)
+    for neighbor in neighbors:
+        assert f"in the same slot failed: {first}" in (job.reports.failure_of(neighbor) or "")
 
 
 def _first_failure(job: Job, attempts: list[str]) -> str:
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for attempt in attempts:
-            if ExecutionState.FAILED in job.reports.of(attempt):
+            has_failed = ExecutionState.FAILED in job.reports.of(attempt)
+            if has_failed and "in the same slot failed" not in (job.reports.failure_of(attempt) or ""):
                 return attempt
         time.sleep(0.02)
     raise AssertionError(f"nothing failed: {job.reports.all}")

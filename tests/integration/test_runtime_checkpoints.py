@@ -58,10 +58,12 @@ pytestmark = pytest.mark.timeout(300)
 KEYS = 50
 
 
-def counting(source: str, sink: str, parallelism: int, backend: str = "hashmap") -> JobGraph:
+def counting(
+    source: str, sink: str, parallelism: int, backend: str = "hashmap", isolation: str = "slot"
+) -> JobGraph:
     """Returns a graph that counts each number, and writes each count."""
     env = StreamExecutionEnvironment()
-    env.configure("state.backend.type", backend)
+    env.configure("state.backend.type", backend).configure("execution.isolation", isolation)
     env.set_parallelism(2)
     numbers = KafkaSource(source)
     counts = (
@@ -262,11 +264,15 @@ def test_killed_task_restores_files_of_checkpoint_and_later_changelog(
         restore = coordinator.complete(attempts, coordinator.trigger(attempts))
         victim = attempts[-1 - number % 2]
         os.kill(runtime.process_ids()[victim], signal.SIGKILL)
-        job.reports.wait([victim], ExecutionState.FAILED)
-        _, vertex, subtask, attempt = victim.split("-")
-        (new,) = job.deploy(int(vertex), [int(subtask)], int(attempt) + 1, restore=restore)
-        attempts[attempts.index(victim)] = new
-        job.reports.wait([new], ExecutionState.RUNNING)
+        _, _, subtask, attempt = victim.split("-")
+        # All tasks of the slot are in the process.
+        victims = [name for name in attempts if name.split("-")[2] == subtask]
+        job.reports.wait(victims, ExecutionState.FAILED)
+        for name in victims:
+            vertex = int(name.split("-")[1])
+            (new,) = job.deploy(vertex, [int(subtask)], int(attempt) + 1, restore=restore)
+            attempts[attempts.index(name)] = new
+        job.reports.wait(attempts, ExecutionState.RUNNING)
     written = feed.close()
     last_counts(on_kafka, sink, written)
     values = on_kafka.read(sink, written.total(), beyond_s=1.0)
@@ -317,7 +323,7 @@ def test_missing_changelog_is_lost_progress(
 
     on_kafka.write(source, [b"7"] * 100)
     sink = on_kafka.new()
-    job = start(counting(source, sink, 1))
+    job = start(counting(source, sink, 1, isolation="vertex"))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     on_kafka.read(sink, 1)
@@ -351,7 +357,7 @@ def test_missing_channel_is_lost_progress_of_its_writer(
 
     on_kafka.write(source, [b"7"] * 100)
     sink = on_kafka.new()
-    job = start(counting(source, sink, 1))
+    job = start(counting(source, sink, 1, isolation="vertex"))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     on_kafka.read(sink, 1)

@@ -12,11 +12,11 @@ from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.graph.physical_plan import topics
-from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment
 from tailrace.pipelines.runtime.common.failures import TaskError
-from tailrace.pipelines.runtime.common.protocol import OpenTask, TaskFinished, TaskNotice
+from tailrace.pipelines.runtime.common.protocol import OpenTask, OpenTasks, TaskFinished, TaskNotice
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
-from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
+from tailrace.pipelines.runtime.stream_task.loop.task_group import TaskGroup
 from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import KafkaTransaction
 
 from ..fault_injection.result_topics import make_exactly
@@ -38,14 +38,12 @@ def test_function_slower_than_transaction_timeout_is_supported(kafka: EmbeddedKa
     graph = env.get_job_graph("slow")
     (vertex,) = graph.vertices
     make_exactly(servers, dict(topics(cluster_id, "job", graph)))
-    deployment = VertexDeployment(
-        cluster_id, "job", graph, vertex.vertex_id, (SubtaskDeployment("attempt", 0, 0),)
-    )
+    opened = OpenTask(vertex.vertex_id, SubtaskDeployment("attempt", 0, 0))
     notices: list[TaskNotice] = []
-    task = StreamTask(
-        OpenTask(deployment, 0, 0, KafkaConnection(servers)),
+    task = TaskGroup(
+        OpenTasks(cluster_id, "job", graph, (opened,), KafkaConnection(servers)),
         Mailbox(),
-        notices.append,
+        lambda _, notice: notices.append(notice),
         transaction_timeout_ms=TIMEOUT_MS,
     )
     running = threading.Thread(target=task.invoke)

@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -31,7 +31,9 @@ from tailrace.pipelines.runtime.records.buffers import (
 from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import PendingSubtaskSnapshot
 from tailrace.pipelines.runtime.stream_task.input.barrier_handler import PendingCheckpoint
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
+from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
 from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
+from tailrace.pipelines.runtime.stream_task.output.transaction import Transaction
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
 from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
 from tailrace.pipelines.runtime.stream_task.restore.in_flight import in_flight
@@ -43,7 +45,7 @@ from tailrace.schemas.types import RestoredCheckpoint
 
 from .kafka_rows import kafka_rows
 from .memory_checkpoints import PartReporter
-from .memory_kafka import MemoryTransaction, Message, Place
+from .memory_kafka import JointTransaction, MemoryTransaction, Message, Place
 
 if TYPE_CHECKING:
     from .memory_cluster import MemoryCluster
@@ -123,8 +125,8 @@ class MemoryAttempt:
             self.task.foreign.passes_below = {
                 i: len(kafka.log(topic, index)) for i, topic in enumerate(self.assembly.channel_topics)
             }
+        self._deployment = deployment
         self._writing: list[HeldBack] = []
-        self._watch_transactions()
         self._watch_cuts()
         self._write_here()
         self._restore()
@@ -139,12 +141,28 @@ class MemoryAttempt:
             for place in places
         }
         self.polls = self.assembly.parts.source is not None and source is None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no attempt of the subtask has committed anything in this generation."""
+        entry = self._tail.entry
+        return entry is None or entry.generation != self._cluster.generation
+
+    @property
+    def transaction(self) -> MemoryTransaction:
+        return self._transaction
+
+    def open(self, process: MemoryProcess) -> bool:
+        """Opens the attempt in its process. Returns whether it begins the generation, which is then to commit."""
+        self.process = process
+        self._watch_transactions(process.transaction)
         setup = None
         if self.polls:
-            setup = self.assembly.source_setup(cluster.wall_clock, lambda: None, _no_pause)
+            setup = self.assembly.source_setup(self._cluster.wall_clock, lambda: None, _no_pause)
         self.task.open(setup)
         if self._beginning.begins:
-            self.task.begin_generation(in_flight(self._beginning, deployment, index))
+            self.task.begin_generation(in_flight(self._beginning, self._deployment, self._index))
+        return self._beginning.begins
 
     def _handed_over_from(self, place: tuple[int, int], position: int) -> int:
         """Returns the offset at which a query starts: earlier records may be missing, later ones never are."""
@@ -229,10 +247,10 @@ class MemoryAttempt:
 
         cuts._take_snapshot = watched  # type: ignore[method-assign]
 
-    def _watch_transactions(self) -> None:
+    def _watch_transactions(self, transaction: JointTransaction) -> None:
         """Checks the law of message_queue.py: no function that may call a user function runs while a transaction is
         open."""
-        task, transaction = self.task, self._transaction
+        task = self.task
         for operator in task._chain.operators:
             watch(operator, OPERATOR_CALLS, transaction)
         for channel in task.output._writer.channels:
@@ -321,7 +339,10 @@ class MemoryAttempt:
         self.task.emit_marker()
         self._keep_up(rng)
         if self.task.ended:
+            if not self.process.commits.can_commit:
+                return moved
             self.task.finish()
+            self.process.commits.commit()
             if self._tell is not None:
                 self._write_parts(None)
             self.finished = True
@@ -351,10 +372,11 @@ class MemoryAttempt:
         return self.task.poll(_MANY if rng is None else rng.randint(1, 5)).batch is not None
 
     def _commit(self, rng: random.Random | None) -> bool:
-        if self.task.output.is_dirty:
-            return self.task.commit(tell_all=rng is None or rng.random() < 0.3)
+        commits, everyone = self.process.commits, self.process.subtasks
+        if commits.is_dirty:
+            return bool(commits.commit(tell_all=everyone if rng is None or rng.random() < 0.3 else ()))
         if self.task.output.is_behind:
-            return self.task.output.tell_time() or self.task.commit(tell_all=True)
+            return self.task.output.tell_time() or bool(commits.commit(tell_all=[self.task]))
         if self.task.output.repeats and self._cluster.repeats_now(rng):
             self.task.output.tell_time(again=True)
         return False
@@ -418,11 +440,31 @@ class MemoryAttempt:
     def crash(self) -> None:
         """Drops the memory of the process, except ticks in flight."""
         self._transaction.is_zombie = True
+        self.process.transaction.abort()
+        for channel in self.task.output.channels:
+            channel.local = None
         if not self.task.ended:
             self.task.output.tell_time(again=True)
         self._transaction.abort()
         with contextlib.suppress(Exception):
             self.close()
+
+
+class MemoryProcess:
+    """The attempts of subtasks that commit together; senders come first."""
+
+    def __init__(self, attempts: Sequence[MemoryAttempt]) -> None:
+        """Opens them."""
+        self.transaction = JointTransaction([attempt.transaction for attempt in attempts])
+        running = [attempt for attempt in attempts if not attempt.finished]
+        self.subtasks = [attempt.task for attempt in running]
+        self.commits = SlotCommit(self.subtasks, cast(Transaction, self.transaction))
+        for receiver in running:
+            for sender in running:
+                receiver.assembly.connect(sender.assembly, sender.task, receiver.task, is_new=sender.is_new)
+        begins = [attempt.open(self) for attempt in running]
+        if any(begins):
+            self.commits.commit(always=True)
 
 
 class HeldBack:

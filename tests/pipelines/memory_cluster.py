@@ -22,12 +22,13 @@ from typing import Any
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.api.transformations import Physical
 from tailrace.pipelines.checkpoint.compatibility import finished_subtasks
+from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
 from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
 from tailrace.pipelines.runtime.task_runtime.state_directories import StateDirectories
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
-from .memory_attempt import CLUSTER, MemoryAttempt
+from .memory_attempt import CLUSTER, MemoryAttempt, MemoryProcess
 from .memory_checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
 from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
 
@@ -185,8 +186,8 @@ class MemoryCluster:
         elif crash_rate is None:
             crash_rate = rng.choice([0.1, 0.03])  # early, or when much has been sent
         try:
-            for place in self._numbers:
-                self._start(place)
+            for places in self._processes():
+                self._start(places)
             while (unfinished := self._unfinished()) and not (until is not None and until(self.kafka)):
                 if self._canceled:
                     break
@@ -247,8 +248,31 @@ class MemoryCluster:
     def _running(self) -> dict[Place, MemoryAttempt]:
         return {place: attempt for place, attempt in self._attempts.items() if not attempt.finished}
 
-    def _start(self, place: Place) -> None:
-        """Starts a new attempt from what its subtask has committed in this generation."""
+    def _processes(self) -> list[list[Place]]:
+        """Returns the subtasks of each process, senders first."""
+        if not job_options.has_slot_processes(self.graph.configuration):
+            return [[place] for place in self._numbers]
+        groups = {
+            vertex.vertex_id: vertex.slot_sharing_group or vertex.vertex_id for vertex in self.graph.vertices
+        }
+        found: dict[tuple[str, int], list[Place]] = {}
+        for vertex_id, index in self._numbers:
+            found.setdefault((groups[vertex_id], index), []).append((vertex_id, index))
+        return list(found.values())
+
+    def _process_of(self, place: Place) -> list[Place]:
+        """Returns the subtasks of its process that have not finished."""
+        (places,) = (places for places in self._processes() if place in places)
+        return [each for each in places if not self._attempts[each].finished]
+
+    def _start(self, places: Sequence[Place]) -> None:
+        """Starts the subtasks of a process."""
+        for place in places:
+            self._prepare(place)
+        MemoryProcess([self._attempts[place] for place in places])
+
+    def _prepare(self, place: Place) -> None:
+        """Prepares a new attempt from what its subtask has committed in this generation."""
         self._numbers[place] += 1
         restored, checkpoints = self._restored, self.checkpoints
         self._attempts[place] = MemoryAttempt(
@@ -283,17 +307,20 @@ class MemoryCluster:
     def _crash(self, place: Place) -> None:
         if self._attempts[place].finished:
             return
-        self._attempts[place].crash()
+        places = self._process_of(place)
+        for each in places:
+            self._attempts[each].crash()
         if self.checkpoints is not None and self.checkpoints.stopped:
             self._canceled = True  # the savepoint has all that was wanted
             return
         if self.checkpoints is not None:
-            self.checkpoints.died(place)
+            for each in places:
+                self.checkpoints.died(each)
         if self.rng is not None and self.rng.random() < 0.3:
-            self._numbers[place] -= (
-                1  # its TaskExecutor was restarted, and runs the attempt again under its number
-            )
-        self._start(place)
+            for each in places:
+                # Its TaskExecutor was restarted, and runs the attempts again under their numbers.
+                self._numbers[each] -= 1
+        self._start(places)
 
     def _roll_back(self, taken: MemoryCheckpoint) -> None:
         """Starts a new generation from the checkpoint; attempts of the old one continue until they detect that."""
@@ -302,11 +329,12 @@ class MemoryCluster:
         self.generation += 1
         self._restored = taken
         self._zombies += [(p, attempt) for p, attempt in self._attempts.items() if not attempt.finished]
-        for place in self._in_any_order():
+        for places in self._in_any_order():
             self._let_zombies_work()
-            self.kafka.owners.pop(place, None)  # fenced: what the old generation has sent is known
-            self._first[place] = len(self.kafka.sent.get(place, ()))
-            self._start(place)
+            for place in places:
+                self.kafka.owners.pop(place, None)  # fenced: what the old generation has sent is known
+                self._first[place] = len(self.kafka.sent.get(place, ()))
+            self._start(places)
 
     def _poison(self, rng: random.Random) -> None:
         """Writes garbage to a topic of the job: random bytes, or the beginning of one of its messages."""
@@ -330,26 +358,29 @@ class MemoryCluster:
         latest = self._latest
         if latest is None:
             raise lost
-        self._attempts[place].crash()
-        self._attempts[place].finished = True
+        for each in self._process_of(place):
+            self._attempts[each].crash()
+            self._attempts[each].finished = True
         self._roll_back(latest)
 
-    def _in_any_order(self) -> list[Place]:
-        places = list(self._numbers)
+    def _in_any_order(self) -> list[list[Place]]:
+        processes = self._processes()
         assert self.rng is not None
-        self.rng.shuffle(places)
-        return places
+        self.rng.shuffle(processes)
+        return processes
 
     def _let_zombies_work(self) -> None:
         """Lets attempts of the old generation run now and then; an attempt that is fenced, or reads output of the
         new generation, ends."""
         for dying in list(self._zombies):
-            if self.rng is not None and self.rng.random() < 0.3:
+            if dying in self._zombies and self.rng is not None and self.rng.random() < 0.3:
                 try:
                     dying[1].step(self.rng)
                 except TaskError:
-                    dying[1].crash()
-                    self._zombies.remove(dying)
+                    process = dying[1].process
+                    for each in [zombie for zombie in self._zombies if zombie[1].process is process]:
+                        each[1].crash()
+                        self._zombies.remove(each)
                 else:
                     if dying[1].finished:
                         self._zombies.remove(dying)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -143,9 +143,13 @@ class MemoryTransaction:
         elif fate > 0.2 or self.is_zombie:
             self._kafka.late.append((topic, partition, Message(value)))
 
-    def commit(self) -> None:
+    def require_owner(self) -> None:
+        """Raises TaskError if the attempt is fenced."""
         if self._kafka.owners.get(self._owner) is not self:
             raise TaskError("a newer attempt of this subtask has fenced this one")
+
+    def commit(self) -> None:
+        self.require_owner()
         self._kafka.sent.setdefault(self._owner, []).extend(self._open)
         report = dict(self._in_flight)
         for i, (topic, partition, message) in enumerate(self._open):
@@ -158,3 +162,24 @@ class MemoryTransaction:
     def abort(self) -> None:
         self._open.clear()
         self._in_flight.clear()
+
+
+class JointTransaction:
+    """The transactions of several subtasks as one: all of them are committed, or none."""
+
+    def __init__(self, parts: Sequence[MemoryTransaction]) -> None:
+        self._parts = parts
+
+    @property
+    def active(self) -> bool:
+        return any(part.active for part in self._parts)
+
+    def abort(self) -> None:
+        for part in self._parts:
+            part.abort()
+
+    def commit(self) -> None:
+        for part in self._parts:
+            part.require_owner()
+        for part in self._parts:
+            part.commit()

@@ -1,7 +1,8 @@
 """The protocol between the TaskExecutor's runtime, its StreamTask processes, and Spark's Python workers.
 
-The runtime and a StreamTask exchange `TaskCommand`s and `TaskNotice`s as MessagePack frames over a socket pair. A
-Python worker of Spark announces itself with a `WorkerHello`, and forwards what it reads to StreamTasks as frames.
+The runtime and a StreamTask process exchange `TaskCommand`s and `TaskNotice`s as MessagePack frames over a socket pair.
+A frame names the task of the process by its index in OpenTasks. A Python worker of Spark announces itself with a
+`WorkerHello`, and forwards what it reads to StreamTasks as frames.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
-from ....schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
-from .deployment import CheckpointTrigger, VertexDeployment
+from ....schemas.types import CheckpointMetrics, JobGraph, SubtaskState
+from .deployment import CheckpointTrigger, SubtaskDeployment, VertexDeployment
 from .latencies import LatencyHistogram
 from .local_state import LocalState
 
@@ -36,6 +37,15 @@ TIMED_RECORDS: Final = 4
 TIMED: Final = struct.Struct("<IIq")
 
 
+LISTEN_BACKLOG: Final = 64
+"""How many connections may wait to be accepted: the workers of Spark that connect at once."""
+
+
+def socket_path_of(path: str, task: int) -> str:
+    """Returns where Spark's workers connect to a task of the process that listens at `path`."""
+    return path if task == 0 else f"{path}.{task}"
+
+
 class SkippedRecords(NamedTuple):
     """The number of messages that a Kafka source has skipped."""
 
@@ -52,31 +62,42 @@ PartitionPositions = Mapping[int, Mapping[int, int]]
 """Index of the input -> partition -> the offset to continue from. Partitions without a position are absent."""
 
 
-class OpenTask(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: run this subtask of the vertex."""
+class OpenTask(msgspec.Struct, frozen=True):
+    """One task of a process."""
 
-    deployment: VertexDeployment
-    subtask_index: int
-    attempt_number: int
+    vertex_id: str
+    subtask: SubtaskDeployment
+    local_state: LocalState | None = None
+    """Where keyed state is; None: in memory."""
+
+
+class OpenTasks(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: run these subtasks of a job."""
+
+    cluster: str
+    job_id: str
+    job_graph: JobGraph
+    tasks: tuple[OpenTask, ...]
+    """One, or those of a slot: subtasks with the same index, of different vertices, senders first."""
     kafka: KafkaConnection
     python_path: str | None = None
     """The directory of the job's shipped files: the process imports from it before it loads anything else of the
     job."""
-    generation: int = 0
-    restore: RestoredCheckpoint | None = None
-    finished: bool = False
-    checkpoints_over: int = 0
-    """For these four see deployment.SubtaskDeployment."""
     beat_interval_s: float | None = None
     """The interval of TaskBeat notices; None: never."""
-    local_state: LocalState | None = None
-    """Where keyed state is; None: in memory."""
     cache: str | None = None
     """A directory that all processes of the TaskExecutor share."""
 
+    def deployment(self, task: int) -> VertexDeployment:
+        """Returns the deployment of one task alone."""
+        opened = self.tasks[task]
+        return VertexDeployment(
+            self.cluster, self.job_id, self.job_graph, opened.vertex_id, (opened.subtask,)
+        )
+
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: end, and drop uncommitted work."""
+    """Runtime -> StreamTask: end all tasks of the process, and drop uncommitted work."""
 
 
 class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
@@ -117,7 +138,8 @@ class AbortCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class SampleStacks(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: sample what the task thread does. The answer is StacksSampled, with the same number."""
+    """Runtime -> StreamTask: sample what the task thread of the process does. The answer is StacksSampled, with the
+    same number."""
 
     request: int
     count: int
@@ -125,7 +147,7 @@ class SampleStacks(msgspec.Struct, frozen=True, tag=True):
 
 
 TaskCommand = (
-    OpenTask
+    OpenTasks
     | CancelTask
     | SwitchQuery
     | QueryConnected
@@ -134,6 +156,13 @@ TaskCommand = (
     | AbortCheckpoint
     | SampleStacks
 )
+
+
+class CommandFrame(msgspec.Struct, frozen=True, array_like=True):
+    """A command, and the task that it is for; OpenTasks, CancelTask and SampleStacks are for the process."""
+
+    task: int
+    command: TaskCommand
 
 
 class StateRestored(msgspec.Struct, frozen=True, tag=True):
@@ -282,6 +311,13 @@ TaskNotice = (
     | TaskCanceledNotice
     | TaskFailed
 )
+
+
+class NoticeFrame(msgspec.Struct, frozen=True, array_like=True):
+    """A notice, and the task that it is from."""
+
+    task: int
+    notice: TaskNotice
 
 
 class WorkerHello(msgspec.Struct, frozen=True):

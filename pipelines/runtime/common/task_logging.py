@@ -1,10 +1,11 @@
 """Formats the log lines of user functions that use `logging`: time, level, logger, job, vertex, subtask and attempt.
 
-If log.format is json, a line is a JSON object with job_id, task_name, subtask_index and attempt_number. A StreamTask is
-one subtask. A Python worker of Spark serves several in turn, and calls `serve` with the subtask whose
-records it processes. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all processes of the
-job on a machine append to it, and a process that finds it full renames it. Secrets are redacted. Nothing here raises: a
-line that cannot be written is lost, and so is printed output. A full disk does not fail a task.
+If log.format is json, a line is a JSON object with job_id, task_name, subtask_index and attempt_number. A StreamTask
+process assigns its lines to the task that it works for. A Python worker of Spark serves several subtasks in turn, and
+calls `serve` with the one whose records it processes. Lines go to stderr, which is the TaskExecutor's log, or to a file
+of the job: all processes of the job on a machine append to it, and a process that finds it full renames it. Secrets are
+redacted. Nothing here raises: a line that cannot be written is lost, and so is printed output. A full disk does not
+fail a task.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ class TaskLogging(msgspec.Struct, frozen=True):
         handler.of_tasks = True  # type: ignore[attr-defined]
         root.addHandler(handler)
         root.setLevel(self.level)
+
+    def attribute(self, subtask_index: int, attempt_number: int) -> None:
+        """Assigns the next log lines to this subtask of the vertex. All vertices of a process are of one job."""
+        global _current
+        _current = self
+        serve(subtask_index, attempt_number)
 
     def _handler(self) -> logging.Handler:
         if self.directory is not None:

@@ -15,18 +15,16 @@ import msgspec
 from ....infra.closing import Closeable
 from ....infra.interpreter import module_command
 from ..common.frames import FrameReader, encode_frame
-from ..common.protocol import TaskCommand
+from ..common.protocol import LISTEN_BACKLOG, CommandFrame, TaskCommand
 from ..stream_task.loop import zygote
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 _DEATH_TIMEOUT_S: Final = 1.0
 """A process that has closed its socket ends soon."""
-# How many connections may wait to be accepted: the workers of Spark that connect at once.
-_LISTEN_BACKLOG: Final = 64
 
 
 class TaskProcess:
-    """A process that waits for its OpenTask. Spark's workers connect to `socket_path`."""
+    """A process that waits for its OpenTasks. Spark's workers connect to `socket_path`."""
 
     def __init__(self, token: int, control: socket.socket, socket_path: str) -> None:
         self.token = token
@@ -34,10 +32,11 @@ class TaskProcess:
         self.notices = FrameReader(control)
         self.socket_path = socket_path
 
-    def send(self, command: TaskCommand) -> None:
-        """Sends a command to the process. A process that is gone does not receive it; its end is detected elsewhere."""
+    def send(self, command: TaskCommand, task: int = 0) -> None:
+        """Sends a command to a task of the process. A process that is gone does not receive it; its end is detected
+        elsewhere."""
         try:
-            self.control.sendall(encode_frame(msgspec.msgpack.encode(command)))
+            self.control.sendall(encode_frame(msgspec.msgpack.encode(CommandFrame(task, command))))
         except ConnectionError:
             return
 
@@ -71,7 +70,7 @@ class ProcessPool(Closeable):
                 self._warm.append(self._fork())
 
     def take(self) -> TaskProcess:
-        """Returns a process for one attempt. It may still be starting; its sockets exist."""
+        """Returns a process, to be used once. It may still be starting; its sockets exist."""
         return self._warm.popleft() if self._warm else self._fork()
 
     @property
@@ -113,7 +112,7 @@ class ProcessPool(Closeable):
             # Created here, so that clients can connect before the process has begun to listen.
             listener.bind(path)
             os.chmod(path, 0o600)
-            listener.listen(_LISTEN_BACKLOG)
+            listener.listen(LISTEN_BACKLOG)
             request = zygote.REQUEST.pack(zygote.FORK, self._tokens)
             socket.send_fds(self.ends, [request], [control.fileno(), listener.fileno()])
         return TaskProcess(self._tokens, ours, path)

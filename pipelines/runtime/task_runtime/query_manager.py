@@ -103,7 +103,7 @@ class QueryManager:
         """Starts the query if its inputs are known; that of channels only after the StreamTasks, which need the
         processor first."""
         live = deployment.live
-        if deployment.phase is not QueryPhase.WAITING or not live or self.refuses:
+        if deployment.phase is not QueryPhase.WAITING or not live or deployment.waiting or self.refuses:
             return
         topics = isinstance(deployment.reading, TopicQueryInput)
         if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
@@ -188,7 +188,7 @@ class QueryManager:
     def _announce(self, deployment: RunningDeployment) -> None:
         """Tells StreamTasks that they need not read any more, even if no input arrives."""
         for execution in deployment.live:
-            execution.process.send(QueryConnected())
+            execution.send(QueryConnected())
 
     def _on_query_ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
         if run.stopping is not None:
@@ -225,7 +225,7 @@ class QueryManager:
         # What the failed queries have delivered until now counts, and nothing later.
         reads = run.mode.is_continuous
         for execution in deployment.live:
-            execution.process.send(SwitchQuery(self._number, reads_directly=reads))
+            execution.send(SwitchQuery(self._number, reads_directly=reads))
 
         def restart() -> None:
             if deployment.phase is QueryPhase.PAUSED and deployment.live and not self.refuses:
@@ -359,7 +359,7 @@ class QueryManager:
             by_topic: dict[str, dict[int, int]] = {}
             for (topic, partition), offset in own.items():
                 by_topic.setdefault(topic, {})[partition] = offset
-            execution.process.send(SwitchQuery(run.number, at_once, by_topic, overlap, reads))
+            execution.send(SwitchQuery(run.number, at_once, by_topic, overlap, reads))
 
     def switch_if_answered(self, deployment: RunningDeployment) -> None:
         """Starts the next query when all subtasks have reported its start positions."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ....schemas.types import ExecutionState
 from ..common.deployment import SubtaskDeployment, VertexDeployment
 from ..common.local_state import LocalState
-from ..common.protocol import PartitionPositions, TaskActivity
+from ..common.protocol import PartitionPositions, TaskActivity, TaskCommand, socket_path_of
 from ..common.settings import ExecutionMode, TaskSettings
 from ..common.task_figures import NO_METRICS, VertexName
 from ..spark.catch_up import CatchUpPolicy
@@ -30,13 +30,15 @@ class RunningExecution:
         self,
         subtask: SubtaskDeployment,
         deployment: RunningDeployment,
-        process: TaskProcess,
+        process: RunningProcess,
         local_state: LocalState | None = None,
     ) -> None:
         self.id = subtask.execution_attempt_id
         self.subtask = subtask
         self.deployment = deployment
         self.process = process
+        self.task = len(process.executions)
+        """Its index in the process."""
         self.local_state = local_state
         self.process_id: int | None = None
         self.positions: PartitionPositions | None = None
@@ -57,6 +59,34 @@ class RunningExecution:
         self.progress_lost = False
         """Whether it failed because the state that it should continue from is gone."""
         self.end: tuple[ExecutionState, str | None] | None = None
+
+    @property
+    def socket_path(self) -> str:
+        """Where Spark's workers connect to the attempt."""
+        return socket_path_of(self.process.process.socket_path, self.task)
+
+    def send(self, command: TaskCommand) -> None:
+        """Sends a command to the attempt."""
+        self.process.process.send(command, self.task)
+
+
+class RunningProcess:
+    """A StreamTask process, and its attempts by their index in OpenTasks."""
+
+    def __init__(self, process: TaskProcess, python_path: str | None) -> None:
+        self.process = process
+        self.executions: list[RunningExecution] = []
+        self.python_path = python_path
+        """The directory of the job's shipped files."""
+        self.failed: RunningExecution | None = None
+        """The attempt whose failure has ended the others."""
+        self.unreported: list[RunningExecution] = []
+        """Attempts whose end is reported after that of `failed`: the first report of a process has its reason."""
+
+    @property
+    def live(self) -> list[RunningExecution]:
+        """Returns the attempts that have not ended."""
+        return [execution for execution in self.executions if execution.end is None]
 
 
 class QuerySwitch:
@@ -101,8 +131,13 @@ class RunningDeployment:
         self.places: frozenset[Place] = frozenset()
         """The partitions of a Kafka source that its subtasks read. Other threads read it."""
         self.over = threading.Event()
-        self.python_path: str | None = None
+        self.waiting: list[SubtaskDeployment] = []
+        """The subtasks whose process waits for others of their slot."""
+
+    @property
+    def python_path(self) -> str | None:
         """The directory of the job's shipped files, after a subtask has been started."""
+        return self.executions[0].process.python_path if self.executions else None
 
     def transition(self, event: QueryEvent) -> None:
         """Applies an event to the phase of the queries. Raises ValueError if it is illegal."""
@@ -125,7 +160,7 @@ class RunningDeployment:
         return [
             ReceivingSubtask(
                 each.subtask.subtask_index,
-                each.process.socket_path,
+                each.socket_path,
                 each.positions or {},
                 each.ends,
                 each.subtask.attempt_number,

@@ -48,7 +48,9 @@ from ..common.protocol import (
     CheckpointDeclined,
     CommitStarted,
     ConfirmCheckpoint,
+    NoticeFrame,
     OpenTask,
+    OpenTasks,
     QuerySwitched,
     SampleStacks,
     StacksSampled,
@@ -71,7 +73,8 @@ from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
 from .process_pool import ProcessPool
 from .query_manager import QueryManager
-from .runtime_state import RunningDeployment, RunningExecution
+from .runtime_state import RunningDeployment, RunningExecution, RunningProcess
+from .slot_starts import SlotStarts, WaitingTask
 from .stack_requests import StackRequests
 from .state_directories import StateDirectories
 from .user_files import UserFiles
@@ -135,7 +138,8 @@ class TaskRuntime:
         self._deploying: dict[str, None] = {}
         self._deployments: dict[int, RunningDeployment] = {}
         self._number = 0
-        self._deadlines: list[tuple[float, RunningExecution]] = []
+        self._starts = SlotStarts()
+        self._deadlines: list[tuple[float, RunningProcess]] = []
         self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
         self._stacks = StackRequests()
         self._closed = False
@@ -358,24 +362,20 @@ class TaskRuntime:
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
-        for at, execution in list(self._deadlines):
+        for at, running in list(self._deadlines):
             if at <= now:
-                self._deadlines.remove((at, execution))
-                if execution.end is None:
-                    self._pool.kill(execution.process)
+                self._deadlines.remove((at, running))
+                if running.live:
+                    self._pool.kill(running.process)
 
     def _kill_silent(self) -> None:
         for execution in self._beats.find_silent():
             if execution.end is not None:
                 continue
-            self._pool.kill(execution.process)
-            if execution.canceling:
-                self._end(execution, ExecutionState.CANCELED, None)
-                continue
+            self._pool.kill(execution.process.process)
             pid = "" if execution.process_id is None else f" (pid {execution.process_id})"
-            self._end(
-                execution,
-                ExecutionState.FAILED,
+            self._end_process(
+                execution.process,
                 f"the process of its StreamTask{pid} did not respond for {self._beats.timeout_s:g} s"
                 " (heartbeat.timeout) and was killed: it was stopped, or native code in it held Python's lock",
             )
@@ -383,7 +383,7 @@ class TaskRuntime:
     def _shut_down(self) -> None:
         self._closed = True
         for execution in self._executions.values():
-            execution.process.control.close()
+            execution.process.process.control.close()
 
     # Deployment.
 
@@ -396,44 +396,66 @@ class TaskRuntime:
             deployment = RunningDeployment(self._number, spec, create_query_input(spec, str(self._sockets)))
             split_vertex(spec.vertex, spec.outputs)
             while waiting:
-                execution = self._start_subtask(deployment, waiting[0])
+                tasks = self._starts.add(WaitingTask(deployment, waiting[0]))
                 waiting.popleft()
-                self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
+                if tasks:
+                    self._start_process(tasks)
             self._queries.start_if_due(deployment)
         except Exception as error:
             # A query that is starting continues: it starts after the task has restored its position.
-            expected = isinstance(error, ValueError | LookupError | TaskError)
-            if not expected:
-                log.exception("a deployment of vertex %s failed", spec.vertex_id)
-            reason = truncate(str(error)) if expected else describe_failure(error)
+            reason = self._describe(spec, error)
             for subtask in waiting:
-                self._deploying.pop(subtask.execution_attempt_id, None)
-                self._remember(subtask.execution_attempt_id)
-                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
+                self._report_unstarted(subtask, ExecutionState.FAILED, reason)
         self._fill_pool()
 
-    def _start_subtask(self, deployment: RunningDeployment, subtask: SubtaskDeployment) -> RunningExecution:
-        spec = deployment.spec
+    def _describe(self, spec: VertexDeployment, error: Exception) -> str:
+        expected = isinstance(error, ValueError | LookupError | TaskError)
+        if not expected:
+            log.error("a deployment of vertex %s failed", spec.vertex_id, exc_info=error)
+        return truncate(str(error)) if expected else describe_failure(error)
+
+    def _report_unstarted(
+        self, subtask: SubtaskDeployment, state: ExecutionState, reason: str | None
+    ) -> None:
+        self._deploying.pop(subtask.execution_attempt_id, None)
+        self._remember(subtask.execution_attempt_id)
+        self._report(subtask.execution_attempt_id, state, reason, {}, False)
+
+    def _start_process(self, tasks: Sequence[WaitingTask]) -> None:
+        """Starts the process of these attempts, or fails all of them."""
+        try:
+            running = self._open_process(tasks)
+        except Exception as error:
+            reason = self._describe(tasks[0].deployment.spec, error)
+            for _, subtask in tasks:
+                self._report_unstarted(subtask, ExecutionState.FAILED, reason)
+            return
+        for execution in running.executions:
+            self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
+        for execution in running.executions[:-1]:
+            # The last one is being deployed now.
+            self._queries.start_if_due(execution.deployment)
+
+    def _open_process(self, tasks: Sequence[WaitingTask]) -> RunningProcess:
+        spec = tasks[0].deployment.spec
         path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
-        deployment.python_path = path
         process = self._pool.take()
-        # The files themselves are not sent through the socket: the process reads them from disk.
-        local_state = self._state_directories.assign(spec)
-        bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
+        running = RunningProcess(process, path)
+        opened = tuple(
+            OpenTask(deployment.spec.vertex_id, subtask, self._state_directories.assign(deployment.spec))
+            for deployment, subtask in tasks
+        )
         try:
             process.send(
-                OpenTask(
-                    bare,
-                    subtask.subtask_index,
-                    subtask.attempt_number,
+                OpenTasks(
+                    spec.cluster,
+                    spec.job_id,
+                    # The files themselves are not sent through the socket: the process reads them from disk.
+                    replace(spec.job_graph, python_files=()),
+                    opened,
                     self._kafka,
                     path,
-                    subtask.generation,
-                    subtask.restore,
-                    subtask.finished,
-                    subtask.checkpoints_over,
                     self._beats.interval_s,
-                    local_state,
                     str(self._sockets),
                 )
             )
@@ -441,14 +463,16 @@ class TaskRuntime:
             process.control.close()
             self._user_files.leave(path)
             raise
-        execution = RunningExecution(subtask, deployment, process, local_state)
-        deployment.executions.append(execution)
-        self._deployments[deployment.number] = deployment
-        self._executions[execution.id] = execution
-        self._deploying.pop(execution.id, None)
-        self._beats.watch(execution)
-        self._register(process.control, partial(self._hear, execution))
-        return execution
+        for (deployment, subtask), task in zip(tasks, opened, strict=True):
+            execution = RunningExecution(subtask, deployment, running, task.local_state)
+            running.executions.append(execution)
+            deployment.executions.append(execution)
+            self._deployments[deployment.number] = deployment
+            self._executions[execution.id] = execution
+            self._deploying.pop(execution.id, None)
+            self._beats.watch(execution)
+        self._register(process.control, partial(self._hear, running))
+        return running
 
     # Notices of StreamTask processes.
 
@@ -463,26 +487,26 @@ class TaskRuntime:
             self._selector.unregister(reader.socket)
             reader.socket.close()
 
-    def _hear(self, execution: RunningExecution) -> None:
+    def _hear(self, running: RunningProcess) -> None:
+        process = running.process
         try:
-            for data in execution.process.notices.receive():
-                self._notice(execution, msgspec.msgpack.decode(data, type=TaskNotice))
+            for data in process.notices.receive():
+                frame = msgspec.msgpack.decode(data, type=NoticeFrame)
+                self._notice(running.executions[frame.task], frame.notice)
         except Exception as error:
             # Otherwise the process would wait for an answer for ever. Other jobs are not affected.
             log.exception(
                 "a notice of a StreamTask of vertex %s could not be handled",
-                execution.deployment.spec.vertex_id,
+                running.executions[0].deployment.spec.vertex_id,
             )
-            self._fail_all(execution.deployment, describe_failure(error))
-        if execution.process.notices.ended:
-            self._selector.unregister(execution.process.control)
-            execution.process.control.close()
-            Path(execution.process.socket_path).unlink(missing_ok=True)
-            if execution.end is None:
-                if execution.canceling:
-                    self._end(execution, ExecutionState.CANCELED, None)
-                else:
-                    self._end(execution, ExecutionState.FAILED, "the process of its StreamTask died")
+            self._pool.kill(process)
+            self._end_process(running, describe_failure(error))
+        if process.notices.ended:
+            self._selector.unregister(process.control)
+            process.control.close()
+            for execution in running.executions:
+                Path(execution.socket_path).unlink(missing_ok=True)
+            self._end_process(running, "the process of its StreamTask died")
 
     def _notice(self, execution: RunningExecution, notice: TaskNotice) -> None:
         if execution.end is not None:
@@ -521,8 +545,9 @@ class TaskRuntime:
                 if self._report_checkpoint is not None:
                     self._report_checkpoint.declined(execution.id, checkpoint_id, reason)
             case CommitStarted():
-                self._deadlines = [(at, each) for at, each in self._deadlines if each is not execution]
-                self._deadlines.append((time.monotonic() + COMMIT_GRACE_S + KILL_AFTER_S, execution))
+                running = execution.process
+                self._deadlines = [(at, each) for at, each in self._deadlines if each is not running]
+                self._deadlines.append((time.monotonic() + COMMIT_GRACE_S + KILL_AFTER_S, running))
             case TaskFinished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case TaskCanceledNotice():
@@ -530,12 +555,13 @@ class TaskRuntime:
             case TaskFailed(reason, progress_lost):
                 execution.progress_lost = progress_lost
                 self._end(execution, ExecutionState.FAILED, reason)
+                self._fail_neighbors(execution, reason)
 
     def _tell(self, execution_ids: Sequence[str], command: TaskCommand) -> None:
         for execution_id in execution_ids:
             execution = self._executions.get(execution_id)
             if execution is not None and execution.end is None and not execution.canceling:
-                execution.process.send(command)
+                execution.send(command)
 
     def _on_process_ended(self, pending: bytearray) -> None:
         try:
@@ -574,29 +600,51 @@ class TaskRuntime:
             self._pool.fill()
 
     def _cancel(self, execution_id: str) -> None:
+        """Cancels an attempt, and so all attempts of its process."""
         execution = self._executions.get(execution_id)
         if execution is None:
+            self._starts.remove(execution_id)
+            self._deploying.pop(execution_id, None)
             if execution_id not in self._ended:
                 self._report(execution_id, ExecutionState.CANCELED, None, {}, False)
         elif execution.end is None and not execution.canceling:
-            execution.canceling = True
-            execution.process.send(CancelTask())
-            self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
+            running = execution.process
+            for each in running.live:
+                each.canceling = True
+            running.process.send(CancelTask())
+            self._deadlines.append((time.monotonic() + KILL_AFTER_S, running))
 
     def _fail_all(self, deployment: RunningDeployment, reason: str) -> None:
         for execution in deployment.live:
-            self._pool.kill(execution.process)
-            if execution.canceling:
-                self._end(execution, ExecutionState.CANCELED, None)
-            else:
-                self._end(execution, ExecutionState.FAILED, reason)
+            self._pool.kill(execution.process.process)
+            self._end_failed(execution, reason)
+            self._fail_neighbors(execution, reason)
+
+    def _fail_neighbors(self, failed: RunningExecution, reason: str) -> None:
+        """Fails the other attempts of a process in which an attempt has failed."""
+        if failed.id in self._executions:
+            failed.process.failed = failed
+        name, index = failed.deployment.spec.vertex.name, failed.subtask.subtask_index
+        why = reason.partition("\n")[0]
+        self._end_process(failed.process, truncate(f"{name} ({index + 1}) in the same slot failed: {why}"))
+
+    def _end_process(self, running: RunningProcess, reason: str) -> None:
+        """Ends all attempts of a process that has ended, or will."""
+        for execution in running.live:
+            self._end_failed(execution, reason)
+
+    def _end_failed(self, execution: RunningExecution, reason: str) -> None:
+        if execution.canceling:
+            self._end(execution, ExecutionState.CANCELED, None)
+        else:
+            self._end(execution, ExecutionState.FAILED, reason)
 
     def _end(self, execution: RunningExecution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
         self._beats.forget(execution)
         self._fill_pool()
         deployment = execution.deployment
-        if deployment.live:
+        if deployment.live or deployment.waiting:
             self._forget(execution)
             # Other subtasks may have waited for the position of this one.
             self._queries.start_if_due(deployment)
@@ -616,15 +664,24 @@ class TaskRuntime:
     def _forget(self, execution: RunningExecution) -> None:
         """Reports the end, once: a later cancellation has nothing to cancel."""
         assert execution.end is not None
+        running = execution.process
+        if running.failed is not None and running.failed is not execution:
+            running.unreported.append(execution)
+            return
+        running.failed = None
         self._executions.pop(execution.id, None)
         self._remember(execution.id)
         state, reason = execution.end
         deployment = execution.deployment
-        self._user_files.leave(deployment.python_path)
+        if not any(each.id in self._executions for each in execution.process.executions):
+            self._user_files.leave(execution.process.python_path)
         self._state_directories.remove(execution.local_state)
         self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
-        if not deployment.live and deployment.run is None:
+        if not deployment.live and not deployment.waiting and deployment.run is None:
             self._queries.drop(deployment)
+        unreported, running.unreported = running.unreported, []
+        for other in unreported:
+            self._forget(other)
 
 
 def _end_jvm(gateway: Any) -> None:

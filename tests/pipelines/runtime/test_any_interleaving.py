@@ -276,12 +276,21 @@ PROGRAMS: dict[str, Program] = {
 inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)
 
 
+ISOLATIONS = st.sampled_from(["slot", "slot", "vertex"])
+
+
 def graph_of(
-    program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True, *, uids: bool = False
+    program: Program,
+    pairs: list[Pair],
+    parallelism: int,
+    chaining: bool = True,
+    *,
+    isolation: str = "slot",
+    uids: bool = False,
 ) -> JobGraph:
     """`uids`: operators keep their ids at any parallelism and chaining, and later checkpoints refer to earlier ones."""
     env = StreamExecutionEnvironment()
-    env.set_parallelism(parallelism).configure("execution.isolation", "slot")
+    env.set_parallelism(parallelism).configure("execution.isolation", isolation)
     if not chaining:
         env.disable_operator_chaining()
     program(env, pairs)
@@ -296,13 +305,14 @@ def printed(outcome: Outcome) -> Counter[tuple[str | None, str]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@given(inputs, st.integers(1, 3), st.booleans(), st.integers(0, 1 << 32), st.integers(0, 4))
+@given(inputs, st.integers(1, 3), st.booleans(), ISOLATIONS, st.integers(0, 1 << 32), st.integers(0, 4))
 @settings(max_examples=example_count(15))
 def test_output_is_independent_of_interleaving(
-    name: str, pairs: list[Pair], parallelism: int, chaining: bool, seed: int, crashes: int
+    name: str, pairs: list[Pair], parallelism: int, chaining: bool, isolation: str, seed: int, crashes: int
 ) -> None:
     in_order = run(graph_of(PROGRAMS[name], pairs, 1))
-    anyhow = run(graph_of(PROGRAMS[name], pairs, parallelism, chaining), seed=seed, crashes=crashes)
+    graph = graph_of(PROGRAMS[name], pairs, parallelism, chaining, isolation=isolation)
+    anyhow = run(graph, seed=seed, crashes=crashes)
     assert printed(anyhow) == printed(in_order)
     assert anyhow.accumulators == in_order.accumulators
 

@@ -46,8 +46,12 @@ def printed(given: Iterable[Mapping[str, Any]]) -> Told:
     return Counter((row["identifier"], row["text"]) for row in given)
 
 
-def program(name: str, pairs: list[Pair], parallelism: int, chaining: bool = True) -> JobGraph:
-    return graph_of(PROGRAMS[name], pairs, parallelism, chaining, uids=True)
+def program(
+    name: str, pairs: list[Pair], parallelism: int, chaining: bool = True, *, seed: int = 0
+) -> JobGraph:
+    """A third of the seeds have a process for each task."""
+    isolation = "vertex" if seed % 3 == 2 else "slot"
+    return graph_of(PROGRAMS[name], pairs, parallelism, chaining, isolation=isolation, uids=True)
 
 
 def undisturbed(name: str, pairs: list[Pair]) -> tuple[Outcome, Told]:
@@ -64,7 +68,7 @@ def test_checkpoints_do_not_change_output(
     in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
         job = MemoryCluster(
-            program(name, pairs, parallelism, chaining), {}, seed, directory=directory, plan=plan
+            program(name, pairs, parallelism, chaining, seed=seed), {}, seed, directory=directory, plan=plan
         )
         outcome = job.run(crashes)
     assert printed(outcome.printed) == results
@@ -90,10 +94,10 @@ def test_job_continues_from_any_checkpoint_at_any_parallelism(
     in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
         job = MemoryCluster(
-            program(name, pairs, parallelism, chaining), {}, seed, directory=directory, plan=plan
+            program(name, pairs, parallelism, chaining, seed=seed), {}, seed, directory=directory, plan=plan
         )
         job.run(crashes)
-        again = program(name, pairs, other, other_chaining)
+        again = program(name, pairs, other, other_chaining, seed=seed + 1)
         for taken in job.taken:
             if not any(part.finished for part in taken.metadata.subtasks):
                 assert incompatibilities(taken.metadata, again) == []
@@ -123,7 +127,7 @@ def test_restored_job_is_restored_again(
     with storage(seed) as directory:
         checkpoints: list[MemoryCheckpoint] = []
         for number, parallelism in enumerate(parallelisms):
-            graph = program(name, pairs, parallelism)
+            graph = program(name, pairs, parallelism, seed=seed + number)
             fit = fitting(checkpoints, graph, seed)
             if number and not fit:
                 continue
@@ -149,7 +153,9 @@ def test_rolled_back_job_gives_same_output(
 ) -> None:
     in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
-        job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
+        job = MemoryCluster(
+            program(name, pairs, parallelism, seed=seed), {}, seed, directory=directory, plan=plan
+        )
         outcome = job.run(crashes, rollbacks=rollbacks)
     assert printed(job.given) == results
     if not any(part.finished for checkpoint in job.taken for part in checkpoint.metadata.subtasks):
@@ -165,14 +171,16 @@ def test_output_of_stopped_job_is_not_repeated_by_next_job(
     _, results = undisturbed(name, pairs)
     plan = Plan(rate=0.02, stop_at=step)
     with storage(seed) as directory:
-        job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
+        job = MemoryCluster(
+            program(name, pairs, parallelism, seed=seed), {}, seed, directory=directory, plan=plan
+        )
         job.run(crashes)
         if not job.taken or not job.taken[-1].stops:
             assert printed(job.given) == results  # it had ended before
             return
         last = job.taken[-1]
         assert printed(job.given) == printed(last.before)  # it gave nothing after the savepoint
-        again = program(name, pairs, other)
+        again = program(name, pairs, other, seed=seed + 1)
         for checkpoint in fitting([last], again, seed):
             restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=checkpoint)
             restored.run(crashes)

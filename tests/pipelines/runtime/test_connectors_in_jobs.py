@@ -121,7 +121,7 @@ def test_files_have_each_record_once_after_rollback(tmp_path: Path, seed: int) -
     """Attempts of the older generation continue until they detect the rollback."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
-    env.generate(numbered, count=150).rebalance().map(lambda record: record).sink_to(
+    env.generate(numbered, count=600).rebalance().map(lambda record: record).sink_to(
         FileSink(str(tmp_path), format="json", roll_records=1 + seed)
     )
     with storage(seed) as directory:
@@ -129,7 +129,7 @@ def test_files_have_each_record_once_after_rollback(tmp_path: Path, seed: int) -
         job = memory_cluster.MemoryCluster(env.get_job_graph(), {}, seed, directory=directory, plan=plan)
         job.run(crashes=5, rollbacks=5)
     assert job.generation > 0
-    assert counted(records_of(tmp_path)) == counted(list(map(numbered, range(150))))
+    assert counted(records_of(tmp_path)) == counted(list(map(numbered, range(600))))
 
 
 def test_foreach_gets_every_record(tmp_path: Path) -> None:

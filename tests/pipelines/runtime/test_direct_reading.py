@@ -33,7 +33,8 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
     Mail,
     Mailbox,
 )
-from tailrace.pipelines.runtime.stream_task.loop.mailbox_loop import MailboxLoop
+from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
+from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.pipelines.types import Types
 
@@ -82,14 +83,16 @@ class World:
         self.queries: list[Deliverer] = []
         vertex = GRAPH.vertices[0].vertex_id
         deployment = VertexDeployment(CLUSTER, JOB, GRAPH, vertex, (SubtaskDeployment("", 0, 0),))
-        assembly = Assembly(deployment, 0, 0, MemoryTransaction(self.kafka, (vertex, 0)), lambda: 0)
+        transaction = MemoryTransaction(self.kafka, (vertex, 0))
+        assembly = Assembly(deployment, 0, 0, transaction, lambda: 0)
         places = tuple((0, partition) for partition in PARTITIONS)
         self.task = assembly.subtask(SubtaskProgress(), KafkaInput(("lines",), None, places))
+        self.commits = SlotCommit([self.task], transaction)
         self.direct = DirectReading(self._open_reader, from_the_start=from_the_start)
-        self.loop = MailboxLoop(
+        self.driver = TaskDriver(
             self.task, assembly, Mailbox(), TaskSettings(), lambda: 0, self._notice, direct=self.direct
         )
-        self.loop.open()
+        self.driver.open()
         self.direct.start()
         self._number = 0
         self.mode = QueryMode.REAL_TIME
@@ -109,7 +112,7 @@ class World:
         return self.readers[-1]
 
     def handle(self, letter: Mail) -> None:
-        self.loop._handle(letter)
+        self.driver.handle(letter)
 
     def deliver(self, who: Deliverer) -> None:
         """Delivers some messages of a partition."""
@@ -182,7 +185,7 @@ class World:
         for partition in PARTITIONS:
             self.written[partition] += self.rng.randint(0, 2)
         rare: list[Callable[[], object]] = [
-            self.restart, self.fail, self.change_mode, self.renew, self.retire, self.retire, self.task.commit,
+            self.restart, self.fail, self.change_mode, self.renew, self.retire, self.retire, self.commits.commit,
             lambda: self.handle(QueryConnected()), self.direct.close,
         ]  # fmt: skip
         readers = [*self.readers, *self.queries]
@@ -198,7 +201,7 @@ class World:
         assert self.query is not None
         while any(self.query.cursors[partition] < self.written[partition] for partition in PARTITIONS):
             self.deliver(self.query)
-        self.task.commit()
+        self.commits.commit()
         printed = self.kafka.log(output_topic(CLUSTER, JOB), 0)
         self.task.close()
         return [str(json.loads(message.value)["record"]) for message in printed]

@@ -11,7 +11,7 @@ import pytest
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.pipelines.runtime.common.frames import encode_frame
-from tailrace.pipelines.runtime.common.protocol import CancelTask, CommitStarted, TaskNotice
+from tailrace.pipelines.runtime.common.protocol import CancelTask, CommandFrame, CommitStarted, TaskNotice
 from tailrace.pipelines.runtime.stream_task.loop import input_thread
 from tailrace.pipelines.runtime.stream_task.loop.input_thread import InputThread
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
@@ -45,8 +45,8 @@ def test_process_cancelled_during_commit_ends_after_it(
     monkeypatch.setattr(input_thread, "COMMIT_GRACE_S", TIMEOUT_S if ends else 0.3)
     ours, theirs, listener = sockets
     exit_lock.acquire()
-    InputThread(Mailbox(), theirs, listener, notices.append, exit_lock).start()
-    ours.sendall(encode_frame(msgspec.msgpack.encode(CancelTask())))
+    InputThread(Mailbox(), theirs, listener, lambda _, notice: notices.append(notice), exit_lock).start()
+    ours.sendall(encode_frame(msgspec.msgpack.encode(CommandFrame(0, CancelTask()))))
     wait_until(lambda: notices == [CommitStarted()])
     assert exits == []
     if ends:
@@ -62,7 +62,7 @@ def test_process_cancelled_in_user_code_ends_at_once(
     monkeypatch.setattr(os, "_exit", exits.append)
     monkeypatch.setattr(input_thread, "CANCEL_GRACE_S", 0.01)
     ours, theirs, listener = sockets
-    InputThread(Mailbox(), theirs, listener, notices.append).start()
-    ours.sendall(encode_frame(msgspec.msgpack.encode(CancelTask())))
+    InputThread(Mailbox(), theirs, listener, lambda _, notice: notices.append(notice)).start()
+    ours.sendall(encode_frame(msgspec.msgpack.encode(CommandFrame(0, CancelTask()))))
     wait_until(lambda: exits == [1])
     assert notices == []

@@ -92,7 +92,7 @@ def test_records_of_any_size_arrive_once(
 
 def test_oversized_record_names_operator_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 10_000)
-    env = StreamExecutionEnvironment()
+    env = StreamExecutionEnvironment().configure("execution.isolation", "vertex")
     grown = env.from_collection(["x" * 10_001], str).map(str.upper, str).name("Grow")
     grown.print().set_parallelism(2)
     with pytest.raises(

@@ -49,6 +49,8 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
     Mailbox,
     TaskCanceled,
 )
+from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
+from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import JobGraph
@@ -86,10 +88,14 @@ class Task:
         self._output = next((e.data_set_id for e in graph.edges if e.source_vertex_id == chosen), "")
         deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
         clock = running.WallClock()
-        assembly = Assembly(deployment, 0, 0, Waiting(self.kafka, (chosen, 0)), clock)
+        transaction = Waiting(self.kafka, (chosen, 0))
+        assembly = Assembly(deployment, 0, 0, transaction, clock)
         self.subtask = assembly.subtask(SubtaskProgress(), kafka_source)
-        self._run = running.MailboxLoop(
+        driver = TaskDriver(
             self.subtask, assembly, self.mailbox, TaskSettings(**settings), clock, self.notices.append
+        )
+        self._run = running.MailboxLoop(
+            [driver], self.mailbox, TaskSettings(**settings), SlotCommit([self.subtask], transaction)
         )
         self._thread = threading.Thread(target=self._work)
 

@@ -179,7 +179,7 @@ def test_check_detects_message_sent_too_early(monkeypatch: pytest.MonkeyPatch) -
     strings.map(unchanged, str).print()
     cluster = MemoryCluster(env.get_job_graph("early"), {}, 1)
     (vertex,) = cluster.graph.vertices
-    cluster._start((vertex.vertex_id, 0))
+    cluster._start([(vertex.vertex_id, 0)])
     attempt = cluster._attempts[vertex.vertex_id, 0]
 
     def send(_: OutgoingMessageQueue, *arguments: Any, **more: Any) -> None:
@@ -200,12 +200,12 @@ def test_large_queue_of_sink_is_committed(monkeypatch: pytest.MonkeyPatch) -> No
     env.from_collection(["x" * 100] * 5, str).sink_to(KafkaSink("copies", Formats.text()))
     cluster = MemoryCluster(env.get_job_graph("large"), {}, 1)
     vertex = cluster.graph.vertices[0].vertex_id
-    cluster._start((vertex, 0))
+    cluster._start([(vertex, 0)])
     task = cluster._attempts[vertex, 0].task
     task.poll(3)
     assert not task.output.is_large
     task.poll(2)
     assert task.output.is_large
-    task.commit()
+    cluster._attempts[vertex, 0].process.commits.commit()
     assert not task.output.is_large
     assert len(cluster.kafka.log("copies", 0)) == 5

@@ -26,7 +26,11 @@ from tailrace.pipelines.runtime.records.buffers import (
 )
 from tailrace.pipelines.runtime.stream_task.output import partitioners
 from tailrace.pipelines.runtime.stream_task.output.partitioners import create_partitioner
-from tailrace.pipelines.runtime.stream_task.output.record_writer import ChannelWriter, RecordWriter
+from tailrace.pipelines.runtime.stream_task.output.record_writer import (
+    ChannelWriter,
+    OutgoingBuffer,
+    RecordWriter,
+)
 from tailrace.pipelines.types import RecordType, Types
 from tailrace.schemas.types import CheckpointOptions, JobEdge, Partitioner, SnapshotType
 
@@ -204,7 +208,7 @@ def test_time_is_sent_by_ticks_after_first_message() -> None:
     sent: list[BufferHeader] = []
 
     def into(found: list[BufferHeader]) -> Any:
-        return lambda topic, partition, data: found.append(CODEC.decode(data)[0])
+        return lambda buffer: found.append(CODEC.decode(buffer.data)[0])
 
     records = RecordWriter([target])
     target.advance_watermark(5)
@@ -224,11 +228,11 @@ def test_time_is_repeated_to_a_few_partitions_in_turn() -> None:
     records, reports = RecordWriter([target]), list[int]()
     list(target.flush(tell_all=True))
 
-    def tick(topic: str, partition: int, data: bytes) -> None:
-        assert decode_header(data).tick
-        reports.append(partition)
+    def tick(buffer: OutgoingBuffer) -> None:
+        assert decode_header(buffer.data).tick
+        reports.append(buffer.partition)
 
-    def send(topic: str, partition: int, data: bytes) -> None:
+    def send(buffer: OutgoingBuffer) -> None:
         raise AssertionError("it takes no transaction")
 
     records.announce_time(tick, send)

@@ -13,14 +13,16 @@ from polling import TIMEOUT_S
 from tailrace.infra import threads
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.runtime import VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment
 from tailrace.pipelines.runtime.common.frames import FrameReader, encode_frame
 from tailrace.pipelines.runtime.common.protocol import (
     CancelTask,
+    CommandFrame,
+    NoticeFrame,
     OpenTask,
+    OpenTasks,
     TaskCommand,
     TaskFailed,
-    TaskNotice,
 )
 
 PROCESS = """
@@ -47,17 +49,17 @@ def planted_in(kind):
 planted_in(threads.Thread)
 planted_in(threads.Timer)
 if planted == "main":
-    task_process.StreamTask.invoke = fails
+    task_process.TaskGroup.invoke = fails
 task_process.run(socket.socket(fileno=control), socket.socket(fileno=listener))
 """
 
 
-def opening() -> OpenTask:
+def opening() -> OpenTasks:
     env = StreamExecutionEnvironment()
     env.from_collection([1]).print()
     graph = env.get_job_graph("job")
-    deployment = VertexDeployment("cluster", "job", graph, graph.vertices[0].vertex_id, ())
-    return OpenTask(deployment, 0, 0, KafkaConnection("127.0.0.1:1"))
+    task = OpenTask(graph.vertices[0].vertex_id, SubtaskDeployment("attempt", 0, 0))
+    return OpenTasks("cluster", "job", graph, (task,), KafkaConnection("127.0.0.1:1"))
 
 
 @pytest.mark.parametrize(
@@ -77,10 +79,11 @@ def test_failed_thread_is_named_on_stderr_and_to_task_executor(
         ) as process:
             control.close()
             for command in commands:
-                ours.sendall(encode_frame(msgspec.msgpack.encode(command)))
+                ours.sendall(encode_frame(msgspec.msgpack.encode(CommandFrame(0, command))))
             _, stderr = process.communicate(timeout=TIMEOUT_S)
         reader = FrameReader(ours)
-        (last,) = [msgspec.msgpack.decode(value, type=TaskNotice) for value in reader.receive()][-1:]
+        frames = [msgspec.msgpack.decode(value, type=NoticeFrame) for value in reader.receive()]
+        last = frames[-1].notice
     assert process.returncode == threads.EXIT_CODE
     assert isinstance(last, TaskFailed)
     for output in (stderr, last.reason):

@@ -89,12 +89,12 @@ def test_commands_overtake_data_in_their_order() -> None:
     mailbox.put([data])
     mailbox.command(ConfirmCheckpoint(1))
     mailbox.command(ConfirmCheckpoint(2))
-    assert mailbox.take(0) == [ConfirmCheckpoint(1), ConfirmCheckpoint(2), data[0]]
+    assert mailbox.take(0) == [(0, ConfirmCheckpoint(1)), (0, ConfirmCheckpoint(2)), (0, data[0])]
     mailbox.put([data])
     mailbox.command(ConfirmCheckpoint(3))
-    assert mailbox.take_commands() == [ConfirmCheckpoint(3)]
+    assert mailbox.take_commands() == [(0, ConfirmCheckpoint(3))]
     assert mailbox.take_commands() == []
-    assert mailbox.take(0) == [data[0]]
+    assert mailbox.take(0) == [(0, data[0])]
     assert mailbox.is_empty
 
 
@@ -127,7 +127,7 @@ def test_wake_up_ends_wait_once() -> None:
     mailbox = Mailbox()
     mailbox.wake()
     mailbox.wake()
-    assert mailbox.take(3600) == [WakeUp()]
+    assert mailbox.take(3600) == [(0, WakeUp())]
     assert mailbox.take(0) == []
 
 

@@ -34,7 +34,8 @@ from tailrace.pipelines.runtime.spark.record_forwarder import RecordForwardingPl
 from tailrace.pipelines.runtime.stream_task.input.direct_reader import MailboxReceiver
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import DirectMessage, Mailbox
-from tailrace.pipelines.runtime.stream_task.loop.mailbox_loop import MailboxLoop
+from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
+from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.schemas.types import JobGraph
 
@@ -114,9 +115,8 @@ class Task:
         outputs = [edge for edge in graph.edges if edge.source_vertex_id == vertex.vertex_id]
         deployment = VertexDeployment(CLUSTER, JOB, graph, vertex.vertex_id, (SubtaskDeployment("", 0, 0),))
         self.kafka, self.clock = MemoryKafka(), Clock()
-        assembly = Assembly(
-            deployment, 0, 0, MemoryTransaction(self.kafka, (vertex.vertex_id, 0)), self.clock
-        )
+        transaction = MemoryTransaction(self.kafka, (vertex.vertex_id, 0))
+        assembly = Assembly(deployment, 0, 0, transaction, self.clock)
         assert outputs == list(deployment.outputs)
         self.has_strategy = assembly.parts.strategy is not None
         if not in_worker:
@@ -143,20 +143,21 @@ class Task:
         places = tuple((0, partition) for partition in range(PARTITIONS))
         self.task = assembly.subtask(SubtaskProgress(), KafkaInput((TOPIC,), ends, places))
         self._mailbox = Mailbox()
-        self._loop = MailboxLoop(
+        self._driver = TaskDriver(
             self.task, assembly, self._mailbox, TaskSettings(), self.clock, lambda notice: None
         )
+        self.commits = SlotCommit([self.task], transaction)
         self.worker = plan.worker(MailboxReceiver(self._mailbox, 0))
         self.worker.open()
-        self._loop.open()
+        self._driver.open()
 
     def take(self, partition: int, first: int, hits: list[Hit]) -> None:
         """Lets the worker read messages, and the task what the worker forwards."""
         messages = [Message(b'{"at": %d, "key": %d}' % hit, None, START + hit.at) for hit in hits]
         self.worker.take(kafka_rows(messages, first, partition))
-        for letter in self._mailbox.take(0):
+        for _, letter in self._mailbox.take(0):
             assert isinstance(letter, DirectMessage)
-            self._loop._take(letter.message)
+            self._driver._take(letter.message)
 
     def wait(self, ms: int) -> None:
         """Lets time pass."""
@@ -170,7 +171,9 @@ class Task:
 
     def sent(self) -> dict[str, dict[int, list[Message]]]:
         """Ends the task, and returns everything that it has sent."""
-        self.task.finish() if self.task.ended else self.task.commit(always=True)
+        if self.task.ended:
+            self.task.finish()
+        self.commits.commit(always=True)
         self.task.close()
         self.worker.close()
         return self.kafka.logs
@@ -218,7 +221,7 @@ def test_timestamps_of_worker_have_effects_of_those_of_task(
             task.take(partition, first, hits[partition][first : cursors[partition]])
             task.wait(wait)
             if commits:
-                task.task.commit()
+                task.commits.commit()
     assert tasks[0].task.positions == tasks[1].task.positions
     assert tasks[0].sent() == tasks[1].sent()
 
@@ -227,13 +230,13 @@ def test_records_without_results_advance_event_time() -> None:
     task = Task(program([], ["filter"], None, assigns=True), None, in_worker=True)
     for partition in range(PARTITIONS):
         task.take(partition, 0, [Hit(3, partition)])
-    task.task.commit()
+    task.commits.commit()
     assert not any("fires" in text for text in task.printed())
     for partition in range(PARTITIONS):
         task.take(partition, 1, [Hit(104, 0), Hit(103, 0)] if partition else [Hit(104, 0)])
-    task.task.commit()
+    task.commits.commit()
     printed = task.printed()
     assert [text for text in printed if "fires" in text] == [f"{key} fires for 8 at 100" for key in range(3)]
     task.take(0, 2, [Hit(7, 9)])
-    task.task.commit()
+    task.commits.commit()
     assert task.printed()[-1] == "[7, 9]", "it is late"

@@ -83,6 +83,10 @@ class SubtaskCheckpointCoordinator:
         """Whether buffers of the sender go to `hold_buffer`."""
         return self._checkpoints.active and self._checkpoints.is_held(channel)
 
+    def is_captured(self, channel: InputChannel) -> bool:
+        """Whether buffers of the sender go to `capture`."""
+        return self._checkpoints.active and self._checkpoints.is_captured(channel)
+
     def hold(self, held: HeldBuffer) -> None:
         """Holds a buffer until the snapshot is taken."""
         self._do(self._checkpoints.hold_buffer(held))

@@ -1,14 +1,14 @@
 """The output of a subtask's next commit: records, times, state changes, messages of sinks, positions.
 
 All of it takes effect with the commit, or none: a successor starts exactly at the last commit. Flushed output stays in
-the queue, so a barrier or marker that follows it comes after it for every reader. The transaction is open only while
-`commit` sends the queue; no user function runs then (message_queue.py).
+the queue, so a barrier or marker that follows it comes after it for every reader. A commit has three steps
+(slot_commit.py): `prepare`, which may call user functions, `send`, and `on_committed`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from ...operators.chain import OperatorChain
 from ...records.latency_markers import LatencyMarker
 from ..input.input_positions import InputPositions
 from ..output.message_queue import OutgoingMessageQueue
-from ..output.record_writer import RecordWriter
+from ..output.record_writer import ChannelWriter, OutgoingBuffer, RecordWriter
 from ..output.transaction import Transaction
 from ..state import progress_entry
 from ..state.progress import ProgressWriter
@@ -75,6 +75,8 @@ class SubtaskOutput:
         self._progress = progress
         self._flushed = 0
         self._flushed_bytes = 0
+        self._prepared: tuple[ProgressEntry, list[int]] | None = None
+        """The entry of the commit that is being made, and its offset when that is known."""
         self._markers: deque[LatencyMarker] = deque(maxlen=MAX_WAITING_MARKERS)
         self.ends = False
         """Whether the next flush is the last one."""
@@ -86,6 +88,11 @@ class SubtaskOutput:
         """The bytes of committed buffers."""
         self.committed: CommittedProgress | None = None
         """The progress that a successor continues from; None until the first commit."""
+
+    @property
+    def channels(self) -> Sequence[ChannelWriter]:
+        """The writers of the outgoing edges, in the order of VertexDeployment.outputs."""
+        return self._writer.channels
 
     @property
     def is_large(self) -> bool:
@@ -128,7 +135,7 @@ class SubtaskOutput:
         """
         if self.is_dirty:
             return False
-        self._writer.announce_time(self._transaction.tell, self._send, again=again)
+        self._writer.announce_time(self._tick, self._send, again=again)
         return not self._queue
 
     def add_marker(self, marker: LatencyMarker) -> None:
@@ -149,7 +156,7 @@ class SubtaskOutput:
         ends = self.ends
         self._flushed += self._writer.pending
         for message in self._writer.flush(ends=ends, stops=self._stop.is_stopped, tell_all=ends or tell_all):
-            self._send(message.topic, message.partition, message.data)
+            self._send(message)
         if not self._keeps_state:
             return
         state_writer = self._state.writer
@@ -162,7 +169,7 @@ class SubtaskOutput:
     def barrier(self, checkpoint: CheckpointTrigger) -> None:
         """Puts the barrier into the queue for every channel, after all flushed output."""
         for message in self._writer.barrier(checkpoint):
-            self._send(message.topic, message.partition, message.data)
+            self._send(message)
 
     def mark(self, checkpoint_id: int, delivered: Callable[[int], None]) -> None:
         """Puts the checkpoint's marker into the changelog, after all flushed output. `delivered` is called with its
@@ -170,40 +177,52 @@ class SubtaskOutput:
         number = str(checkpoint_id).encode()
         self._queue.send(self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered)
 
-    def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
-        """Commits output, state changes and progress in one transaction, if there are any. Returns whether it did.
+    def prepare(self, *, tell_all: bool = False, always: bool = False) -> bool:
+        """Puts the output and a progress entry into the queue. Returns whether there is anything to commit.
 
-        `always`: commits a progress entry even if there is nothing else.
+        `always`: also a progress entry alone.
         """
         self.flush(tell_all=tell_all)
-        committed = always or self._positions.moved or bool(self._queue)
-        if committed:
-            if not self.ends:
-                self._send_markers(self._put)
-            entry, offsets = self._progress.entry(), list[int]()
-            self._queue.send(
-                self._changelog,
-                progress_entry.encode_progress(entry),
-                key=progress_entry.KEY,
-                partition=self._subtask,
-                delivered=offsets.append,
-            )
-            self._queue.send_all(self._transaction)
-            self._transaction.commit()
-            if offsets:
-                self.committed = CommittedProgress(entry, offsets[-1])
-            self._positions.settle()
-            self.records_out += self._flushed
-            self.bytes_out += self._flushed_bytes
-            self._flushed = self._flushed_bytes = 0
-        elif not self.ends:
-            self._send_markers(self._transaction.tell)
         self.is_dirty = False
-        return committed
+        if not (always or self._positions.moved or self._queue):
+            if not self.ends:
+                self._send_markers(self._transaction.tell)
+            return False
+        if not self.ends:
+            self._send_markers(self._put)
+        entry, offsets = self._progress.entry(), list[int]()
+        self._queue.send(
+            self._changelog,
+            progress_entry.encode_progress(entry),
+            key=progress_entry.KEY,
+            partition=self._subtask,
+            delivered=offsets.append,
+        )
+        self._prepared = entry, offsets
+        return True
+
+    def send(self) -> None:
+        """Sends what is prepared in the transaction. Raises TaskError; the attempt must end then."""
+        self._queue.send_all(self._transaction)
+
+    def on_committed(self) -> None:
+        """Records that the transaction with the prepared output is committed."""
+        assert self._prepared is not None
+        entry, offsets = self._prepared
+        self._prepared = None
+        if offsets:
+            self.committed = CommittedProgress(entry, offsets[-1])
+        self._positions.settle()
+        self.records_out += self._flushed
+        self.bytes_out += self._flushed_bytes
+        self._flushed = self._flushed_bytes = 0
+
+    def _tick(self, buffer: OutgoingBuffer) -> None:
+        self._transaction.tell(buffer.topic, buffer.partition, buffer.data)
 
     def _put(self, topic: str, partition: int, data: bytes) -> None:
         self._queue.send(topic, data, partition=partition)
 
-    def _send(self, topic: str, partition: int, data: bytes) -> None:
-        self._flushed_bytes += len(data)
-        self._put(topic, partition, data)
+    def _send(self, buffer: OutgoingBuffer) -> None:
+        self._flushed_bytes += len(buffer.data)
+        self._queue.send(buffer.topic, buffer.data, partition=buffer.partition, delivered=buffer.delivered)

@@ -218,6 +218,13 @@ class BarrierHandler:
         """Whether the sender is ahead: its buffers go to `hold_buffer`."""
         return self._aligning is not None and channel not in self._aligning.awaited_channels
 
+    def is_captured(self, channel: InputChannel) -> bool:
+        """Whether what the sender sends now is in flight in a checkpoint."""
+        return any(
+            pending.is_snapshotted and channel in pending.awaited_channels
+            for pending in self._pending.values()
+        )
+
     def hold_buffer(self, held: HeldBuffer) -> list[CheckpointAction]:
         """Holds a buffer until the snapshot. Above the size limit it declines the checkpoint and releases all
         buffers."""

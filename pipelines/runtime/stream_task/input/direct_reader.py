@@ -56,13 +56,14 @@ class DirectReader:
         plan: ForwardingPlan,
         open_consumer: Callable[[], Consumer],
         mailbox: Mailbox,
+        task: int = 0,
     ) -> None:
-        """`number`: of all messages of this reader (DirectMessage)."""
+        """`number`: of all messages of this reader (DirectMessage). `task`: the task of the process that reads."""
         self._begin = begin
         self._plan = plan
         self._open_consumer = open_consumer
         self._mailbox = mailbox
-        self._receiver = MailboxReceiver(mailbox, number)
+        self._receiver = MailboxReceiver(mailbox, number, task)
         self._closed = threading.Event()
         self._began_at = time.monotonic()
         threads.Thread(target=self._read, name=f"direct-reader-{number}").start()
@@ -126,9 +127,10 @@ class DirectReader:
 class MailboxReceiver:
     """Puts what a worker forwards into the mailbox of this process."""
 
-    def __init__(self, mailbox: Mailbox, number: int) -> None:
+    def __init__(self, mailbox: Mailbox, number: int, task: int = 0) -> None:
         self._mailbox = mailbox
         self._number = number
+        self._task = task
 
     def leads(self, path: str) -> bool:
         """Whether there is a receiver: always."""
@@ -140,7 +142,7 @@ class MailboxReceiver:
         message = ForwardedMessage(
             kind, place.input_index, 0, place.partition, place.first, place.following, data
         )
-        self._mailbox.put([(DirectMessage(self._number, message), len(data))])
+        self._mailbox.put([(DirectMessage(self._number, message), len(data))], self._task)
 
     def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
         """Reports why the data at these offsets cannot be processed."""

@@ -63,6 +63,10 @@ class InputPositions:
         """Returns the next offset to take; None if nothing was committed or taken."""
         return self._next.get((input_index, partition))
 
+    def note_moved(self) -> None:
+        """Records that the progress besides the positions has changed."""
+        self._moved = True
+
     @property
     def moved(self) -> bool:
         """Whether any has moved since `settle`."""

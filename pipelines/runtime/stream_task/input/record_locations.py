@@ -33,6 +33,12 @@ class RecordLocations:
             topic, self._subtask, offset, error.index, count, self._behind
         )
 
+    def add_call(self, error: RecordError, input_index: int, sender: int) -> None:
+        """Adds the location of a record that a subtask in the same process has handed over."""
+        error.place = error.place or (
+            f"from subtask {sender} in the same slot, instead of topic {self._topics[input_index]}"
+        )
+
     def add_messages(
         self, error: RecordError, input_index: int, partition: int, first: int, following: int, count: int
     ) -> None:

@@ -24,6 +24,7 @@ from ...common.settings import TaskSettings
 from ...common.vertex_parts import VertexParts, split_vertex
 from ...operators.chain import OperatorChain
 from ...operators.factory import build_operator
+from ...operators.local_input import LocalInput
 from ...operators.operator import OperatorSetup
 from ...operators.task_context import TaskContext
 from ...operators.user_functions import user_code
@@ -39,6 +40,7 @@ from ..input.record_locations import RecordLocations
 from ..input.sources.build import build_source
 from ..input.sources.source import Source, SourceSetup
 from ..latency_tracker import LatencyTracker
+from ..output.local_channel import LocalChannel, LocalReceiver
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.partitioners import create_partitioner
 from ..output.record_writer import ChannelWriter, RecordWriter
@@ -186,6 +188,7 @@ class Assembly:
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),
             latencies=self._latency_tracker(),
+            local_inputs=self._local_inputs(),
         )
         if self.keeps_state:
             subtask.state.writer = StateWriter(
@@ -196,6 +199,35 @@ class Assembly:
                 fork=self._fork,
             )
         return subtask
+
+    def _local_inputs(self) -> list[LocalInput]:
+        senders = [
+            source_operator(vertex_of(self._graph, edge.source_vertex_id), edge)
+            for edge in self._deployment.inputs
+        ]
+        return [
+            LocalInput(sender, edge.output_tag, self.parts.prefix)
+            for sender, edge in zip(senders, self._deployment.inputs, strict=True)
+        ]
+
+    def connect(
+        self,
+        sender: Assembly,
+        sending: Subtask,
+        receiving: Subtask,
+        called: LocalReceiver | None = None,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Connects this assembly's subtask with a sender of the same index in the same process. `called`: how it is
+        called. `is_new`: no attempt of the sender has sent anything in this generation."""
+        outputs = sender._deployment.outputs
+        for i, edge in enumerate(self._deployment.inputs):
+            for output, channel in zip(outputs, sending.output.channels, strict=True):
+                reachable = self._result(edge).partitions_for(self._subtask)
+                if output.data_set_id == edge.data_set_id and self._subtask in reachable:
+                    channel.local = LocalChannel(self._subtask, called or receiving, i, is_new=is_new)
+                    receiving.local_channels[i, self._subtask] = channel.local
 
     def writer(self) -> RecordWriter:
         """Builds the writer for the outgoing edges, in the order of VertexDeployment.outputs."""

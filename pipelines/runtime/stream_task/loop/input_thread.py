@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,19 +22,21 @@ from .....infra import threads
 from ...common.frames import FrameReader
 from ...common.protocol import (
     FORWARDED,
+    LISTEN_BACKLOG,
     AbortCheckpoint,
     CancelTask,
+    CommandFrame,
     CommitStarted,
     ConfirmCheckpoint,
-    OpenTask,
+    OpenTasks,
     QueryConnected,
     SampleStacks,
     StacksSampled,
     SwitchQuery,
     TaskBeat,
-    TaskCommand,
     TaskNotice,
     TriggerCheckpoint,
+    socket_path_of,
 )
 from .activity_timer import ActivityTimer
 from .mailbox import ConnectionsClosed, ForwardedMessage, Mailbox
@@ -53,33 +56,34 @@ class InputThread(threads.Thread):
         mailbox: Mailbox,
         control: socket.socket,
         listener: socket.socket,
-        notify: Callable[[TaskNotice], None] = lambda _: None,
+        notify: Callable[[int, TaskNotice], None] = lambda *_: None,
         exit_lock: threading.Lock | None = None,
-        timer: ActivityTimer | None = None,
     ) -> None:
-        """The task thread holds `exit_lock` while a transaction is open. `notify` sends notices to the TaskExecutor.
-        `timer`: that of the task."""
+        """The task thread holds `exit_lock` while a transaction is open. `notify` sends notices of a task to the
+        TaskExecutor."""
         super().__init__(target=self._read, name="input")
         self._mailbox = mailbox
         self._notify = notify
         self._exit_lock = exit_lock or threading.Lock()
         self._control = FrameReader(control)
-        self._commands = msgspec.msgpack.Decoder(TaskCommand)
+        self._commands = msgspec.msgpack.Decoder(CommandFrame)
         self._listener = listener
         self._selector = selectors.DefaultSelector()
-        self._workers: dict[socket.socket, FrameReader] = {}
+        self._workers: dict[socket.socket, tuple[FrameReader, int]] = {}
+        """The connections of Spark's workers, each for one task."""
         self._reading = True
-        self._timer = timer or ActivityTimer()
+        self.timers: list[ActivityTimer] = []
+        """Those of the tasks."""
         self._beat_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
-        self.opened: OpenTask | None = None
+        self.opened: OpenTasks | None = None
         self.open_arrived = threading.Event()
         mailbox.on_drained(self._wake)
 
     def _read(self) -> None:
         own: dict[socket.socket, Callable[[], object]] = {
             self._control.socket: self._perform,
-            self._listener: self._accept,
+            self._listener: partial(self._accept, self._listener, 0),
             self._wake_in: lambda: self._wake_in.recv(4096),
         }
         for source, handle in own.items():
@@ -104,18 +108,19 @@ class InputThread(threads.Thread):
             assert self.opened is not None
             assert self.opened.beat_interval_s is not None
             self._beat_at = time.monotonic() + self.opened.beat_interval_s
-            self._notify(TaskBeat(self._timer.read()))
+            for task, timer in enumerate(self.timers):
+                self._notify(task, TaskBeat(timer.read()))
 
     def _wake(self) -> None:
         self._wake_out.send(b"w")
 
     def _perform(self) -> None:
         for data in self._control.receive():
-            command: TaskCommand = self._commands.decode(data)
+            frame = self._commands.decode(data)
+            command = frame.command
             match command:
-                case OpenTask():
-                    self.opened = command
-                    self.open_arrived.set()
+                case OpenTasks():
+                    self._open(command)
                 case (
                     SwitchQuery()
                     | QueryConnected()
@@ -123,32 +128,45 @@ class InputThread(threads.Thread):
                     | ConfirmCheckpoint()
                     | AbortCheckpoint()
                 ):
-                    self._mailbox.command(command)
+                    self._mailbox.command(command, frame.task)
                 case SampleStacks():
-                    threads.Thread(target=self._sample, name="stack sampler", args=(command,)).start()
+                    arguments = command, frame.task
+                    threads.Thread(target=self._sample, name="stack sampler", args=arguments).start()
                 case CancelTask():
                     self._mailbox.cancel()
                     threads.Timer(CANCEL_GRACE_S, self._exit, name="last resort").start()
         if self._control.ended:
             os._exit(1)
 
-    def _sample(self, command: SampleStacks) -> None:
+    def _open(self, opening: OpenTasks) -> None:
+        """Listens for each task, and begins the work."""
+        self.timers += [ActivityTimer() for _ in opening.tasks]
+        for task in range(1, len(opening.tasks)):
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(socket_path_of(self._listener.getsockname(), task))
+            listener.listen(LISTEN_BACKLOG)
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener, task))
+        self.opened = opening
+        self.open_arrived.set()
+
+    def _sample(self, command: SampleStacks, task: int) -> None:
         stacks = sample_stacks(command.count, command.interval_s)
         # The process may be about to end.
         with contextlib.suppress(OSError):
-            self._notify(StacksSampled(command.request, tuple(stacks)))
+            self._notify(task, StacksSampled(command.request, tuple(stacks)))
 
     def _exit(self) -> None:
         """Ends the process; if a transaction is open, after its end."""
         if not self._exit_lock.acquire(blocking=False):
-            self._notify(CommitStarted())
+            self._notify(0, CommitStarted())
             self._exit_lock.acquire(timeout=COMMIT_GRACE_S)
         os._exit(1)
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+    def _accept(self, listener: socket.socket, task: int) -> None:
+        connection, _ = listener.accept()
         connection.setblocking(False)
-        self._workers[connection] = FrameReader(connection)
+        self._workers[connection] = FrameReader(connection), task
         if self._reading:
             self._resume(connection)
 
@@ -156,16 +174,16 @@ class InputThread(threads.Thread):
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
 
     def _receive(self, connection: socket.socket) -> None:
-        reader = self._workers[connection]
+        reader, task = self._workers[connection]
         letters = [(_to_mail(data), len(data)) for data in reader.receive()]
         if letters:
-            self._mailbox.put(letters)
+            self._mailbox.put(letters, task)
         if reader.ended:
             del self._workers[connection]
             self._selector.unregister(connection)
             connection.close()
-            if not self._workers:
-                self._mailbox.put([(ConnectionsClosed(), 0)])
+            if all(other != task for _, other in self._workers.values()):
+                self._mailbox.put([(ConnectionsClosed(), 0)], task)
 
     def _adjust(self) -> None:
         """Stops reading while the mailbox is full, and resumes afterwards."""

@@ -1,8 +1,8 @@
-"""The mailbox between the input thread and the task thread.
+"""The mailbox between the input thread and the task thread of a process.
 
-It is bounded by bytes: when it is full, the input thread stops reading and the sockets block the senders. Commands
-overtake the data: a checkpoint does not wait for 8 MiB of records, and a cancellation arrives even if nothing is taken
-out.
+Each item is for one task, by its index in the process. The mailbox is bounded by bytes: when it is full, the input
+thread stops reading and the sockets block the senders. Commands overtake the data: a checkpoint does not wait for 8 MiB
+of records, and a cancellation arrives even if nothing is taken out.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Mailbox:
     """Any thread may put; one thread takes."""
 
     def __init__(self) -> None:
-        self._mail: deque[tuple[Data, int]] = deque()
-        self._commands: deque[Command] = deque()
+        self._mail: deque[tuple[int, Data]] = deque()
+        self._commands: deque[tuple[int, Command]] = deque()
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         self._has_room = threading.Condition(lock)
         self._size = 0
         self._canceled = False
-        self._woken = False
+        self._woken: set[int] = set()
         self._drained: Callable[[], None] = lambda: None
 
     def on_drained(self, callback: Callable[[], None]) -> None:
@@ -92,16 +92,16 @@ class Mailbox:
         """Whether nothing waits to be taken."""
         return not self._mail and not self._commands and not self._woken
 
-    def command(self, command: Command) -> None:
+    def command(self, command: Command, task: int = 0) -> None:
         """Adds a command: it is taken before all data."""
         with self._changed:
-            self._commands.append(command)
+            self._commands.append((task, command))
             self._changed.notify()
 
-    def put(self, letters: Sequence[tuple[Data, int]]) -> None:
-        """Adds data, each with its size in bytes."""
+    def put(self, letters: Sequence[tuple[Data, int]], task: int = 0) -> None:
+        """Adds data for a task, each with its size in bytes."""
         with self._changed:
-            self._mail.extend(letters)
+            self._mail.extend((task, letter) for letter, _ in letters)
             self._size += sum(size for _, size in letters)
             self._changed.notify()
 
@@ -110,10 +110,10 @@ class Mailbox:
         with self._has_room:
             return self._has_room.wait_for(lambda: not self.is_full, timeout_s)
 
-    def wake(self) -> None:
-        """Makes the next `take` return at once, with a WakeUp."""
+    def wake(self, task: int = 0) -> None:
+        """Makes the next `take` return at once, with a WakeUp for the task."""
         with self._changed:
-            self._woken = True
+            self._woken.add(task)
             self._changed.notify()
 
     def cancel(self) -> None:
@@ -122,7 +122,13 @@ class Mailbox:
             self._canceled = True
             self._changed.notify()
 
-    def take_commands(self) -> list[Command]:
+    def pause(self, timeout_s: float) -> None:
+        """Waits for this time. Raises TaskCanceled."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._canceled, timeout_s):
+                raise TaskCanceled
+
+    def take_commands(self) -> list[tuple[int, Command]]:
         """Returns the commands that have arrived, also while the task works on what it took before."""
         if not self._commands:
             return []
@@ -131,19 +137,18 @@ class Mailbox:
             self._commands.clear()
         return commands
 
-    def take(self, timeout_s: float) -> list[Mail]:
+    def take(self, timeout_s: float) -> list[tuple[int, Mail]]:
         """Returns all mail, commands first, or nothing if none arrives within the timeout. Raises TaskCanceled."""
         with self._changed:
             if self.is_empty and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)
             if self._canceled:
                 raise TaskCanceled
-            letters: list[Mail] = [*self._commands, *(letter for letter, _ in self._mail)]
+            letters: list[tuple[int, Mail]] = [*self._commands, *self._mail]
             self._commands.clear()
             self._mail.clear()
-            if self._woken:
-                self._woken = False
-                letters.append(_WAKE_UP)
+            letters += [(task, _WAKE_UP) for task in sorted(self._woken)]
+            self._woken.clear()
             was_full, self._size = self.is_full, 0
             self._has_room.notify_all()
         if was_full:

@@ -1,27 +1,20 @@
-"""One attempt of one subtask: Flink's lifecycle (initialize state, open, run, close)."""
+"""One attempt of one subtask in its process: it restores its state, and builds what the process drives.
+
+task_group.py has the lifecycle of the process.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
-from ....graph.physical_plan import consumer_group, temporary_topics, transactional_id
-from ...common.failures import ProgressLostError, describe_failure
-from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, group_consumer, partition_consumer
+from ....graph.physical_plan import consumer_group
+from ...common.kafka_clients import group_consumer, partition_consumer
 from ...common.offset_bounds import bounds, require_offset
-from ...common.protocol import (
-    OpenTask,
-    StateRestored,
-    TaskCanceledNotice,
-    TaskFailed,
-    TaskFinished,
-    TaskNotice,
-    TaskOpened,
-)
+from ...common.protocol import OpenTasks, StateRestored, TaskNotice
 from ...common.settings import ExecutionMode, TaskSettings
 from ...operators.kafka_source_parameters import KafkaSourceParameters
 from ...spark.query import QueryMode
@@ -43,71 +36,110 @@ from .activity_timer import ActivityTimer
 from .assembly import Assembly, KafkaInput
 from .commit_followup import CommitFollowUp
 from .direct_reading import DirectReading
-from .mailbox import Mailbox, TaskCanceled
-from .mailbox_loop import MailboxLoop, WallClock
+from .mailbox import Mailbox
 from .subtask import Subtask
+from .task_driver import TaskDriver
 
 
 class StreamTask:
-    """One attempt. Call `invoke` once. `notify` is called from the same thread, or from another one while that
-    thread hangs."""
+    """One attempt: it restores itself, and gets its driver. Close it in any case.
+
+    `transaction` is that of the process. `notify` is called from the task thread and from another one.
+    """
 
     def __init__(
         self,
-        opening: OpenTask,
+        opening: OpenTasks,
+        number: int,
+        transaction: KafkaTransaction,
         mailbox: Mailbox,
         notify: Callable[[TaskNotice], None],
-        exit_lock: threading.Lock | None = None,
-        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
-        timer: ActivityTimer | None = None,
+        wall_clock: Callable[[], int],
+        timer: ActivityTimer,
     ) -> None:
-        """`exit_lock` and `transaction_timeout_ms`: see KafkaTransaction. `timer` measures this attempt."""
-        self._timer = timer or ActivityTimer()
-        self._exit_lock = exit_lock
-        self._transaction_timeout_ms = transaction_timeout_ms
+        """Creates the clients, which connect in the background. `number`: the index of the task in the process."""
+        self.number = number
+        self._timer = timer
         self._kafka = opening.kafka
-        self._deployment = opening.deployment
-        self._subtask = opening.subtask_index
-        self._attempt = opening.attempt_number
-        self._generation = opening.generation
-        self._restore = opening.restore
-        self._finished = opening.finished
-        self._checkpoints_over = opening.checkpoints_over
-        self._local_state = opening.local_state
+        self._deployment = opening.deployment(number)
+        opened = opening.tasks[number]
+        subtask = opened.subtask
+        self._subtask = subtask.subtask_index
+        self._attempt = subtask.attempt_number
+        self._generation = subtask.generation
+        self._restore = subtask.restore
+        self.is_finished = subtask.finished
+        """Whether the subtask had finished in the checkpoint that the job rolled back to: it only sends its end."""
         self._cache = opening.cache
         self._mailbox = mailbox
         self._notify = notify
-        self._transactions: KafkaTransaction | None = None
+        self._transaction = transaction
+        self._wall_clock = wall_clock
         names = self._deployment.cluster, self._deployment.job_id
         self._group = consumer_group(*names, self._deployment.vertex_id, self._subtask)
-        self._wall_clock = WallClock()
+        self.assembly = Assembly(
+            self._deployment,
+            self._subtask,
+            self._attempt,
+            transaction,
+            wall_clock,
+            generation=self._generation,
+            restore=self._restore,
+            checkpoints_over=subtask.checkpoints_over,
+            local_state=opened.local_state,
+        )
+        self._consumer = group_consumer(self._kafka, self._group)
+        source = self.assembly.through_spark
+        parameters = None if source is None else KafkaSourceParameters.from_config(source)
+        self._evidence: ProgressEvidence | None = None
+        if not self.is_finished:
+            self._evidence = ProgressEvidence(
+                self._kafka,
+                self._consumer,
+                self.assembly.changelog,
+                self._subtask,
+                self.assembly.channel_topics,
+                () if parameters is None or parameters.connection is not None else parameters.topics,
+            )
+        self._subtask_of_attempt: Subtask | None = None
+        self._beginning: RestorePlan | None = None
+        self._driver: TaskDriver | None = None
+        self.is_new = True
+        """Whether no attempt of the subtask has committed anything in this generation."""
 
-    def invoke(self) -> None:
-        """Runs the attempt to its end, which is the last notice. Raises nothing."""
-        last: TaskNotice
-        try:
-            if self._finished:
-                self._end_again()
-            else:
-                self._work()
-        except TaskCanceled:
-            last = TaskCanceledNotice()
-        except Exception as error:
-            last = TaskFailed(describe_failure(error), isinstance(error, ProgressLostError))
-        else:
-            last = TaskFinished()
-        if self._transactions is not None:
-            self._transactions.abort()
-        self._notify(last)
+    @property
+    def vertex_id(self) -> str:
+        """The vertex of the subtask."""
+        return self._deployment.vertex_id
 
-    def _work(self) -> None:
-        assembly, subtask, beginning, first = self._prepare()
+    @property
+    def subtask(self) -> Subtask:
+        """The subtask, after `restore`."""
+        assert self._subtask_of_attempt is not None
+        return self._subtask_of_attempt
+
+    def on_fenced(self) -> None:
+        """Called when older attempts are fenced: they write nothing more."""
+        if self._evidence is not None:
+            self._evidence.ask()
+
+    def send_end(self) -> None:
+        """Sends the end of the output again, for a subtask that had finished."""
+        for message in self.assembly.writer().flush(ends=True, tell_all=True):
+            self._transaction.send(message.topic, message.data, partition=message.partition)
+        if self._transaction.active:
+            self._transaction.commit()
+
+    def restore(self) -> TaskDriver:
+        """Restores the subtask, and returns its driver. Raises TaskError, UserCodeError."""
+        first = self._prepare()
+        subtask, assembly = self.subtask, self.assembly
         upkeep = self._upkeep(assembly)
         if first.offset >= 0 or assembly.through_spark is not None:
             # Without a commit there is nothing to copy, and a client less competes with the start.
             upkeep.on_committed(first)
         settings = TaskSettings.from_configuration(self._deployment.job_graph.configuration)
-        run = MailboxLoop(
+        self._driver = TaskDriver(
             subtask,
             assembly,
             self._mailbox,
@@ -117,19 +149,24 @@ class StreamTask:
             upkeep,
             self._timer,
             self._direct_reading(subtask, settings.mode),
+            self.number,
         )
-        ended = False
-        try:
-            run.open()
-            if beginning.begins:
-                subtask.begin_generation(in_flight(beginning, self._deployment, self._subtask))
-            self._notify(TaskOpened())
-            run.run_until_ended()
-            ended = True
-        finally:
-            upkeep.close(ended=ended)
-            subtask.close()
-            assembly.close()
+        return self._driver
+
+    def begin_generation(self) -> bool:
+        """Lets the attempt process records in flight, if it begins the generation. Returns whether it does: then the
+        caller commits."""
+        beginning = self._beginning
+        assert beginning is not None
+        if beginning.begins:
+            self.subtask.begin_generation(in_flight(beginning, self._deployment, self._subtask))
+        return beginning.begins
+
+    def close(self) -> None:
+        """Closes what is open, once. Raises UserCodeError."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
 
     def _upkeep(self, assembly: Assembly) -> CommitFollowUp:
         source = assembly.through_spark
@@ -170,76 +207,26 @@ class StreamTask:
                 input_.plan([receiver], QueryMode.REAL_TIME),
                 lambda: partition_consumer(kafka, self._group),
                 self._mailbox,
+                self.number,
             )
 
         return DirectReading(open_reader, from_the_start=not isinstance(input_, TopicQueryInput))
 
-    def _hangs(self, reason: str) -> None:
-        self._notify(TaskFailed(reason))
-        os._exit(1)
+    def _prepare(self) -> CommittedProgress:
+        """Reads progress, checkpoint and changelog, and builds the operators.
 
-    def _end_again(self) -> None:
-        """Sends the end of the output again: the subtask had finished in the checkpoint that the job rolled back to."""
-        assembly, transactions, consumer = self._assemble()
-        consumer.close()
-        transactions.open(assembly.changelog)
-        for message in assembly.writer().flush(ends=True, tell_all=True):
-            transactions.send(message.topic, message.data, partition=message.partition)
-        if transactions.active:
-            transactions.commit()
-
-    def _assemble(self) -> tuple[Assembly, KafkaTransaction, Consumer]:
-        """Creates the clients. They connect in the background; `transactions.open` fences older attempts."""
-        deployment = self._deployment
-        names = deployment.cluster, deployment.job_id
-        consumer = group_consumer(self._kafka, self._group)
-        transactions = self._transactions = KafkaTransaction(
-            self._kafka,
-            transactional_id(*names, deployment.vertex_id, self._subtask),
-            self._hangs,
-            self._exit_lock,
-            self._transaction_timeout_ms,
-            tuple(temporary_topics(*names, deployment.job_graph)),
-            self._timer,
-        )
-        assembly = Assembly(
-            deployment,
-            self._subtask,
-            self._attempt,
-            transactions,
-            self._wall_clock,
-            generation=self._generation,
-            restore=self._restore,
-            checkpoints_over=self._checkpoints_over,
-            local_state=self._local_state,
-        )
-        return assembly, transactions, consumer
-
-    def _prepare(self) -> tuple[Assembly, Subtask, RestorePlan, CommittedProgress]:
-        """Initialises the state: fences older attempts, reads progress, checkpoint and changelog, builds the
-        operators.
-
-        Also returns the progress entry that the attempt continues from, which an earlier attempt wrote.
+        Returns the progress entry that the attempt continues from, which an earlier attempt wrote.
         """
-        assembly, transactions, consumer = self._assemble()
+        assembly, transactions, consumer = self.assembly, self._transaction, self._consumer
+        evidence = self._evidence
+        assert evidence is not None
         changelog = assembly.changelog
-        source = assembly.through_spark
-        parameters = None if source is None else KafkaSourceParameters.from_config(source)
-        evidence = ProgressEvidence(
-            self._kafka,
-            consumer,
-            changelog,
-            self._subtask,
-            assembly.channel_topics,
-            () if parameters is None or parameters.connection is not None else parameters.topics,
-        )
-        transactions.open(assembly.changelog)
-        evidence.ask()
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
+        self.is_new = tail.entry is None or tail.entry.generation != self._generation
         ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
         copy = evidence.group_copy()
         require_group(tail, copy, changelog, self._subtask, self._generation, ids.get(changelog))
-        beginning = plan_restore(
+        beginning = self._beginning = plan_restore(
             self._deployment,
             self._subtask,
             generation=self._generation,
@@ -255,7 +242,7 @@ class StreamTask:
                 assembly.changelog, encode_progress(entry), key=PROGRESS_KEY, partition=self._subtask
             )
             transactions.commit()
-        subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
+        subtask = self._subtask_of_attempt = assembly.subtask(progress, kafka, begins=beginning.begins)
         ends = (
             None
             if kafka is None or kafka.ends is None
@@ -271,7 +258,7 @@ class StreamTask:
         )
         self._restore_state(assembly, subtask, beginning, consumer, is_new=tail.end == 0)
         consumer.close()
-        return assembly, subtask, beginning, CommittedProgress(entry, tail.offset)
+        return CommittedProgress(entry, tail.offset)
 
     def _progress(
         self,

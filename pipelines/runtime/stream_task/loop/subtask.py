@@ -14,15 +14,18 @@ that assigns it.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from .....schemas.types import OperatorState
+from ...common.deployment import CheckpointTrigger
 from ...common.failures import RecordError
 from ...common.protocol import NO_SKIPPED_RECORDS, SkippedRecords
 from ...operators.chain import OperatorChain
+from ...operators.local_input import LocalInput
 from ...records.batch import EMPTY, Batch
 from ...records.buffers import (
     HEADER_BYTES,
@@ -40,7 +43,7 @@ from ..checkpoint.stop_with_savepoint import StopWithSavepoint
 from ..checkpoint.subtask_checkpoints import SubtaskCheckpointCoordinator
 from ..checkpoint.subtask_output import SubtaskOutput
 from ..checkpoint.subtask_snapshot import SubtaskId
-from ..input.barrier_handler import HeldBuffer
+from ..input.barrier_handler import HeldBuffer, InputChannel
 from ..input.foreign_messages import ForeignMessageFilter
 from ..input.fragments import FragmentAssembler
 from ..input.input_gate import InputGate
@@ -48,6 +51,7 @@ from ..input.input_positions import InputPositions
 from ..input.record_locations import RecordLocations
 from ..input.sources.source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 from ..latency_tracker import LatencyTracker
+from ..output.local_channel import LocalChannel
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
@@ -95,15 +99,21 @@ class Subtask:
         aligned_inputs: frozenset[int] = frozenset(),
         fragments: FragmentAssembler | None = None,
         latencies: LatencyTracker | None = None,
+        local_inputs: Sequence[LocalInput] = (),
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
         `kafka_source`: the operator id of the Kafka source whose positions the subtask stores. `reads_nothing`: whether
         the attempt owns none of its partitions. `checkpoints_over`: the newest checkpoint that is known to be complete;
         late barriers up to it are ignored. `aligned_inputs`: the inputs that have nothing in flight in a checkpoint.
-        `latencies`: None if the job measures none.
+        `latencies`: None if the job measures none. `local_inputs`: by index of the input.
         """
         self._chain = chain
+        self._local_inputs = local_inputs
+        self.local_channels: dict[tuple[int, int], LocalChannel] = {}
+        """By (input, sender): where a sender in this process may hand over records by calls."""
+        self.is_finished = False
+        """Whether the end of its output is prepared: it commits nothing more."""
         self._accumulators = accumulators
         self._subtask = subtask_index
         self._input_topics = input_topics
@@ -170,7 +180,8 @@ class Subtask:
         self.output.note_pending()
 
     def begin_generation(self, in_flight: Iterable[InFlightRecords]) -> None:
-        """Called after `open`: processes the records in flight, and commits them with a position of every input."""
+        """Called after `open`: processes the records in flight. The caller commits them, with a position of every
+        input."""
         for operator in self._chain.operators:
             operator.begin_time_anew()
         for records in in_flight:
@@ -182,7 +193,6 @@ class Subtask:
         if self._gate is not None:
             for i in range(len(self._input_topics)):
                 self._positions.advance(i, self._subtask, self._positions.get(i, self._subtask) or 0)
-        self.commit(always=True)
 
     def _process_in_flight(self, records: InFlightRecords) -> None:
         batch = records.batch
@@ -252,6 +262,8 @@ class Subtask:
         except BufferError as error:
             self.foreign.pass_over(input_index, offset, error)
             return
+        if header.tick and self._is_called((input_index, header.sender)):
+            return
         if self.checkpoints.is_held((input_index, header.sender)):
             if not (header.tick or header.marker):
                 self._hold(HeldBuffer(input_index, offset, data))
@@ -260,6 +272,48 @@ class Subtask:
             self._take_marker(data)
             return
         self._receive(gate, input_index, offset, header, data)
+
+    def takes_calls(self, input_index: int, sender: int) -> bool:
+        """Whether it processes what the sender sends now: it holds nothing of it back, and has not ended."""
+        return not (self.is_finished or self.checkpoints.is_held((input_index, sender)))
+
+    def position(self, input_index: int) -> int:
+        """Returns the next offset of its partition of the input."""
+        return self._positions.get(input_index, self._subtask) or 0
+
+    def take_call(self, input_index: int, header: BufferHeader, batch: Batch) -> None:
+        """Processes records, times and the end of a sender in the same process; `batch` may be empty."""
+        gate, channel = self._gate, (input_index, header.sender)
+        assert gate is not None
+        if len(batch):
+            batch = self._local_inputs[input_index].take(batch)
+        if len(batch):
+            if self.checkpoints.is_captured(channel):
+                self.checkpoints.capture(channel, self._codecs[input_index].encode(header, batch))
+            try:
+                self._process(batch, self._operator_inputs[input_index])
+            except RecordError as error:
+                self._places.add_call(error, input_index, header.sender)
+                raise
+        gate.conclude(input_index, header)
+        self._follow_gate(gate)
+        if header.ends:
+            # The sender may not run again to send its end, so that is committed with its last transaction.
+            self._positions.note_moved()
+            self.checkpoints.on_sender_ended(channel)
+
+    def take_barrier_call(self, input_index: int, sender: int, checkpoint: CheckpointTrigger) -> None:
+        """Handles the barrier of a sender in the same process."""
+        self.checkpoints.on_barrier((input_index, sender), checkpoint)
+
+    def take_marker_call(self, data: bytes) -> None:
+        """Handles a latency marker of a sender in the same process."""
+        self._take_marker(data)
+
+    def _is_called(self, channel: InputChannel) -> bool:
+        """Whether the sender hands over by calls. Then its ticks in Kafka are late."""
+        local = self.local_channels.get(channel)
+        return local is not None and local.is_open
 
     def _take_marker(self, data: bytes) -> None:
         """Measures and forwards a latency marker. It changes nothing else: results do not depend on markers."""
@@ -386,7 +440,8 @@ class Subtask:
             self.output.note_pending()
 
     def finish(self) -> None:
-        """Called once the input has ended: finishes all operators, unless a savepoint stopped the task, and commits."""
+        """Called once the input has ended: finishes all operators, unless a savepoint stopped the task. The caller
+        commits."""
         self.output.ends = True
         self.checkpoints.end()
         stop = self._stop
@@ -394,7 +449,6 @@ class Subtask:
             stop.is_stopped = True
         if not stop.is_stopped and not stop.is_drained:
             self._chain.finish()
-        self.commit()
 
     def _process(self, batch: Batch, input_index: int, greatest_timestamp: int | None = None) -> None:
         self.records_in += len(batch)
@@ -425,20 +479,22 @@ class Subtask:
             self._chain.end_split(place)
             self.output.note_pending()
 
-    def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
-        """Commits output, state changes and progress in one transaction, if there are any or `always`. Returns
-        whether it did.
+    def prepare_commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
+        """Prepares output, state changes and progress for a transaction (slot_commit.py). Returns whether there are
+        any, or `always`.
 
-        `tell_all`: also sends the time to every channel. Nothing is committed while a record is only partly received.
+        `tell_all`: also sends the time to every channel.
         """
-        if self._fragments.has_partial_record:
-            return False
-        committed = self.output.commit(tell_all=tell_all, always=always)
+        has_output = self.output.prepare(tell_all=tell_all, always=always)
+        self.is_finished = self.output.ends
+        return has_output
+
+    def on_committed(self) -> None:
+        """Records that the transaction is committed."""
+        self.output.on_committed()
         self.checkpoints.on_committed()
-        if committed:
-            for operator in self._chain.operators:
-                operator.committed()
-        return committed
+        for operator in self._chain.operators:
+            operator.committed()
 
     @property
     def has_partial_record(self) -> bool:
@@ -447,16 +503,15 @@ class Subtask:
 
     def close(self) -> None:
         """Closes operators and source, even if one raises. Raises the first error."""
-        try:
-            self._chain.close()
-        finally:
-            try:
-                self._fragments.close()
-            finally:
-                if self.state.writer is not None:
-                    self.state.writer.close()
-                if self._source is not None:
-                    self._source[1].close()
+        with contextlib.ExitStack() as closing:
+            if self._source is not None:
+                closing.callback(self._source[1].close)
+            if self.state.writer is not None:
+                closing.callback(self.state.writer.close)
+            for local in self._local_inputs:
+                closing.callback(local.close)
+            closing.callback(self._fragments.close)
+            closing.callback(self._chain.close)
 
     def confirm(self, checkpoint_id: int) -> None:
         """Handles a complete checkpoint: if it stops the task, the task has now ended."""

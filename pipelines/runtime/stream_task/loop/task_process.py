@@ -1,4 +1,4 @@
-"""The process of a StreamTask: it waits, with all modules imported, for its one task, runs it, and ends."""
+"""The process of StreamTasks: it waits, with all modules imported, for its tasks, runs them, and ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from .....infra import threads
 from ....graph.python_files import import_from
 from ...common import task_logging
 from ...common.frames import encode_frame
-from ...common.protocol import TaskFailed, TaskNotice
-from .activity_timer import ActivityTimer
+from ...common.protocol import NoticeFrame, TaskFailed, TaskNotice
 from .input_thread import InputThread
 from .mailbox import Mailbox
-from .stream_task import StreamTask
+from .task_group import TaskGroup
 
 _LAST_NOTICE_S: Final = 1.0
 """How long the last notice of a process that ends by an error may wait to be sent."""
@@ -33,8 +32,8 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     exit_lock = threading.Lock()
     speaking = threading.Lock()
 
-    def notify(notice: TaskNotice) -> None:
-        data = encode_frame(msgspec.msgpack.encode(notice))
+    def notify(task: int, notice: TaskNotice) -> None:
+        data = encode_frame(msgspec.msgpack.encode(NoticeFrame(task, notice)))
         with speaking:
             control.sendall(data)
 
@@ -54,29 +53,39 @@ def _end(last: TaskFailed, control: socket.socket, speaking: threading.Lock) -> 
     """Reports to the TaskExecutor why the process ends, unless another thread hangs while it sends."""
     if speaking.acquire(timeout=_LAST_NOTICE_S):
         with contextlib.suppress(OSError):
-            control.sendall(encode_frame(msgspec.msgpack.encode(last)))
+            control.sendall(encode_frame(msgspec.msgpack.encode(NoticeFrame(0, last))))
 
 
 def _run_task(
     control: socket.socket,
     listener: socket.socket,
     mailbox: Mailbox,
-    notify: Callable[[TaskNotice], None],
+    notify: Callable[[int, TaskNotice], None],
     exit_lock: threading.Lock,
 ) -> None:
-    timer = ActivityTimer()
-    input_thread = InputThread(mailbox, control, listener, notify, exit_lock, timer)
+    input_thread = InputThread(mailbox, control, listener, notify, exit_lock)
     input_thread.start()
     input_thread.open_arrived.wait()
     opening = input_thread.opened
     assert opening is not None
 
-    task_logging.TaskLogging.from_deployment(opening.deployment).begin()
-    task_logging.serve(opening.subtask_index, opening.attempt_number)
+    logs = [
+        task_logging.TaskLogging.from_deployment(opening.deployment(number))
+        for number in range(len(opening.tasks))
+    ]
+    subtasks = [task.subtask for task in opening.tasks]
+
+    def attribute_log(number: int) -> None:
+        logs[number].attribute(subtasks[number].subtask_index, subtasks[number].attempt_number)
+
+    logs[0].begin()
+    attribute_log(0)
     if opening.python_path is not None:
         import_from(Path(opening.python_path))
 
-    StreamTask(opening, mailbox, notify, exit_lock, timer=timer).invoke()
+    TaskGroup(
+        opening, mailbox, notify, exit_lock, timers=input_thread.timers, on_active=attribute_log
+    ).invoke()
     sys.stdout.flush()
     sys.stderr.flush()
     # Not exit(): the threads of librdkafka and of user code must not delay the end.

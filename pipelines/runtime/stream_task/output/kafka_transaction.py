@@ -15,7 +15,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -25,7 +25,6 @@ from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, connected, plain_producer, transactional_producer
 from ...common.offset_bounds import topic_gone
 from ...operators.operator import MessageHeaders
-from ..loop.activity_timer import ActivityTimer
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
@@ -44,6 +43,13 @@ _ANSWERS_S: Final = 1.0
 """The timeout of such a request."""
 
 
+class WaitTimer(Protocol):
+    """Measures how long a process waits for Kafka."""
+
+    def waiting_for_kafka(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which it waits."""
+
+
 class KafkaTransaction:
     """Begins, fills and ends transactions. Raises TaskError if the attempt cannot continue.
 
@@ -58,7 +64,7 @@ class KafkaTransaction:
         exit_lock: threading.Lock | None = None,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         job_topics: tuple[str, ...] = (),
-        timer: ActivityTimer | None = None,
+        timer: WaitTimer | None = None,
     ) -> None:
         """`job_topics`: channels and the changelog. If one of them is gone, the job must roll back to a checkpoint.
 
@@ -66,7 +72,7 @@ class KafkaTransaction:
 
         `timeout_ms`: the age at which the broker aborts a transaction. `timer` measures the waiting for commits.
         """
-        self._timer = timer or ActivityTimer()
+        self._timer = timer
         self._kafka = kafka
         self._id = transactional_id
         self._exit_lock = exit_lock or threading.Lock()
@@ -167,7 +173,7 @@ class KafkaTransaction:
     def commit(self) -> None:
         """Ends the transaction; begins one if there is none."""
         self._begin()
-        with self._timer.waiting_for_kafka():
+        with contextlib.nullcontext() if self._timer is None else self._timer.waiting_for_kafka():
             self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
         if self._awaited:
             # The commit has delivered all messages; this only collects their delivery reports.

@@ -31,7 +31,7 @@ from ....types import RecordType
 from ...common.deployment import CheckpointTrigger
 from ...common.failures import TaskError
 from ...operators.user_functions import typed_by
-from ...records.batch import Batch, concatenate
+from ...records.batch import EMPTY, Batch, concatenate
 from ...records.buffers import (
     MAX_WATERMARK,
     NO_WATERMARK,
@@ -41,6 +41,7 @@ from ...records.buffers import (
     write_barrier,
 )
 from ...records.latency_markers import LatencyMarker, write_marker
+from .local_channel import LocalChannel
 from .partitioners import Partition
 
 MAX_BUFFER_BYTES = 900_000
@@ -55,10 +56,14 @@ class OutgoingBuffer(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     data: bytes
+    delivered: Callable[[int], None] | None = None
+    """Is called with its offset."""
 
 
 class ChannelWriter:
     """Writes the records of one outgoing edge of one attempt; see chain.Channel.
+
+    Flushing hands over what belongs to `local`, if that is open (local_channel.py).
 
     `partitions`: those that this subtask writes to. `timed`: whether an operator after the edge uses event time.
     """
@@ -78,6 +83,8 @@ class ChannelWriter:
         self.topic = topic
         self.sender: OperatorConfig | None = None
         """The sender of these records."""
+        self.local: LocalChannel | None = None
+        """The partition whose receiver is in this process."""
         self.pending = 0
         """Records written since the last flush."""
         self._codec = BufferCodec(record_type)
@@ -126,8 +133,20 @@ class ChannelWriter:
 
     @property
     def known(self) -> bool:
-        """Whether every partition has a numbered buffer of this attempt, so that receivers accept ticks."""
-        return all(self._sequences.values())
+        """Whether every receiver has a numbered buffer of this attempt, so that it accepts ticks."""
+        local = self._open_partition()
+        return all(count or partition == local for partition, count in self._sequences.items())
+
+    def _open_partition(self) -> int | None:
+        """Returns the partition that is handed over by calls now; None: none is."""
+        return self.local.partition if self.local is not None and self.local.is_open else None
+
+    def _buffer(self, partition: int, data: bytes) -> OutgoingBuffer:
+        """Returns a numbered buffer."""
+        self._sequences[partition] += 1
+        local = self.local
+        delivered = None if local is None or local.partition != partition else local.note_sent()
+        return OutgoingBuffer(self.topic, partition, data, delivered)
 
     def flush(
         self, *, ends: bool = False, stops: bool = False, tell_all: bool = False
@@ -141,18 +160,22 @@ class ChannelWriter:
             self._note_announced()
         elif not self.pending:
             return
+        local = self._open_partition()
+        self.pending = 0
         for partition, batches in self._pending.items():
             if not batches and not tell_all:
                 continue
             header = self._header(partition, ends=ends, stops=stops)
             batch = batches[0] if len(batches) == 1 else concatenate(batches)
+            batches.clear()
+            if partition == local:
+                assert self.local is not None
+                self.local.hand_over(header, batch)
+                continue
             with nullcontext() if self.sender is None else _within_limits(self.sender):
                 buffers = self._codec.encode_within(MAX_BUFFER_BYTES, header, batch)
-            self._sequences[partition] += len(buffers)
-            batches.clear()
             for data in buffers:
-                yield OutgoingBuffer(self.topic, partition, data)
-        self.pending = 0
+                yield self._buffer(partition, data)
 
     def ticks(self) -> Iterator[OutgoingBuffer]:
         """Yields a tick for every partition. Requires that nothing is pending and everything flushed is committed."""
@@ -164,17 +187,27 @@ class ChannelWriter:
         return self._ticks(islice(self._turns, min(REPEATED_AT_ONCE, len(self._pending))))
 
     def _ticks(self, partitions: Iterable[int]) -> Iterator[OutgoingBuffer]:
+        local = self._open_partition()
         for partition in partitions:
-            header = self._header(partition, tick=True)
-            yield OutgoingBuffer(self.topic, partition, bytes(header))
+            if partition == local:
+                assert self.local is not None
+                self.local.hand_over(self._header(partition), EMPTY)
+            else:
+                header = self._header(partition, tick=True)
+                yield OutgoingBuffer(self.topic, partition, bytes(header))
 
     def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
         """Yields the barrier for every partition. Requires that all records are flushed."""
         self._note_announced()
+        local = self._open_partition()
         for partition in self._pending:
-            header = self._header(partition, barrier=True)
-            self._sequences[partition] += 1
-            yield OutgoingBuffer(self.topic, partition, write_barrier(header, checkpoint))
+            if partition == local:
+                assert self.local is not None
+                self.local.hand_over(self._header(partition), EMPTY)
+                self.local.hand_over_barrier(checkpoint)
+            else:
+                header = self._header(partition, barrier=True)
+                yield self._buffer(partition, write_barrier(header, checkpoint))
 
     def marker(self, marker: LatencyMarker) -> Iterator[OutgoingBuffer]:
         """Yields the marker for one partition, at random: if partitions had turns, and markers came from two senders in
@@ -191,7 +224,12 @@ class ChannelWriter:
             generation=self._generation,
             marker=True,
         )
-        yield OutgoingBuffer(self.topic, partition, write_marker(header, marker))
+        data = write_marker(header, marker)
+        if partition == self._open_partition():
+            assert self.local is not None
+            self.local.hand_over_marker(data)
+        else:
+            yield OutgoingBuffer(self.topic, partition, data)
 
     def _note_announced(self) -> None:
         self._announced = self._watermark, self._idle
@@ -270,8 +308,8 @@ class RecordWriter:
 
     def announce_time(
         self,
-        tick: Callable[[str, int, bytes], None],
-        send: Callable[[str, int, bytes], None],
+        tick: Callable[[OutgoingBuffer], None],
+        send: Callable[[OutgoingBuffer], None],
         *,
         again: bool = False,
     ) -> None:
@@ -287,4 +325,4 @@ class RecordWriter:
                 else:
                     by, buffers = tick, channel.ticks() if channel.is_behind else channel.repeated_ticks()
                 for buffer in buffers:
-                    by(buffer.topic, buffer.partition, buffer.data)
+                    by(buffer)
