@@ -231,10 +231,14 @@ WATERMARK: Final = _gauge(
     _OF_TASK,
     "currentInputWatermark",
 )
-TASK_CPU: Final = _counter(f"{_TASK}processCpu_seconds", "CPU time of the StreamTask's process.", _OF_TASK)
+TASK_CPU: Final = _counter(
+    f"{_TASK}processCpu_seconds",
+    "CPU time of the StreamTask's process. Of the tasks that share one, one has it.",
+    _OF_TASK,
+)
 TASK_MEMORY: Final = _gauge(
     f"{_TASK}processResidentMemory_bytes",
-    "Resident memory of the StreamTask's process. Processes share a part of it.",
+    "Resident memory of the StreamTask's process, at one of its tasks. Processes share a part of it.",
     _OF_TASK,
 )
 LATENCY: Final = Metric(

@@ -40,8 +40,12 @@ def sample_groups(
     `state`: a TaskExecutorState, or None before there is one. `usage`: process id -> what that process uses.
     """
     yield [*_own_samples(state, figures, resource_id), *_jvm_samples(figures, usage, resource_id)]
+    unreported = dict(usage)
     for task in figures.tasks:
-        yield task_samples(task, usage, resource_id)
+        yield task_samples(task, unreported, resource_id)
+        if task.process_id is not None:
+            # A sum over tasks has each process once.
+            unreported.pop(task.process_id, None)
     for vertex, records in figures.pending_records:
         yield [Sample(table.PENDING_RECORDS, (resource_id, *msgspec.structs.astuple(vertex)), records)]
     for task in figures.tasks:

@@ -8,11 +8,14 @@ from typing import Protocol
 import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
+from ....schemas.types import Partitioner
 from ...graph.chain import edge_type, output_type
+from ...graph.job_options import has_slot_processes
 from ...graph.operators import traits_of
 from ...graph.physical_plan import channel_topic
-from ..common.deployment import VertexDeployment
+from ..common.deployment import VertexDeployment, vertex_of
 from ..common.protocol import PartitionPositions
+from ..common.settings import ExecutionMode, TaskSettings
 from ..common.vertex_parts import split_vertex
 from ..operators.kafka_source_parameters import KafkaSourceParameters
 from .buffer_forwarder import BufferForwardingPlan
@@ -144,6 +147,25 @@ def create_query_input(
     if traits_of(spec.vertex.operators[0].kind).through_spark:
         return TopicQueryInput(spec, cache)
     return ChannelQueryInput(spec) if spec.inputs else None
+
+
+def needs_query(spec: VertexDeployment) -> bool:
+    """Whether records reach the vertex through Kafka. If all its senders are in its subtasks' own processes, that
+    happens for moments only (output/local_channel.py), and the StreamTasks read them themselves."""
+    graph, vertex = spec.job_graph, spec.vertex
+    if not has_slot_processes(graph.configuration) or not spec.inputs:
+        return True
+    if TaskSettings.from_configuration(graph.configuration).mode is not ExecutionMode.REAL_TIME:
+        return True
+    group = vertex.slot_sharing_group  # if it is empty, the vertex has a group of its own
+    for edge in spec.inputs:
+        sender = vertex_of(graph, edge.source_vertex_id)
+        is_local = sender.parallelism == vertex.parallelism == 1 or (
+            edge.partitioner is Partitioner.FORWARD and sender.parallelism == vertex.parallelism
+        )
+        if not is_local or not group or sender.slot_sharing_group != group:
+            return True
+    return False
 
 
 def _create_prefix(spec: VertexDeployment) -> StatelessPrefix | None:

@@ -67,7 +67,7 @@ from ..common.protocol import (
 )
 from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport, TaskStacks, VertexName
 from ..common.vertex_parts import split_vertex
-from ..spark.query_inputs import create_query_input
+from ..spark.query_inputs import create_query_input, needs_query
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
@@ -128,7 +128,7 @@ class TaskRuntime:
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
         self._user_files = UserFiles(scratch / "python-files")
         self._state_directories = StateDirectories(scratch / "state", managed_memory // slots)
-        self._pool = ProcessPool(self._sockets, size=2 * slots)
+        self._pool = ProcessPool(self._sockets, size=slots)
         self._lobby = WorkerRendezvous(self._sockets)
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
@@ -393,7 +393,8 @@ class TaskRuntime:
             if self._broken is not None:
                 raise TaskError(self._broken)
             self._number += 1
-            deployment = RunningDeployment(self._number, spec, create_query_input(spec, str(self._sockets)))
+            reading = create_query_input(spec, str(self._sockets)) if needs_query(spec) else None
+            deployment = RunningDeployment(self._number, spec, reading)
             split_vertex(spec.vertex, spec.outputs)
             while waiting:
                 tasks = self._starts.add(WaitingTask(deployment, waiting[0]))

@@ -65,8 +65,9 @@ def test_sums_agree_with_figures_of_tasks(tasks: list[TaskFigures]) -> None:
     assert total(table.RECORDS_OUT) == sum(task.metrics.records_out for task in tasks)
     assert total(table.BYTES_IN) == sum(task.metrics.bytes_in for task in tasks)
     assert total(table.BYTES_OUT) == sum(task.metrics.bytes_out for task in tasks)
+    processes = {task.process_id for task in tasks}
     assert total(table.TASK_MEMORY) == sum(
-        USAGE[task.process_id].resident_bytes for task in tasks if task.process_id in USAGE
+        used.resident_bytes for process, used in USAGE.items() if process in processes
     )
     assert sum(total(metric) for metric in table.DATABASE.values()) == sum(
         sum(task.metrics.database.values()) for task in tasks
