@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """The attempt to run, and the step at which it halts."""
 
     deployment: VertexDeployment
+    vertices: tuple[str, ...]
+    """The vertices whose subtask runs in the process."""
     subtask: int
     number: int
     bootstrap_servers: str
@@ -92,10 +94,12 @@ class StandaloneAttempts:
         *,
         halt_at: int | None = None,
         how: signal.Signals = signal.SIGKILL,
+        vertices: Sequence[str] = (),
     ) -> RunningAttempt:
-        """Starts a process that runs this attempt."""
+        """Starts a process that runs this attempt, or those of a slot, of these vertices."""
         notices = self._scratch / f"notices-{next(self._started)}"
-        attempt = Attempt(deployment, subtask, number, bootstrap_servers, str(notices), halt_at, how)
+        ids = tuple(vertices) or (deployment.vertex_id,)
+        attempt = Attempt(deployment, ids, subtask, number, bootstrap_servers, str(notices), halt_at, how)
         pid = int(self._ask(b"run " + msgspec.json.encode(attempt)))
         self._pids.add(pid)
         return RunningAttempt(self, pid, notices)
@@ -206,11 +210,11 @@ def run(attempt: Attempt) -> None:
 
     kafka_transaction.transactional_producer = transactional_producer  # type: ignore[attr-defined]
 
-    def notify(_: int, notice: TaskNotice) -> None:
+    def notify(task: int, notice: TaskNotice) -> None:
         match notice:
             case StateRestored(_, positions):
-                for index in range(len(attempt.deployment.inputs)):
-                    fed = (attempt, mailbox, index, positions.get(index, {}))
+                for index in range(len(opening.deployment(task).inputs)):
+                    fed = (attempt, mailbox, opening.deployment(task), task, index, positions.get(index, {}))
                     threading.Thread(target=feed, args=fed, daemon=True).start()
             case TaskFailed(reason):
                 report(attempt, f"Failed: {reason.splitlines()[0]}")
@@ -220,19 +224,26 @@ def run(attempt: Attempt) -> None:
                 pass
 
     deployment = attempt.deployment
-    opened = OpenTask(deployment.vertex_id, SubtaskDeployment("", attempt.subtask, attempt.number))
+    subtask = SubtaskDeployment("", attempt.subtask, attempt.number)
     opening = OpenTasks(
         deployment.cluster,
         deployment.job_id,
         deployment.job_graph,
-        (opened,),
+        tuple(OpenTask(vertex_id, subtask) for vertex_id in attempt.vertices),
         KafkaConnection(attempt.bootstrap_servers),
     )
     TaskGroup(opening, mailbox, notify).invoke()
     os._exit(0)
 
 
-def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, int]) -> None:
+def feed(
+    attempt: Attempt,
+    mailbox: Any,
+    deployment: VertexDeployment,
+    task: int,
+    input_index: int,
+    begin: Mapping[int, int],
+) -> None:
     """Hands over the content of a channel from these offsets on."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -240,7 +251,6 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
     from tailrace.pipelines.runtime.common.protocol import BUFFER
     from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 
-    deployment = attempt.deployment
     topic = channel_topic(deployment.cluster, deployment.job_id, deployment.inputs[input_index].data_set_id)
     consumer = Consumer(
         {
@@ -257,7 +267,7 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
         if message is not None and message.error() is None:
             offset, value = message.offset(), message.value()
             letter = ForwardedMessage(BUFFER, input_index, 1, partition, offset, offset + 1, value)
-            mailbox.put([(letter, len(value))])
+            mailbox.put([(letter, len(value))], task)
 
 
 def serve() -> None:

@@ -7,6 +7,7 @@ messages are compared with the definition of the job.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -34,7 +35,7 @@ from ..fault_injection.batch_gate import BatchGate
 from ..fault_injection.jobs import Shape, relaying
 from ..fault_injection.kafka_proxy import END_TXN, KafkaProxy
 from ..fault_injection.standalone_attempt import RunningAttempt, StandaloneAttempts
-from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob
+from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob, ended
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -104,6 +105,34 @@ def test_results_are_exact_if_task_is_killed_between_any_two_transaction_steps(
             job.finish(COUNT)
 
     at_each_step(kafka, lone, vertex, SIGKILL, then)
+
+
+def test_results_are_exact_if_process_of_slot_is_killed_between_any_two_transaction_steps(
+    kafka: EmbeddedKafka, lone: StandaloneAttempts
+) -> None:
+    """The tasks of the slot hand over records to each other in the transaction; those of the other slot continue."""
+    shape = dataclasses.replace(SHAPE, records=8, keys=4, parallelism=2)
+    writing = threading.Lock()
+    stride = 1 if SOAKING else 3
+
+    def killed(step: int) -> int:
+        """Returns the number of steps of a process that has ended before this one; otherwise 0."""
+        with writing:
+            job = StandaloneJob(lone, kafka.bootstrap_servers, shape, isolation="slot")
+        other, first = job.start_slot(1), job.start_slot(0, halt_at=step)
+        is_done = first.wait().exit_code == 0
+        steps = first.messages if is_done else ended(job.start_slot(0, 1))
+        assert steps[-1] == "TaskFinished", steps
+        ended(other)
+        assert not job.wrong(), f"step {step}: {job.wrong()}"
+        return len(steps) if is_done else 0
+
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        for begin in itertools.count(1, AT_A_TIME * stride):
+            *_, last = threads.map(killed, range(begin, begin + AT_A_TIME * stride, stride))
+            if last:
+                break
+    assert last >= 10, f"{last} steps are no test"
 
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
