@@ -1,4 +1,5 @@
-"""A cluster as in `make demo` (one jobmanager, two TaskExecutors of two slots), and text for its jobs."""
+"""A cluster as `tailrace cluster start` makes it (one jobmanager, one TaskExecutor of four slots), and text for its
+jobs."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from tailrace.schemas.types import JobGraph
 from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.configuration import Configuration
 
-TASK_EXECUTORS = 2
-SLOTS = 2
+TASK_EXECUTORS = 1
+SLOTS = 4
 
 
 @contextmanager
-def running_cluster() -> Iterator[LocalCluster]:
+def running_cluster(slots: int = SLOTS) -> Iterator[LocalCluster]:
     """Yields a cluster that is started and registered; stops it at the end."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
-        values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": str(SLOTS)}
+        values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": str(slots)}
         cluster = LocalCluster(Configuration(values))
         try:
             cluster.start(LocalClusterOptions(taskexecutors=TASK_EXECUTORS, detached=False))
@@ -63,7 +64,7 @@ class TextServer:
 
 
 def word_count(port: int, parallelism: int) -> JobGraph:
-    """Returns WindowWordCount, reading from the port: with a channel at any parallelism."""
+    """Returns WindowWordCount, reading from the port: one vertex at parallelism 1, else three."""
     entry_point = "tailrace.pipelines.examples.window_word_count:main"
     arguments = ["--hostname", "127.0.0.1", "--port", str(port)]
-    return build(entry_point, arguments, parallelism, {"execution.isolation": "vertex"})
+    return build(entry_point, arguments, parallelism)

@@ -20,7 +20,7 @@ from tailrace.services.client import Client
 from tailrace.services.log.factory import open_event_log
 
 MIB = 1 << 20
-PARALLELISM = 2
+PARALLELISM = 4
 BARE = (
     "import sys; from pyspark.sql import SparkSession; "
     "SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate().range(9).count(); "
