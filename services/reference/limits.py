@@ -212,7 +212,7 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
             Limit(
                 "the list or the map of one key",
                 "the memory of the process",
-                "pipelines/runtime/state_backend",
+                "pipelines/runtime/state_backend/table.py",
             ),
         ),
     ),

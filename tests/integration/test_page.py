@@ -568,7 +568,7 @@ def test_uploaded_program_is_planned_and_deleted(
         page.get_by_role("button", name="Upload").click()
         page.get_by_role("button", name="Draw the plan").click()
         plan = page.get_by_role("region", name="Plan of Numbers of a page")
-        expect(plan.get_by_role("article")).to_have_count(2, timeout=60_000)
+        expect(plan.get_by_role("article")).to_have_count(1, timeout=60_000)
         page.get_by_role("button", name="Run", exact=True).hover()
         page.screenshot(path=SCREENSHOTS / f"upload-{width}-{theme}.png", full_page=True)
         check_access(page)

@@ -219,7 +219,7 @@ def test_flame_graph_and_threads_show_stream_tasks(master: Rest, job: str) -> No
     assert full["value"] == 2 * 50
     (first,) = full["children"]
     assert first["value"] == full["value"]
-    assert "StreamTask.invoke" in json.dumps(full)
+    assert "TaskGroup.invoke" in json.dumps(full)
     assert master.get(f"{path}?subtaskindex=1&type=off_cpu")["data"]["value"] <= 50
     dump = master.get(f"/taskmanagers/{worker['id']}/thread-dump")["threadInfos"]
     assert sum(each["threadName"].startswith("StreamTask ") for each in dump) >= 3

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from ....infra import threads
 from ....infra.kafka_connection import KafkaConnection
-from ....schemas.types import ExecutionState
+from ....schemas.types import ExecutionState, JobGraph
 from ..common.deployment import (
     CheckpointResponder,
     CheckpointTrigger,
@@ -451,8 +451,7 @@ class TaskRuntime:
                 OpenTasks(
                     spec.cluster,
                     spec.job_id,
-                    # The files themselves are not sent through the socket: the process reads them from disk.
-                    replace(spec.job_graph, python_files=()),
+                    _graph_of_process(tasks),
                     opened,
                     self._kafka,
                     path,
@@ -683,6 +682,20 @@ class TaskRuntime:
         unreported, running.unreported = running.unreported, []
         for other in unreported:
             self._forget(other)
+
+
+def _graph_of_process(tasks: Sequence[WaitingTask]) -> JobGraph:
+    """Returns the graph for the process of these tasks. Each deployment has the code of its own vertex only.
+
+    Shipped files are not sent through the socket: the process reads them from disk.
+    """
+    vertices = {task.deployment.spec.vertex_id: task.deployment.spec.vertex for task in tasks}
+    graph = tasks[0].deployment.spec.job_graph
+    return replace(
+        graph,
+        vertices=tuple(vertices.get(vertex.vertex_id, vertex) for vertex in graph.vertices),
+        python_files=(),
+    )
 
 
 def _end_jvm(gateway: Any) -> None:

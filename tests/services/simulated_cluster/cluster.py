@@ -283,7 +283,9 @@ class Cluster(UniformTaskBehavior):
         for role_address, role_state in list(self.replica.states.items()):
             if kind_of(role_address) == "task_executor" and role_address not in self.dead:
                 for attempt, task in sorted(role_state.tasks.items()):
-                    if task.state is ExecutionState.RUNNING:
+                    # Another task of its process may have ended it.
+                    is_there = attempt in self.replica.states[role_address].tasks
+                    if task.state is ExecutionState.RUNNING and is_there:
                         self.report(role_address, attempt, state, failure)
 
     def events_of(self, name: str) -> list[Record]:

@@ -13,7 +13,8 @@ from tailrace.services.log.memory import MemoryEventLog
 from ..scenarios import SCENARIOS, walk
 from ..simulated_cluster.cluster import new_replica
 
-WALKS = range(6)
+WALKS = (*range(5), 15)
+"""In the last one a checkpoint takes a while."""
 HISTORIES = [*SCENARIOS, *WALKS]
 _CODEC = Codec("histories.log")
 

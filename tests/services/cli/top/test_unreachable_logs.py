@@ -121,9 +121,9 @@ def test_damaged_file_is_shown_up_to_damage(tmp_path: Path, monkeypatch: pytest.
         play_until(player, lambda: player.status().trouble is not None, elapsed_s=10.0)
         assert not player.status().retries
         assert "is damaged at" in (player.status().trouble or "")
-        player.go_to("20")
-        play_until(player, lambda: player.view().offset == 20)
-        assert player.view().log == read_views(SEED)[20].log
+        player.go_to("10")
+        play_until(player, lambda: player.view().offset == 10)
+        assert player.view().log == read_views(SEED)[10].log
     finally:
         player.stop()
 
