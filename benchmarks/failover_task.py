@@ -23,6 +23,7 @@ from _report import conditions, median, report
 from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from submit_to_running import wait_until_idle
 
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
@@ -216,6 +217,7 @@ def main() -> None:
     rounds = []
     with running_cluster() as cluster, Client(cluster.configuration) as client:
         for _ in range(ROUNDS):
+            wait_until_idle()  # a TaskExecutor warms its Spark after its registration
             rounds.append(measured(cluster, client))
             cluster.start(LocalClusterOptions(taskexecutors=3, detached=False))
     running, detection, pause, before = (median(pair) for pair in zip(*rounds, strict=True))
