@@ -406,7 +406,7 @@ class TaskRuntime:
             # A query that is starting continues: it starts after the task has restored its position.
             reason = self._describe(spec, error)
             for subtask in waiting:
-                self._report_unstarted(subtask, ExecutionState.FAILED, reason)
+                self._fail_unstarted(subtask, reason)
         self._fill_pool()
 
     def _describe(self, spec: VertexDeployment, error: Exception) -> str:
@@ -415,12 +415,10 @@ class TaskRuntime:
             log.error("a deployment of vertex %s failed", spec.vertex_id, exc_info=error)
         return truncate(str(error)) if expected else describe_failure(error)
 
-    def _report_unstarted(
-        self, subtask: SubtaskDeployment, state: ExecutionState, reason: str | None
-    ) -> None:
+    def _fail_unstarted(self, subtask: SubtaskDeployment, reason: str) -> None:
         self._deploying.pop(subtask.execution_attempt_id, None)
         self._remember(subtask.execution_attempt_id)
-        self._report(subtask.execution_attempt_id, state, reason, {}, False)
+        self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
 
     def _start_process(self, tasks: Sequence[WaitingTask]) -> None:
         """Starts the process of these attempts, or fails all of them."""
@@ -429,7 +427,7 @@ class TaskRuntime:
         except Exception as error:
             reason = self._describe(tasks[0].deployment.spec, error)
             for _, subtask in tasks:
-                self._report_unstarted(subtask, ExecutionState.FAILED, reason)
+                self._fail_unstarted(subtask, reason)
             return
         for execution in running.executions:
             self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
@@ -673,8 +671,8 @@ class TaskRuntime:
         self._remember(execution.id)
         state, reason = execution.end
         deployment = execution.deployment
-        if not any(each.id in self._executions for each in execution.process.executions):
-            self._user_files.leave(execution.process.python_path)
+        if not any(each.id in self._executions for each in running.executions):
+            self._user_files.leave(running.python_path)
         self._state_directories.remove(execution.local_state)
         self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
         if not deployment.live and not deployment.waiting and deployment.run is None:

@@ -188,7 +188,6 @@ class Assembly:
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),
             latencies=self._latency_tracker(),
-            local_inputs=self._local_inputs(),
         )
         if self.keeps_state:
             subtask.state.writer = StateWriter(
@@ -199,16 +198,6 @@ class Assembly:
                 fork=self._fork,
             )
         return subtask
-
-    def _local_inputs(self) -> list[LocalInput]:
-        senders = [
-            source_operator(vertex_of(self._graph, edge.source_vertex_id), edge)
-            for edge in self._deployment.inputs
-        ]
-        return [
-            LocalInput(sender, edge.output_tag, self.parts.prefix)
-            for sender, edge in zip(senders, self._deployment.inputs, strict=True)
-        ]
 
     def connect(
         self,
@@ -221,13 +210,17 @@ class Assembly:
     ) -> None:
         """Connects this assembly's subtask with a sender of the same index in the same process. `called`: how it is
         called. `is_new`: no attempt of the sender has sent anything in this generation."""
-        outputs = sender._deployment.outputs
+        channels = {
+            edge.data_set_id: channel
+            for edge, channel in zip(sender._deployment.outputs, sending.output.channels, strict=True)
+        }
         for i, edge in enumerate(self._deployment.inputs):
-            for output, channel in zip(outputs, sending.output.channels, strict=True):
-                reachable = self._result(edge).partitions_for(self._subtask)
-                if output.data_set_id == edge.data_set_id and self._subtask in reachable:
-                    channel.local = LocalChannel(self._subtask, called or receiving, i, is_new=is_new)
-                    receiving.local_channels[i, self._subtask] = channel.local
+            channel = channels.get(edge.data_set_id)
+            if channel is not None and self._subtask in self._result(edge).partitions_for(self._subtask):
+                channel.local = LocalChannel(self._subtask, called or receiving, i, is_new=is_new)
+                receiving.local_channels[i, self._subtask] = channel.local
+                operator = source_operator(sender.vertex, edge)
+                receiving.local_inputs[i] = LocalInput(operator, edge.output_tag, self.parts.prefix)
 
     def writer(self) -> RecordWriter:
         """Builds the writer for the outgoing edges, in the order of VertexDeployment.outputs."""

@@ -88,29 +88,13 @@ class StreamTask:
             checkpoints_over=subtask.checkpoints_over,
             local_state=opened.local_state,
         )
-        self._consumer = group_consumer(self._kafka, self._group)
-        source = self.assembly.through_spark
-        parameters = None if source is None else KafkaSourceParameters.from_config(source)
-        self._evidence: ProgressEvidence | None = None
-        if not self.is_finished:
-            self._evidence = ProgressEvidence(
-                self._kafka,
-                self._consumer,
-                self.assembly.changelog,
-                self._subtask,
-                self.assembly.channel_topics,
-                () if parameters is None or parameters.connection is not None else parameters.topics,
-            )
+        self._reading = None if self.is_finished else self._open_consumer()
+        """What the attempt reads its progress with; None: it reads none."""
         self._subtask_of_attempt: Subtask | None = None
         self._beginning: RestorePlan | None = None
         self._driver: TaskDriver | None = None
         self.is_new = True
         """Whether no attempt of the subtask has committed anything in this generation."""
-
-    @property
-    def vertex_id(self) -> str:
-        """The vertex of the subtask."""
-        return self._deployment.vertex_id
 
     @property
     def subtask(self) -> Subtask:
@@ -120,8 +104,22 @@ class StreamTask:
 
     def on_fenced(self) -> None:
         """Called when older attempts are fenced: they write nothing more."""
-        if self._evidence is not None:
-            self._evidence.ask()
+        if self._reading is not None:
+            self._reading[1].ask()
+
+    def _open_consumer(self) -> tuple[Consumer, ProgressEvidence]:
+        consumer = group_consumer(self._kafka, self._group)
+        source = self.assembly.through_spark
+        parameters = None if source is None else KafkaSourceParameters.from_config(source)
+        evidence = ProgressEvidence(
+            self._kafka,
+            consumer,
+            self.assembly.changelog,
+            self._subtask,
+            self.assembly.channel_topics,
+            () if parameters is None or parameters.connection is not None else parameters.topics,
+        )
+        return consumer, evidence
 
     def send_end(self) -> None:
         """Sends the end of the output again, for a subtask that had finished."""
@@ -217,9 +215,8 @@ class StreamTask:
 
         Returns the progress entry that the attempt continues from, which an earlier attempt wrote.
         """
-        assembly, transactions, consumer = self.assembly, self._transaction, self._consumer
-        evidence = self._evidence
-        assert evidence is not None
+        assert self._reading is not None
+        assembly, transactions, (consumer, evidence) = self.assembly, self._transaction, self._reading
         changelog = assembly.changelog
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
         self.is_new = tail.entry is None or tail.entry.generation != self._generation

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -99,17 +99,17 @@ class Subtask:
         aligned_inputs: frozenset[int] = frozenset(),
         fragments: FragmentAssembler | None = None,
         latencies: LatencyTracker | None = None,
-        local_inputs: Sequence[LocalInput] = (),
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
         `kafka_source`: the operator id of the Kafka source whose positions the subtask stores. `reads_nothing`: whether
         the attempt owns none of its partitions. `checkpoints_over`: the newest checkpoint that is known to be complete;
         late barriers up to it are ignored. `aligned_inputs`: the inputs that have nothing in flight in a checkpoint.
-        `latencies`: None if the job measures none. `local_inputs`: by index of the input.
+        `latencies`: None if the job measures none.
         """
         self._chain = chain
-        self._local_inputs = local_inputs
+        self.local_inputs: dict[int, LocalInput] = {}
+        """By index of the input: what takes the records that are handed over by calls."""
         self.local_channels: dict[tuple[int, int], LocalChannel] = {}
         """By (input, sender): where a sender in this process may hand over records by calls."""
         self.is_finished = False
@@ -286,7 +286,7 @@ class Subtask:
         gate, channel = self._gate, (input_index, header.sender)
         assert gate is not None
         if len(batch):
-            batch = self._local_inputs[input_index].take(batch)
+            batch = self.local_inputs[input_index].take(batch)
         if len(batch):
             if self.checkpoints.is_captured(channel):
                 self.checkpoints.capture(channel, self._codecs[input_index].encode(header, batch))
@@ -508,7 +508,7 @@ class Subtask:
                 closing.callback(self._source[1].close)
             if self.state.writer is not None:
                 closing.callback(self.state.writer.close)
-            for local in self._local_inputs:
+            for local in self.local_inputs.values():
                 closing.callback(local.close)
             closing.callback(self._fragments.close)
             closing.callback(self._chain.close)
