@@ -5,9 +5,9 @@ time hands several records over together, for a third of that; a record waits un
 partitions must have a steady rate. Bulk delivers many times as many, some tenths of a second late.
 
 So a backlog is processed in bulk. Real time starts when little is left and no more arrives than the machine carries,
-and ends when the source is some seconds of work behind. The two thresholds are far enough apart that one change does
-not cause the next. Where real time fell behind, it starts again when only half as much arrives, or after a pause that
-is longer each time. docs/notes/paces.md has the figures.
+and ends when the source is some seconds of work behind, at once or for some seconds. The thresholds are far enough
+apart that one change does not cause the next. Where real time fell behind, it starts again when only half as much
+arrives, or after a pause that is longer each time. docs/notes/paces.md has the figures.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ CAUGHT_UP_S: Final = 3.0
 """Real time may start if its backlog is at most so many seconds of its work. Positions are known once a second, so a
 source that keeps up seems to be 1.5 s behind."""
 FAR_BEHIND_S: Final = 6.0
-"""Real time ends above so many seconds of its work."""
-MIN_BULK_DURATION_S: Final = 10.0
+"""Real time ends at once above so many seconds of its work ..."""
+BEHIND_FOR_S: Final = 5.0
+"""... and after so long a time above `CAUGHT_UP_S`."""
+MIN_BULK_DURATION_S: Final = 60.0
 """How long bulk lasts after real time fell behind for the first time; doubled each time."""
 MAX_BULK_DURATION_S: Final = 600.0
 """Also: after so long in real time, earlier times of falling behind are forgotten."""
@@ -83,6 +85,8 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
     """The mode that fell behind."""
     fast_since: float | None = None
     """Since when all partitions have been fast enough for coalesced real time."""
+    behind_since: float | None = None
+    """Since when the backlog has been above `CAUGHT_UP_S`; None in bulk."""
 
     @classmethod
     def initial(cls, lag: SourceLag, now: float) -> CatchUpPolicy:
@@ -92,11 +96,7 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
 
     def next_policy(self, lag: SourceLag, now: float) -> CatchUpPolicy:
         """Returns the policy to continue with. Its mode differs from this one's if another query must start."""
-        is_fast = lag.slowest >= COALESCED_FROM
-        fast_since = (now if self.fast_since is None else self.fast_since) if is_fast else None
-        measured = (
-            self if fast_since == self.fast_since else msgspec.structs.replace(self, fast_since=fast_since)
-        )
+        measured = self._note(lag, now)
         if self.pace is QueryMode.BULK:
             return measured._after_bulk(lag, now)
         if self.pace is QueryMode.COALESCED and lag.slowest < COALESCED_ABOVE:
@@ -110,7 +110,21 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
             and lag.fits(QueryMode.COALESCED)
         ):
             return measured._change(QueryMode.COALESCED, now)
-        return measured._fall_behind(lag, now) if lag.work_s(self.pace) > FAR_BEHIND_S else measured
+        return measured._fall_behind(lag, now) if measured._is_behind(lag, now) else measured
+
+    def _note(self, lag: SourceLag, now: float) -> CatchUpPolicy:
+        """Returns this policy with the times since when the source is fast, and behind."""
+        fast_since = _since(self.fast_since, now, holds=lag.slowest >= COALESCED_FROM)
+        is_behind = self.pace is not QueryMode.BULK and lag.work_s(self.pace) > CAUGHT_UP_S
+        behind_since = _since(self.behind_since, now, holds=is_behind)
+        if (fast_since, behind_since) == (self.fast_since, self.behind_since):
+            return self
+        return msgspec.structs.replace(self, fast_since=fast_since, behind_since=behind_since)
+
+    def _is_behind(self, lag: SourceLag, now: float) -> bool:
+        if lag.work_s(self.pace) > FAR_BEHIND_S:
+            return True
+        return self.behind_since is not None and now - self.behind_since >= BEHIND_FOR_S
 
     def _after_bulk(self, lag: SourceLag, now: float) -> CatchUpPolicy:
         pace = QueryMode.COALESCED if self._is_steady(lag, now) else QueryMode.REAL_TIME
@@ -126,7 +140,7 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
         return CatchUpPolicy(QueryMode.BULK, now, before + 1, lag.arriving, self.pace, self.fast_since)
 
     def _change(self, pace: QueryMode, now: float) -> CatchUpPolicy:
-        return msgspec.structs.replace(self, pace=pace, since=now)
+        return msgspec.structs.replace(self, pace=pace, since=now, behind_since=None)
 
     def _is_steady(self, lag: SourceLag, now: float) -> bool:
         if self.fast_since is None:
@@ -136,3 +150,10 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
     @property
     def _bulk_duration_s(self) -> float:
         return min(MAX_BULK_DURATION_S, MIN_BULK_DURATION_S * 2.0 ** min(self.fallbacks - 1, 10))
+
+
+def _since(before: float | None, now: float, *, holds: bool) -> float | None:
+    """Returns since when a condition holds; None if it does not."""
+    if not holds:
+        return None
+    return now if before is None else before

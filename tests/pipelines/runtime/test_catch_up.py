@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.spark.catch_up import (
+    BEHIND_FOR_S,
     CAUGHT_UP_S,
     COALESCED_ABOVE,
     COALESCED_FROM,
@@ -55,15 +56,21 @@ def test_large_backlog_starts_in_bulk_and_small_one_in_real_time(
     assert (policy.pace is BULK) == (backlog.work_s(REAL_TIME) > CAUGHT_UP_S)
 
 
-@given(MACHINES, st.floats(CAUGHT_UP_S + 0.1, FAR_BEHIND_S), st.floats(0, 10), CONTINUOUS)
-def test_mode_does_not_change_between_the_two_lags(
+@given(MACHINES, st.floats(CAUGHT_UP_S + 0.1, FAR_BEHIND_S), st.floats(0, 1), CONTINUOUS)
+def test_mode_does_not_change_between_the_two_lags_unless_they_last(
     machine: SourceLag, work_s: float, load: float, mode: QueryMode
 ) -> None:
     slowest = COALESCED_ABOVE if mode is COALESCED else COALESCED_ABOVE - 1
     between = lag(machine, work_s, load, mode=mode, slowest=slowest)
     for pace in (mode, BULK):
-        now = CatchUpPolicy(pace, 0.0, 1, overloaded=mode)
-        assert now.next_policy(between, 1e9).pace is pace
+        first = CatchUpPolicy(pace, 0.0, 1, overloaded=mode).next_policy(between, 1e9)
+        assert first.pace is pace
+        assert first.next_policy(between, 1e9 + BEHIND_FOR_S - 0.1).pace is pace
+        assert first.next_policy(between, 1e9 + BEHIND_FOR_S + 0.1).pace is BULK
+    little = lag(machine, 0.0, load, mode=mode, slowest=slowest)
+    behind = CatchUpPolicy(mode, 0.0).next_policy(between, 1e9)
+    caught_up = behind.next_policy(little, 1e9 + BEHIND_FOR_S / 2)
+    assert caught_up.next_policy(between, 1e9 + BEHIND_FOR_S + 0.1).pace is mode
 
 
 @given(MACHINES, st.floats(0, CAUGHT_UP_S))
