@@ -277,8 +277,8 @@ def test_tasks_continue_without_query_and_with_next_one(
     job = start(word_count(server.port, 2, 2, seconds=0.1))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
-    assert runtime._spark is not None
-    queries = runtime._spark.streams
+    assert runtime._spark.session is not None
+    queries = runtime._spark.session.streams
     sent: list[str] = []
 
     def send() -> None:

@@ -10,7 +10,7 @@ from ..common.deployment import SubtaskDeployment, VertexDeployment
 from ..common.local_state import LocalState
 from ..common.protocol import PartitionPositions, TaskActivity, TaskCommand, socket_path_of
 from ..common.settings import ExecutionMode, TaskSettings
-from ..common.task_figures import NO_METRICS, VertexName
+from ..common.task_figures import NO_METRICS, TaskFigures, VertexName
 from ..spark.catch_up import CatchUpPolicy
 from ..spark.query import QueryMode
 from ..spark.query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
@@ -64,6 +64,19 @@ class RunningExecution:
     def socket_path(self) -> str:
         """Where Spark's workers connect to the attempt."""
         return socket_path_of(self.process.process.socket_path, self.task)
+
+    @property
+    def figures(self) -> TaskFigures:
+        """The last figures of the attempt."""
+        return TaskFigures(
+            self.deployment.vertex_name,
+            self.subtask.subtask_index,
+            self.subtask.attempt_number,
+            self.process_id,
+            self.metrics,
+            self.activity,
+            self.reports.earliest,
+        )
 
     def send(self, command: TaskCommand) -> None:
         """Sends a command to the attempt."""

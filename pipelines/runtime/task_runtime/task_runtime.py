@@ -1,8 +1,8 @@
 """The runtime of a TaskExecutor: deploys and cancels subtasks, and reports their states.
 
-One thread, the loop, owns all state. Other threads post to it, and blocking calls (Spark) run in threads that post
-their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open, then one terminal
-state. A StreamTask reads its input itself until a query delivers it.
+One thread, the loop (event_loop.py), owns all state. Other threads post to it, and blocking calls (Spark) run in
+threads that post their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open, then
+one terminal state. A StreamTask reads its input itself until a query delivers it.
 
 The subtasks of a deployment share a query. It is stopped after the last of them has ended, and only then is that end
 reported: after the report nothing of the deployment runs. A query that fails is started again, and its subtasks
@@ -14,17 +14,14 @@ attempt, its job would wait for ever.
 from __future__ import annotations
 
 import logging
-import queue
-import selectors
 import shutil
-import socket
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -65,29 +62,26 @@ from ..common.protocol import (
     TaskOpened,
     TriggerCheckpoint,
 )
-from ..common.task_figures import RuntimeFigures, TaskFigures, TaskReport, TaskStacks, VertexName
+from ..common.task_figures import RuntimeFigures, TaskReport, TaskStacks, VertexName
 from ..common.vertex_parts import split_vertex
 from ..spark.query_inputs import create_query_input, needs_query
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
+from .event_loop import EventLoop
 from .process_pool import ProcessPool
 from .query_manager import QueryManager
 from .runtime_state import RunningDeployment, RunningExecution, RunningProcess
 from .slot_starts import SlotStarts, WaitingTask
+from .spark_process import SparkProcess
 from .stack_requests import StackRequests
 from .state_directories import StateDirectories
 from .user_files import UserFiles
 from .worker_rendezvous import WorkerRendezvous
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 log = logging.getLogger(__name__)
 
 DEFAULT_HEAP_MIB: Final = 640
-_JVM_OUT_OF_MEMORY: Final = 52
-"""The exit status that Spark gives to a JVM without memory (SparkExitCode.OOM)."""
 KILL_AFTER_S: Final = 0.5
 """When a process is killed after its cancellation, unless it is committing; it should have ended long before."""
 MAX_REMEMBERED_ATTEMPTS: Final = 10_000
@@ -120,8 +114,6 @@ class TaskRuntime:
         self._slots = slots
         self._report = report
         self._report_checkpoint = report_checkpoint
-        self._jars = jars
-        self._heap_mib = heap_mib
         self._on_failure = on_failure
         self._broken: str | None = None
         # Not in the scratch directory: the path of a Unix socket has at most about a hundred characters.
@@ -130,9 +122,7 @@ class TaskRuntime:
         self._state_directories = StateDirectories(scratch / "state", managed_memory // slots)
         self._pool = ProcessPool(self._sockets, size=slots)
         self._lobby = WorkerRendezvous(self._sockets)
-        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
+        self._loop = EventLoop(next_deadline_s=self._next_deadline_s, on_wake=self._kill_late)
         self._executions: dict[str, RunningExecution] = {}
         self._ended: dict[str, None] = {}
         self._deploying: dict[str, None] = {}
@@ -142,17 +132,19 @@ class TaskRuntime:
         self._deadlines: list[tuple[float, RunningProcess]] = []
         self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
         self._stacks = StackRequests()
-        self._closed = False
-        self._spark: SparkSession | None = None
+        self._spark = SparkProcess(scratch, jars, heap_mib)
         self._queries = QueryManager(
             kafka,
             scratch,
             self._lobby.path,
-            self._post,
+            self._loop.post,
             failed=self._fail_all,
             dropped=self._drop,
         )
-        self._loop = threads.Thread(target=self._run, name="task-runtime")
+        self._loop.register(self._lobby.listener, self._accept_worker)
+        ends = bytearray()
+        self._loop.register(self._pool.ends, lambda: self._on_process_ended(ends))
+        self._loop.post(self._pool.fill)
         self._loop.start()
 
     # Public methods.
@@ -160,46 +152,23 @@ class TaskRuntime:
     def start(self) -> None:
         """Starts Spark; raises on failure. Goes on warming it while nothing is deployed: tasks run without a query."""
         try:
-            from ....infra.cds_archives import read_archive_options, spark_archive
-            from ....infra.jars import spark_jars
-            from ....infra.prerequisites import find_java
-            from ..spark.session import start_session
             from ..spark.warm_up import warm_up
 
-            jars = spark_jars() if self._jars is None else self._jars
-            archived = read_archive_options(spark_archive(find_java()))
-            spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
+            session = self._spark.start()
         except Exception as error:
             self._queries.on_spark_failed(describe_failure(error))
             raise
-        self._spark = spark
-        self._queries.on_spark_started(spark)
-        threads.Thread(target=self._watch_jvm, args=(spark,), name="jvm").start()
-        arguments = (spark, self._kafka, self._scratch, self._idle)
+        self._queries.on_spark_started(session)
+        self._spark.watch(lambda died: self._loop.post(lambda: self._break(died)))
+        arguments = (session, self._kafka, self._scratch, self._has_nothing_to_do)
         threads.Thread(target=warm_up, args=arguments, name="warm-up").start()
-
-    def _watch_jvm(self, spark: SparkSession) -> None:
-        """Reports the end of the JVM: without it no query can start here, and tasks must run elsewhere."""
-        gateway = spark.sparkContext._gateway
-        if gateway is not None:
-            status = gateway.proc.wait()
-            if self._closed:
-                return
-            hint = (
-                f" (out of memory: it has {self._heap_mib} MiB; if a topic has very large records, raise"
-                " taskmanager.memory.task.heap.size)"
-            )
-            died = RuntimeProcessDied(
-                "Spark's JVM", gateway.proc.pid, status, hint if status == _JVM_OUT_OF_MEMORY else ""
-            )
-            self._post(lambda: self._break(died))
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap of Spark's JVM."""
-        return self._heap_mib << 20
+        return self._spark.heap_bytes
 
-    def _idle(self) -> bool:
-        return not self._closed and not self._deployments
+    def _has_nothing_to_do(self) -> bool:
+        return not self._loop.is_stopped and not self._deployments
 
     def process_ids(self) -> Mapping[str, int]:
         """Returns execution_attempt_id -> the process of its StreamTask, for attempts that have restored their
@@ -217,28 +186,15 @@ class TaskRuntime:
 
     def figures(self) -> RuntimeFigures:
         """Returns the last figures of the attempts that have not ended."""
-        gateway = None if self._spark is None else self._spark.sparkContext._gateway
         return RuntimeFigures(
-            tasks=[
-                TaskFigures(
-                    each.deployment.vertex_name,
-                    each.subtask.subtask_index,
-                    each.subtask.attempt_number,
-                    each.process_id,
-                    each.metrics,
-                    each.activity,
-                    each.reports.earliest,
-                )
-                for each in list(self._executions.values())
-                if each.end is None
-            ],
+            tasks=[each.figures for each in list(self._executions.values()) if each.end is None],
             pending_records=[
                 (each.vertex_name, each.pending_records)
                 for each in list(self._deployments.values())
                 if each.pending_records is not None and each.live
             ],
-            jvm_process_id=None if gateway is None else gateway.proc.pid,
-            jvm_heap_bytes=self.jvm_heap_bytes(),
+            jvm_process_id=self._spark.process_id,
+            jvm_heap_bytes=self._spark.heap_bytes,
         )
 
     def sample_stacks(
@@ -255,7 +211,7 @@ class TaskRuntime:
         }
 
         def send(command: SampleStacks) -> None:
-            self._post(lambda: self._tell(list(chosen), command))
+            self._loop.post(lambda: self._tell(list(chosen), command))
 
         found = self._stacks.sample(list(chosen), SampleStacks(0, count, interval_s), send)
         return [
@@ -274,91 +230,54 @@ class TaskRuntime:
         """Starts the subtasks; returns at once."""
         for subtask in deployment.subtasks:
             self._deploying[subtask.execution_attempt_id] = None
-        self._post(lambda: self._deploy(deployment))
+        self._loop.post(lambda: self._deploy(deployment))
 
     def cancel(self, execution_attempt_id: str) -> None:
         """Ends an attempt; returns at once. An unknown attempt is reported as CANCELED."""
-        self._post(lambda: self._cancel(execution_attempt_id))
+        self._loop.post(lambda: self._cancel(execution_attempt_id))
 
     def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger) -> None:
         """Begins a checkpoint in these attempts; returns at once. Ended attempts take no part in it."""
-        self._post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
+        self._loop.post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
 
     def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
         """Reports to these attempts that the checkpoint is complete; returns at once."""
-        self._post(lambda: self._tell(execution_attempt_ids, ConfirmCheckpoint(checkpoint_id)))
+        self._loop.post(lambda: self._tell(execution_attempt_ids, ConfirmCheckpoint(checkpoint_id)))
 
     def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
         """Reports to these attempts that the checkpoint will not complete; returns at once."""
-        self._post(lambda: self._tell(execution_attempt_ids, AbortCheckpoint(checkpoint_id)))
+        self._loop.post(lambda: self._tell(execution_attempt_ids, AbortCheckpoint(checkpoint_id)))
 
     def close(self) -> None:
         """Ends everything that runs, unreported, then Spark. Safe to call twice."""
-        if self._closed:
+        if self._loop.is_stopped:
             return
-        self._post(self._shut_down)
+        self._loop.post(self._shut_down)
         self._loop.join(15)
         # The loop has done it, unless it has ended by an error or hangs.
         self._shut_down()
         for deployment in self._deployments.values():
             self._queries.close(deployment)
-        if self._spark is not None:
-            if self._broken is None:
-                self._spark.stop()
-            gateway = self._spark.sparkContext._gateway
-            if gateway is not None:
-                _end_jvm(gateway)
+        self._spark.close(stop_session=self._broken is None)
         self._pool.close()
         self._lobby.close()
-        self._selector.close()
-        for end in (self._wake_in, self._wake_out):
-            end.close()
+        self._loop.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._user_files.close()
         self._state_directories.close()
 
-    # The event loop.
+    # Deadlines.
 
-    def _post(self, action: Callable[[], None]) -> None:
-        self._posted.put(action)
-        try:
-            self._wake_out.send(b"w")
-        except OSError:
-            # Messages after the end are ignored.
-            if not self._closed:
-                raise
-
-    def _run(self) -> None:
-        self._register(self._wake_in, self._take_posted)
-        self._register(self._lobby.listener, self._accept_worker)
-        ends = bytearray()
-        self._register(self._pool.ends, lambda: self._on_process_ended(ends))
-        self._post(self._pool.fill)
-        while not self._closed:
-            self._run_once()
-
-    def _run_once(self) -> None:
-        for key, _ in self._selector.select(self._next_deadline()):
-            # An earlier message may have closed the sockets.
-            if not self._closed:
-                key.data()
-        self._kill_overdue()
-        self._kill_silent()
-
-    def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
-        self._selector.register(source, selectors.EVENT_READ, handle)
-
-    def _take_posted(self) -> None:
-        self._wake_in.recv(4096)
-        while not self._closed and not self._posted.empty():
-            self._posted.get_nowait()()
-
-    def _next_deadline(self) -> float | None:
+    def _next_deadline_s(self) -> float | None:
         looks = self._beats.due_s()
         due = [max(0.0, at - time.monotonic()) for at, _ in self._deadlines] + (
             [] if looks is None else [looks]
         )
         return min(due, default=None)
+
+    def _kill_late(self) -> None:
+        self._kill_overdue()
+        self._kill_silent()
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
@@ -381,7 +300,8 @@ class TaskRuntime:
             )
 
     def _shut_down(self) -> None:
-        self._closed = True
+        self._spark.expect_end()
+        self._loop.stop()
         for execution in self._executions.values():
             execution.process.process.control.close()
 
@@ -469,20 +389,20 @@ class TaskRuntime:
             self._executions[execution.id] = execution
             self._deploying.pop(execution.id, None)
             self._beats.watch(execution)
-        self._register(process.control, partial(self._hear, running))
+        self._loop.register(process.control, partial(self._hear, running))
         return running
 
     # Notices of StreamTask processes.
 
     def _accept_worker(self) -> None:
         reader = self._lobby.accept()
-        self._register(reader.socket, lambda: self._hear_worker(reader))
+        self._loop.register(reader.socket, lambda: self._hear_worker(reader))
 
     def _hear_worker(self, reader: FrameReader) -> None:
         for greeting in self._lobby.take_hellos(reader):
             self._queries.on_worker_hello(greeting)
         if reader.ended:
-            self._selector.unregister(reader.socket)
+            self._loop.unregister(reader.socket)
             reader.socket.close()
 
     def _hear(self, running: RunningProcess) -> None:
@@ -500,7 +420,7 @@ class TaskRuntime:
             self._pool.kill(process)
             self._end_process(running, describe_failure(error))
         if process.notices.ended:
-            self._selector.unregister(process.control)
+            self._loop.unregister(process.control)
             process.control.close()
             for execution in running.executions:
                 Path(execution.socket_path).unlink(missing_ok=True)
@@ -567,7 +487,7 @@ class TaskRuntime:
         except ConnectionError:
             data = b""
         if not data:
-            self._selector.unregister(self._pool.ends)
+            self._loop.unregister(self._pool.ends)
             what = "the process that StreamTasks are forked from"
             self._break(RuntimeProcessDied(what, self._pool.zygote_pid, self._pool.zygote_status()))
         pending += data
@@ -581,7 +501,7 @@ class TaskRuntime:
 
     def _break(self, died: RuntimeProcessDied) -> None:
         """Ends all attempts, refuses later ones, and informs the owner: no attempt can run here any more."""
-        if self._broken is not None or self._closed:
+        if self._broken is not None or self._loop.is_stopped:
             return
         reason = str(died)
         log.error("%s", reason)
@@ -694,19 +614,3 @@ def _graph_of_process(tasks: Sequence[WaitingTask]) -> JobGraph:
         vertices=tuple(vertices.get(vertex.vertex_id, vertex) for vertex in graph.vertices),
         python_files=(),
     )
-
-
-def _end_jvm(gateway: Any) -> None:
-    """Closes the gateway's input, which ends the JVM, and waits for that. A later session starts a JVM of its own."""
-    from pyspark import SparkContext
-
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    process = gateway.proc
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(10)
-    except Exception:
-        process.kill()
-        process.wait()

@@ -1,0 +1,109 @@
+"""The JVM of Spark that a TaskRuntime owns: its start, its end, and who is informed if it ends by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ....infra import threads
+from ..common.failures import RuntimeProcessDied
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OUT_OF_MEMORY: Final = 52
+"""The exit status that Spark gives to a JVM without memory (SparkExitCode.OOM)."""
+
+
+class SparkProcess:
+    """A SparkSession and the JVM behind it."""
+
+    def __init__(self, scratch: Path, jars: Sequence[Path] | None, heap_mib: int) -> None:
+        """`jars`: None for those of the project."""
+        self._scratch = scratch
+        self._jars = jars
+        self._heap_mib = heap_mib
+        self._session: SparkSession | None = None
+        self._closed = False
+
+    @property
+    def session(self) -> SparkSession | None:
+        """The session, once it has started."""
+        return self._session
+
+    @property
+    def heap_bytes(self) -> int:
+        """The largest heap of the JVM."""
+        return self._heap_mib << 20
+
+    @property
+    def process_id(self) -> int | None:
+        """The JVM's process, once it runs."""
+        gateway = self._gateway
+        return None if gateway is None else gateway.proc.pid
+
+    def start(self) -> SparkSession:
+        """Starts Spark, and returns its session. Raises what Spark raises."""
+        from ....infra.cds_archives import read_archive_options, spark_archive
+        from ....infra.jars import spark_jars
+        from ....infra.prerequisites import find_java
+        from ..spark.session import start_session
+
+        jars = spark_jars() if self._jars is None else self._jars
+        archived = read_archive_options(spark_archive(find_java()))
+        self._session = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
+        return self._session
+
+    def watch(self, on_end: Callable[[RuntimeProcessDied], None]) -> None:
+        """Calls `on_end`, from another thread, if the JVM ends before `close`."""
+        threads.Thread(target=self._wait, args=(self._gateway, on_end), name="jvm").start()
+
+    def _wait(self, gateway: Any, on_end: Callable[[RuntimeProcessDied], None]) -> None:
+        if gateway is None:
+            return
+        status = gateway.proc.wait()
+        if self._closed:
+            return
+        hint = (
+            f" (out of memory: it has {self._heap_mib} MiB; if a topic has very large records, raise"
+            " taskmanager.memory.task.heap.size)"
+        )
+        on_end(
+            RuntimeProcessDied(
+                "Spark's JVM", gateway.proc.pid, status, hint if status == _OUT_OF_MEMORY else ""
+            )
+        )
+
+    def expect_end(self) -> None:
+        """Declares the end of the JVM as intended: nobody is informed of it."""
+        self._closed = True
+
+    def close(self, *, stop_session: bool) -> None:
+        """Ends Spark and its JVM. `stop_session`: False if the JVM may be gone."""
+        self._closed = True
+        gateway = self._gateway
+        if self._session is not None and stop_session:
+            self._session.stop()
+        if gateway is not None:
+            _end_jvm(gateway)
+
+    @property
+    def _gateway(self) -> Any:
+        return None if self._session is None else self._session.sparkContext._gateway
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Closes the gateway's input, which ends the JVM, and waits for that. A later session starts a JVM of its own."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(10)
+    except Exception:
+        process.kill()
+        process.wait()
