@@ -1,4 +1,5 @@
-"""Transactions on a real Kafka: none is open while user code runs, and errors name one that is too old."""
+"""Transactions on a real Kafka: none is open while user code runs, errors name one that is too old, and a successor
+does not wait for librdkafka's timer."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ from ..fault_injection.result_topics import make_exactly
 TIMEOUT_MS = 1_000
 SLOW_S = 4.0
 """Longer than the timeout, and than the broker takes to look for transactions that are over it."""
+LIBRDKAFKA_WAITS_S = 0.5
+"""The time after which librdkafka repeats a request for a producer id."""
 
 
 def test_function_slower_than_transaction_timeout_is_supported(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -78,3 +81,21 @@ def test_error_says_whether_transaction_was_too_old_or_fenced(kafka: EmbeddedKaf
     with pytest.raises(TaskError, match="was fenced: a newer attempt of this subtask has started"):
         fenced.commit()
     fenced.abort()
+
+
+def test_successor_opens_at_once_while_transaction_is_open(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    topic = Topics(kafka.bootstrap_servers).new()
+    durations_s = []
+    for number in range(5):
+        attempts = [KafkaTransaction(kafka.connection, f"{cluster_id}-{number}") for _ in range(2)]
+        attempts[0].open(topic)
+        attempts[0].send(topic, b"never committed")
+        assert attempts[0]._producer.flush(30) == 0
+        begin = time.monotonic()
+        attempts[1].open(topic)
+        durations_s.append(time.monotonic() - begin)
+        attempts[0].abort()
+        attempts[1].send(topic, b"of the successor")
+        attempts[1].commit()
+    assert min(durations_s) < LIBRDKAFKA_WAITS_S
+    assert Topics(kafka.bootstrap_servers).read(topic, 5) == [b"of the successor"] * 5

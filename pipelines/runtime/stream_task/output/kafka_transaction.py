@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -35,6 +35,9 @@ _PATIENCE_S: Final = 60.0
 _LIST_S: Final = 5.0
 _TIMEOUT_S: Final = 10.0
 """The timeout of a single call."""
+_FIRST_INIT_S: Final = 0.01
+_LONGEST_INIT_S: Final = 0.2
+"""The timeouts of `init_transactions`: the first, and the longest."""
 _HANGS_S: Final = 12.0
 """A call that exceeds its timeout, and this time, never returns, if Kafka has answered other requests ..."""
 _ANSWERING_S: Final = 4.0
@@ -93,10 +96,15 @@ class KafkaTransaction:
         )
 
     def open(self, topic: str) -> None:
-        """Fences older attempts and aborts their open transactions. `topic` is any topic that exists, or empty."""
+        """Fences older attempts and aborts their open transactions. `topic` is any topic that exists, or empty.
+
+        While the broker aborts an open transaction, it refuses the request for a producer id. librdkafka repeats that
+        after 500 ms; but a new call of init_transactions repeats it at once, so its timeouts are short.
+        """
         self._topic = topic
         connected(self._producer, topic)
-        self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
+        timeouts_s = _init_timeouts_s()
+        self._persist("init_transactions", lambda: self._producer.init_transactions(next(timeouts_s)))
 
     def send(
         self,
@@ -269,6 +277,8 @@ class KafkaTransaction:
     def _missing_topic(self) -> str | None:
         """Returns a topic of this transaction that does not exist in Kafka; None if all exist or Kafka does not
         answer."""
+        if not self._topics:
+            return None
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while True:
             try:
@@ -303,3 +313,10 @@ class KafkaTransaction:
                 )
             return TaskError(f"{self._id} was fenced: a newer attempt of this subtask has started")
         return TaskError(f"{what} of {self._id} failed: {reason.name()}: {reason.str()}")
+
+
+def _init_timeouts_s() -> Iterator[float]:
+    timeout_s = _FIRST_INIT_S
+    while True:
+        yield timeout_s
+        timeout_s = min(_LONGEST_INIT_S, 2 * timeout_s)
