@@ -121,8 +121,8 @@ class MemoryAttempt:
         self.task: Subtask = self.assembly.subtask(
             self._progress(), self._kafka_input, begins=self._beginning.begins
         )
-        if self._beginning.begins:
-            self.task.foreign.passes_below = {
+        if self._beginning.begins and self.task.channel_input is not None:
+            self.task.channel_input.foreign.passes_below = {
                 i: len(kafka.log(topic, index)) for i, topic in enumerate(self.assembly.channel_topics)
             }
         self._deployment = deployment
@@ -413,7 +413,7 @@ class MemoryAttempt:
                 made = self._line.process(batch)
                 with self._line.with_declared_types():
                     data = self._writes.encode(header, made)
-        self.task.take_buffer(*place, offset, data)
+        self.task.receiver.take_buffer(*place, offset, data)
 
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:
         topic, partition = self._topics[place[0]], place[1]

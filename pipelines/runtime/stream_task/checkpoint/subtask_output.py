@@ -79,6 +79,7 @@ class SubtaskOutput:
         """The entry of the commit that is being made, and its offset when that is known."""
         self._markers: deque[LatencyMarker] = deque(maxlen=MAX_WAITING_MARKERS)
         self.ends = False
+        self.is_finished = False
         """Whether the next flush is the last one."""
         self.is_dirty = False
         """Whether records were taken, or timers fired, since the last commit."""
@@ -183,6 +184,7 @@ class SubtaskOutput:
         `always`: also a progress entry alone.
         """
         self.flush(tell_all=tell_all)
+        self.is_finished = self.ends
         self.is_dirty = False
         if not (always or self._positions.moved or self._queue):
             if not self.ends:

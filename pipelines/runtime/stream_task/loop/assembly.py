@@ -217,10 +217,10 @@ class Assembly:
         for i, edge in enumerate(self._deployment.inputs):
             channel = channels.get(edge.data_set_id)
             if channel is not None and self._subtask in self._result(edge).partitions_for(self._subtask):
-                channel.local = LocalChannel(self._subtask, called or receiving, i, is_new=is_new)
-                receiving.local_channels[i, self._subtask] = channel.local
+                channel.local = LocalChannel(self._subtask, called or receiving.receiver, i, is_new=is_new)
+                receiving.receiver.local_channels[i, self._subtask] = channel.local
                 operator = source_operator(sender.vertex, edge)
-                receiving.local_inputs[i] = LocalInput(operator, edge.output_tag, self.parts.prefix)
+                receiving.receiver.local_inputs[i] = LocalInput(operator, edge.output_tag, self.parts.prefix)
 
     def writer(self) -> RecordWriter:
         """Builds the writer for the outgoing edges, in the order of VertexDeployment.outputs."""

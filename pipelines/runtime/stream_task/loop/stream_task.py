@@ -245,8 +245,8 @@ class StreamTask:
             if kafka is None or kafka.ends is None
             else InputPositions(kafka.ends).to_positions_by_input()
         )
-        if beginning.begins:
-            subtask.foreign.passes_below = {
+        if beginning.begins and subtask.channel_input is not None:
+            subtask.channel_input.foreign.passes_below = {
                 i: bounds(consumer, topic, self._subtask)[1]
                 for i, topic in enumerate(assembly.channel_topics)
             }

@@ -5,8 +5,9 @@ Everything between two commits is in one transaction, which is open only during 
 exactly at the last commit: inputs at the committed offsets, state as in the changelog, output as in the channels. The
 caller decides when to commit. The results depend neither on that nor on the batch boundaries.
 
-This file handles input and time: it takes each input once and drives the operators. subtask_output.py has the output,
-subtask_state.py the state, subtask_checkpoints.py the checkpoints, stop_with_savepoint.py the stop by a savepoint.
+This file drives the operators by the input of sources and by time. channel_input.py has the input from other tasks,
+subtask_output.py the output, subtask_state.py the state, subtask_checkpoints.py the checkpoints, stop_with_savepoint.py
+the stop by a savepoint.
 
 Time: the clock is the caller's wall clock. Event time comes from the senders; after a source it begins with an operator
 that assigns it.
@@ -21,43 +22,34 @@ from functools import partial
 from typing import Final
 
 from .....schemas.types import OperatorState
-from ...common.deployment import CheckpointTrigger
 from ...common.failures import RecordError
 from ...common.protocol import NO_SKIPPED_RECORDS, SkippedRecords
 from ...operators.chain import OperatorChain
-from ...operators.local_input import LocalInput
-from ...records.batch import EMPTY, Batch
+from ...records.batch import Batch
 from ...records.buffers import (
-    HEADER_BYTES,
     MAX_WATERMARK,
     NO_WATERMARK,
     BufferCodec,
-    BufferError,
-    BufferHeader,
-    decode_header,
-    read_barrier,
 )
-from ...records.latency_markers import read_marker
 from ...state_backend.accumulators import Accumulators
 from ..checkpoint.stop_with_savepoint import StopWithSavepoint
 from ..checkpoint.subtask_checkpoints import SubtaskCheckpointCoordinator
 from ..checkpoint.subtask_output import SubtaskOutput
 from ..checkpoint.subtask_snapshot import SubtaskId
-from ..input.barrier_handler import HeldBuffer, InputChannel
-from ..input.foreign_messages import ForeignMessageFilter
+from ..input.barrier_handler import HeldBuffer
 from ..input.fragments import FragmentAssembler
 from ..input.input_gate import InputGate
 from ..input.input_positions import InputPositions
 from ..input.record_locations import RecordLocations
 from ..input.sources.source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 from ..latency_tracker import LatencyTracker
-from ..output.local_channel import LocalChannel
 from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
 from ..restore.in_flight import InFlightRecords
 from ..state.progress import ProgressWriter
 from ..state.subtask_state import SubtaskState
+from .channel_input import ChannelInput
 
 BAD_RECORDS: Final = "numRecordsInErrors"
 """The accumulator of messages that a Kafka source could not read and skipped (Flink's name, FLIP-33)."""
@@ -93,11 +85,11 @@ class Subtask:
         ends: Mapping[tuple[int, int], int] | None,
         owner: SubtaskId,
         places: RecordLocations,
+        fragments: FragmentAssembler,
         kafka_source: str | None = None,
         reads_nothing: bool = False,
         checkpoints_over: int = 0,
         aligned_inputs: frozenset[int] = frozenset(),
-        fragments: FragmentAssembler | None = None,
         latencies: LatencyTracker | None = None,
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
@@ -108,12 +100,6 @@ class Subtask:
         `latencies`: None if the job measures none.
         """
         self._chain = chain
-        self.local_inputs: dict[int, LocalInput] = {}
-        """By index of the input: what takes the records that are handed over by calls."""
-        self.local_channels: dict[tuple[int, int], LocalChannel] = {}
-        """By (input, sender): where a sender in this process may hand over records by calls."""
-        self.is_finished = False
-        """Whether the end of its output is prepared: it commits nothing more."""
         self._accumulators = accumulators
         self._subtask = subtask_index
         self._input_topics = input_topics
@@ -126,11 +112,8 @@ class Subtask:
         self._ends = ends
         self._active_senders = set(ends or ())
         self._ended = False
-        self._watermark = NO_WATERMARK
-        self._is_idle = False
         self._kafka_source = kafka_source
         self._has_no_input = reads_nothing
-        self._fragments = FragmentAssembler(codecs, codecs, ()) if fragments is None else fragments
         self._stop = StopWithSavepoint()
         self.state = SubtaskState(chain, source, accumulators, changelog)
         self.output = SubtaskOutput(
@@ -160,9 +143,28 @@ class Subtask:
         )
         self.latencies = latencies
         self.records_in = 0
-        self.bytes_in = 0
-        """The bytes of the buffers and payloads that were taken."""
-        self.foreign = ForeignMessageFilter(input_topics, subtask_index)
+        self._payload_bytes = 0
+        self.channel_input = (
+            None
+            if gate is None
+            else ChannelInput(
+                gate=gate,
+                positions=positions,
+                codecs=codecs,
+                operator_inputs=operator_inputs,
+                subtask_index=subtask_index,
+                topics=input_topics,
+                fragments=fragments,
+                places=places,
+                chain=chain,
+                output=self.output,
+                checkpoints=self.checkpoints,
+                stop=self._stop,
+                latencies=latencies,
+                process=self._process,
+            )
+        )
+        """None for sources."""
 
     def open(self, setup: SourceSetup | None = None) -> None:
         """Opens the operators, the last ones first, then the source. Raises UserCodeError, TaskError."""
@@ -170,8 +172,8 @@ class Subtask:
         if self._source is not None:
             assert setup is not None
             self._source[1].open(setup)
-        if self._gate is not None:
-            self._follow_gate(self._gate)
+        if self.channel_input is not None:
+            self.channel_input.follow_gate()
         if self._has_no_input:
             self._chain.set_idle(True)  # receivers must not wait for its event time
         for place in self._ends or ():
@@ -217,7 +219,21 @@ class Subtask:
     @property
     def watermark(self) -> int:
         """The event time of the inputs (ms)."""
-        return self._watermark
+        return NO_WATERMARK if self.channel_input is None else self.channel_input.watermark
+
+    @property
+    def bytes_in(self) -> int:
+        """The bytes of the buffers and payloads that were taken."""
+        return self._payload_bytes + (0 if self.channel_input is None else self.channel_input.bytes_in)
+
+    @property
+    def receiver(self) -> ChannelInput:
+        """What takes the data of other tasks. Sources have none."""
+        assert self.channel_input is not None
+        return self.channel_input
+
+    def _take_held(self, held: HeldBuffer) -> None:
+        self.receiver.take_held(held)
 
     @property
     def positions(self) -> dict[int, dict[int, int]]:
@@ -249,127 +265,10 @@ class Subtask:
         """Whether these offsets have not been taken yet. Raises TaskError if some of them have."""
         return self._positions.admits(input_index, partition, first, following)
 
-    def take_buffer(self, input_index: int, partition: int, offset: int, data: bytes) -> None:
-        """Processes a buffer of a channel; ignores one that was processed before."""
-        gate = self._gate
-        assert gate is not None
-        if not self.admits(input_index, partition, offset, offset + 1):
-            return
-        self._positions.advance(input_index, partition, offset + 1)
-        self.bytes_in += len(data)
-        try:
-            header = gate.checked(input_index, decode_header(data))
-        except BufferError as error:
-            self.foreign.pass_over(input_index, offset, error)
-            return
-        if header.tick and self._is_called((input_index, header.sender)):
-            return
-        if self.checkpoints.is_held((input_index, header.sender)):
-            if not (header.tick or header.marker):
-                self._hold(HeldBuffer(input_index, offset, data))
-            return
-        if header.marker:
-            self._take_marker(data)
-            return
-        self._receive(gate, input_index, offset, header, data)
-
-    def takes_calls(self, input_index: int, sender: int) -> bool:
-        """Whether it processes what the sender sends now: it holds nothing of it back, and has not ended."""
-        return not (self.is_finished or self.checkpoints.is_held((input_index, sender)))
-
-    def position(self, input_index: int) -> int:
-        """Returns the next offset of its partition of the input."""
-        return self._positions.get(input_index, self._subtask) or 0
-
-    def take_call(self, input_index: int, header: BufferHeader, batch: Batch) -> None:
-        """Processes records, times and the end of a sender in the same process; `batch` may be empty."""
-        gate, channel = self._gate, (input_index, header.sender)
-        assert gate is not None
-        if len(batch):
-            batch = self.local_inputs[input_index].take(batch)
-        if len(batch):
-            if self.checkpoints.is_captured(channel):
-                self.checkpoints.capture(channel, self._codecs[input_index].encode(header, batch))
-            try:
-                self._process(batch, self._operator_inputs[input_index])
-            except RecordError as error:
-                self._places.add_call(error, input_index, header.sender)
-                raise
-        gate.conclude(input_index, header)
-        self._follow_gate(gate)
-        if header.ends:
-            # The sender may not run again to send its end, so that is committed with its last transaction.
-            self._positions.note_moved()
-            self.checkpoints.on_sender_ended(channel)
-
-    def take_barrier_call(self, input_index: int, sender: int, checkpoint: CheckpointTrigger) -> None:
-        """Handles the barrier of a sender in the same process."""
-        self.checkpoints.on_barrier((input_index, sender), checkpoint)
-
-    def take_marker_call(self, data: bytes) -> None:
-        """Handles a latency marker of a sender in the same process."""
-        self._take_marker(data)
-
-    def _is_called(self, channel: InputChannel) -> bool:
-        """Whether the sender hands over by calls. Then its ticks in Kafka are late."""
-        local = self.local_channels.get(channel)
-        return local is not None and local.is_open
-
-    def _take_marker(self, data: bytes) -> None:
-        """Measures and forwards a latency marker. It changes nothing else: results do not depend on markers."""
-        if self.latencies is not None:
-            marker = read_marker(data)
-            if marker is not None and self.latencies.on_marker(marker):
-                self.output.add_marker(marker)
-
     def emit_marker(self) -> None:
         """Emits a latency marker if the subtask is of a source, and a marker is due."""
         if self.latencies is not None and (marker := self.latencies.take_due()) is not None:
             self.output.add_marker(marker)
-
-    def _hold(self, held: HeldBuffer) -> None:
-        self._positions.hold(held.input_index, self._subtask, held.offset)
-        self.checkpoints.hold(held)
-
-    def _take_held(self, held: HeldBuffer) -> None:
-        gate, header = self._gate, decode_header(held.data)
-        assert gate is not None
-        self._positions.release(held.input_index, self._subtask, held.offset)
-        if self.checkpoints.is_held((held.input_index, header.sender)):
-            self._hold(held)
-        else:
-            self._receive(gate, held.input_index, held.offset, header, held.data)
-
-    def _receive(
-        self, gate: InputGate, input_index: int, offset: int, header: BufferHeader, data: bytes
-    ) -> None:
-        if not gate.admits(input_index, offset, header):
-            return
-        channel = input_index, header.sender
-        batch = EMPTY
-        try:
-            if header.fragment:
-                whole = self._fragments.take(channel, header, data)
-                if whole is None:
-                    return
-                data = whole
-            checkpoint = read_barrier(data) if header.barrier else None
-            if not header.barrier:
-                batch = self._codecs[input_index].read_payload(data, HEADER_BYTES)
-            if len(batch):
-                self.checkpoints.capture(channel, data)
-                self._process(batch, self._operator_inputs[input_index])
-        except BufferError as error:
-            raise self.foreign.failure(input_index, offset, error) from error
-        except RecordError as error:
-            self._places.add_buffer(error, input_index, offset, len(batch))
-            raise
-        gate.conclude(input_index, header)
-        self._follow_gate(gate)
-        if checkpoint is not None:
-            self.checkpoints.on_barrier(channel, checkpoint)
-        elif header.ends:
-            self.checkpoints.on_sender_ended(channel)
 
     def take_records(
         self,
@@ -396,7 +295,7 @@ class Subtask:
                 self._accumulators.counter(name).inc(count)
                 self.output.is_dirty = True
         batch = self._codecs[input_index].read_payload(data)
-        self.bytes_in += len(data)
+        self._payload_bytes += len(data)
         self._positions.advance(input_index, partition, following)
         if len(batch) or greatest_timestamp is not None:
             self._chain.begin_split((input_index, partition))
@@ -458,17 +357,6 @@ class Subtask:
         else:
             self._chain.process_timed(batch, greatest_timestamp)
 
-    def _follow_gate(self, gate: InputGate) -> None:
-        if gate.ended or self._stop.savepoint is not None:
-            return  # finish() advances both clocks to their end
-        if gate.watermark > self._watermark:
-            self._watermark = gate.watermark
-            self._chain.advance_watermark(gate.watermark)
-        if gate.idle is not self._is_idle:
-            self._is_idle = gate.idle
-            self._chain.set_idle(gate.idle)
-        self.output.note_pending()
-
     def _look_for_end(self, place: tuple[int, int]) -> None:
         """Records that a bounded source has read a partition to its end, and perhaps all partitions."""
         if self._ends is None or place not in self._active_senders:
@@ -485,9 +373,12 @@ class Subtask:
 
         `tell_all`: also sends the time to every channel.
         """
-        has_output = self.output.prepare(tell_all=tell_all, always=always)
-        self.is_finished = self.output.ends
-        return has_output
+        return self.output.prepare(tell_all=tell_all, always=always)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the end of its output is prepared: it commits nothing more."""
+        return self.output.is_finished
 
     def on_committed(self) -> None:
         """Records that the transaction is committed."""
@@ -499,7 +390,7 @@ class Subtask:
     @property
     def has_partial_record(self) -> bool:
         """Whether a record is only partly received: nothing can be committed until the rest arrives."""
-        return self._fragments.has_partial_record
+        return self.channel_input is not None and self.channel_input.has_partial_record
 
     def close(self) -> None:
         """Closes operators and source, even if one raises. Raises the first error."""
@@ -508,9 +399,8 @@ class Subtask:
                 closing.callback(self._source[1].close)
             if self.state.writer is not None:
                 closing.callback(self.state.writer.close)
-            for local in self.local_inputs.values():
-                closing.callback(local.close)
-            closing.callback(self._fragments.close)
+            if self.channel_input is not None:
+                closing.callback(self.channel_input.close)
             closing.callback(self._chain.close)
 
     def confirm(self, checkpoint_id: int) -> None:
@@ -526,8 +416,8 @@ class Subtask:
             return
         for take in waiting:
             take()
-        if self._gate is not None:
-            self._follow_gate(self._gate)
+        if self.channel_input is not None:
+            self.channel_input.follow_gate()
 
     def _inline(self) -> Mapping[str, OperatorState]:
         """Returns the positions of a Kafka source."""

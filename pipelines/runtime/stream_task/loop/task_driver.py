@@ -170,7 +170,7 @@ class TaskDriver:
             if letter.query >= self._next_query:
                 self._query_ends = None
         if letter.kind == BUFFER:
-            task.take_buffer(*place, letter.content)
+            task.receiver.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:
             task.take_records(*place, letter.following, letter.content)
         elif letter.kind == SKIPPED_COUNTS:

@@ -28,11 +28,11 @@ from ...records.buffers import BufferHeader
 from ..output.kafka_transaction import KafkaTransaction
 from .active_task import ActiveTask
 from .activity_timer import ActivityTimer
+from .channel_input import ChannelInput
 from .mailbox import Mailbox, TaskCanceled
 from .mailbox_loop import MailboxLoop, WallClock
 from .slot_commit import SlotCommit
 from .stream_task import StreamTask
-from .subtask import Subtask
 from .task_driver import TaskDriver
 
 TaskNotifier = Callable[[int, TaskNotice], None]
@@ -148,7 +148,9 @@ class TaskGroup:
 
     def _connect(self, tasks: Sequence[StreamTask]) -> None:
         for receiver in tasks:
-            called = CalledTask(receiver.subtask, self._active, receiver.number)
+            if receiver.subtask.channel_input is None:
+                continue
+            called = CalledTask(receiver.subtask.channel_input, self._active, receiver.number)
             for sender in tasks:
                 receiver.assembly.connect(
                     sender.assembly, sender.subtask, receiver.subtask, called, is_new=sender.is_new
@@ -166,8 +168,8 @@ class TaskGroup:
 class CalledTask:
     """A task as its senders in the same process call it (LocalReceiver): meanwhile it is the active one."""
 
-    def __init__(self, subtask: Subtask, active: ActiveTask, number: int) -> None:
-        self._subtask = subtask
+    def __init__(self, receiver: ChannelInput, active: ActiveTask, number: int) -> None:
+        self._receiver = receiver
         self._active = active
         self._number = number
 
@@ -175,24 +177,24 @@ class CalledTask:
         return self._active.called(self._number)
 
     def takes_calls(self, input_index: int, sender: int) -> bool:
-        """See Subtask."""
-        return self._subtask.takes_calls(input_index, sender)
+        """See ChannelInput."""
+        return self._receiver.takes_calls(input_index, sender)
 
     def position(self, input_index: int) -> int:
-        """See Subtask."""
-        return self._subtask.position(input_index)
+        """See ChannelInput."""
+        return self._receiver.position(input_index)
 
     def take_call(self, input_index: int, header: BufferHeader, batch: Batch) -> None:
-        """See Subtask."""
+        """See ChannelInput."""
         with self._called():
-            self._subtask.take_call(input_index, header, batch)
+            self._receiver.take_call(input_index, header, batch)
 
     def take_barrier_call(self, input_index: int, sender: int, checkpoint: CheckpointTrigger) -> None:
-        """See Subtask."""
+        """See ChannelInput."""
         with self._called():
-            self._subtask.take_barrier_call(input_index, sender, checkpoint)
+            self._receiver.take_barrier_call(input_index, sender, checkpoint)
 
     def take_marker_call(self, data: bytes) -> None:
-        """See Subtask."""
+        """See ChannelInput."""
         with self._called():
-            self._subtask.take_marker_call(data)
+            self._receiver.take_marker_call(data)
