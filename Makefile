@@ -11,7 +11,7 @@ BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
-YAML := compose.yaml infra/monitoring .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
+YAML := compose.yaml infra/kubernetes infra/monitoring .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
 WEB := services/web
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10

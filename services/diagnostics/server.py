@@ -61,8 +61,12 @@ class UnknownPath(Exception):
     """There is nothing at this path; the message is one sentence."""
 
 
+class Unhealthy(Exception):
+    """The process does not work; the message is a short reason."""
+
+
 Handler = Callable[[Query], Content]
-"""Answers a request; raises UnknownPath, or ValueError for a parameter that cannot be read."""
+"""Answers a request; raises UnknownPath, Unhealthy, or ValueError for a parameter that cannot be read."""
 
 
 class DiagnosticsServer(Closeable):
@@ -196,6 +200,9 @@ class _RequestHandler(BaseHTTPRequestHandler):
             content = answer(query)
         except UnknownPath as error:
             self.send_error(404, str(error))
+            return
+        except Unhealthy as error:
+            self.send_error(503, str(error))
             return
         except ValueError as error:
             # The reason is in the first line of the answer, which is ASCII.

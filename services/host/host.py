@@ -174,6 +174,11 @@ class Host:
         return time.monotonic() - self._iterated_at
 
     @property
+    def silent_s(self) -> float:
+        """As `idle_s`, but 0 before the loop starts. Thread-safe."""
+        return 0.0 if self._read is None else self.idle_s
+
+    @property
     def is_current(self) -> bool:
         """Whether the answer of `leads` is reliable: the election is not suspended, and the loop ran a short time ago.
         A process that was stopped may have been deposed since. Thread-safe."""

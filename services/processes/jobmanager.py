@@ -279,7 +279,7 @@ def run(
         hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
-            served_metrics = metrics.serve_prometheus(configuration, collect)
+            served_metrics = metrics.serve_prometheus(configuration, collect, host)
             snapshots = MasterSnapshots(configuration, replica, own_log, host)
             snapshots.start()
             beating.start()

@@ -30,6 +30,7 @@ from ..metrics.samples import Collect, Sample, limit_series
 from ..metrics.table import Metric
 from ..metrics.task_executor import ProcessUsage
 from ..traces.reporter import TraceReporter
+from .health import ObservedHost, health_paths
 
 _log = logger(__name__)
 _LOG_TIMEOUT_S: Final = 1.0
@@ -94,9 +95,12 @@ def collect_task_executor(
     ]
 
 
-def serve_prometheus(configuration: Configuration, collect: Collect) -> Closeable | None:
-    """Serves metrics for Prometheus until it is closed; None if that is off. Raises ConfigurationError."""
-    ports, host = configuration.get(METRICS_PORT), configuration.get(METRICS_HOST)
+def serve_prometheus(configuration: Configuration, collect: Collect, host: ObservedHost) -> Closeable | None:
+    """Serves metrics for Prometheus, and the health of the process, until it is closed; None if that is off.
+
+    Raises ConfigurationError.
+    """
+    ports, listens_on = configuration.get(METRICS_PORT), configuration.get(METRICS_HOST)
     if ports is None:
         return None
     from ..metrics.exposition import create_registry, exposition
@@ -107,9 +111,9 @@ def serve_prometheus(configuration: Configuration, collect: Collect) -> Closeabl
         return Content(*exposition(registry, query.accept))
 
     try:
-        server = DiagnosticsServer({"metrics": expose}, host=host, ports=ports)
+        server = DiagnosticsServer({"metrics": expose, **health_paths(host)}, host=listens_on, ports=ports)
     except OSError as error:
-        where = f"{METRICS_PORT.key}: no metrics can be served on {host}:{ports}: {error}"
+        where = f"{METRICS_PORT.key}: no metrics can be served on {listens_on}:{ports}: {error}"
         hint = f"set {METRICS_HOST.key} too, or give a range with a port for each process of the machine"
         raise ConfigurationError([f"{where}; {hint}"]) from error
     _log.info("serves metrics", address=server.address)

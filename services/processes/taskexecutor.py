@@ -1,7 +1,8 @@
 """The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
 
 It may start before the jobmanager, and before Kafka: its events wait in the log until a master answers. At SIGTERM it
-leaves: it informs the ResourceManager first, then ends its tasks, which report nothing more.
+leaves: it informs the ResourceManager first, then ends its tasks, which report nothing more. With
+`taskmanager.leave-on-stop: false` it informs nobody, because it is expected back under its name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..configuration.options.kafka import KafkaUser
-from ..configuration.options.task_executor import MANAGED_MEMORY, TASK_HEAP
+from ..configuration.options.task_executor import LEAVE_ON_STOP, MANAGED_MEMORY, TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..diagnostics.stacks import STACKS, Stack, serve_stacks
@@ -139,7 +140,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         starting.start()
         _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
         try:
-            served_metrics = metrics.serve_prometheus(configuration, collect)
+            served_metrics = metrics.serve_prometheus(configuration, collect, host)
             wait_for_topics(configuration, stop, others_create=True)
             if stop.is_set():
                 return
@@ -147,7 +148,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             beating.start()
             topics.start()
             host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _has_left(replica, own_address))
-            if stop.is_set() and shell.registered:
+            if stop.is_set() and shell.registered and configuration.get(LEAVE_ON_STOP):
                 reason = f"TaskExecutor {resource_id} was asked to stop"
                 goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
                 host.emit(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))

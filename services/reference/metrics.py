@@ -35,6 +35,8 @@ OpenMetrics. It is off by default, as in Flink. Set a port to switch it on:
 | `{METRICS_MAX_SERIES.key}` | the most time series of a process: {METRICS_MAX_SERIES.default:,} by default |
 
 There is no login: let only Prometheus reach the port. A process writes its address into its log (`serves metrics`).
+The port also tells the health of the process, at `/health/live` and `/health/ready`
+([kubernetes.md](kubernetes.md#probes)).
 Prometheus reads all processes of a machine with one job:
 
     scrape_configs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
+from ....infra.config.option_types import BOOL, DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
 from ....infra.config.options import ConfigOption
 from .kinds import BOTH, ID, MASTER, WORKER
 
@@ -41,6 +41,16 @@ RESTART_GRACE = ConfigOption(
     doc="How long a TaskExecutor whose process has ended may take to return under the same name. After that it counts "
     "as lost, and its tasks restart elsewhere.",
     scopes=MASTER,
+    ours=True,
+)
+LEAVE_ON_STOP = ConfigOption(
+    key="taskmanager.leave-on-stop",
+    type=BOOL,
+    default=True,
+    doc="Whether a TaskExecutor that gets SIGTERM leaves the cluster, so that its tasks restart elsewhere at once. "
+    "false: it ends without a word, and keeps its slots and tasks if it is back under its taskmanager.resource-id "
+    "within heartbeat.timeout, as a pod of a StatefulSet is ([kubernetes.md](kubernetes.md)).",
+    scopes=WORKER,
     ours=True,
 )
 CPU_CORES = ConfigOption[float | None](
@@ -85,5 +95,11 @@ NETWORK_MEMORY = ConfigOption(
     flink="a part of all memory",
 )
 
-OPTIONS: tuple[ConfigOption[Any], ...] = (NUMBER_OF_TASK_SLOTS, RESOURCE_ID, SLOT_TIMEOUT, RESTART_GRACE)
+OPTIONS: tuple[ConfigOption[Any], ...] = (
+    NUMBER_OF_TASK_SLOTS,
+    RESOURCE_ID,
+    SLOT_TIMEOUT,
+    RESTART_GRACE,
+    LEAVE_ON_STOP,
+)
 OFFERS: tuple[ConfigOption[Any], ...] = (CPU_CORES, TASK_HEAP, TASK_OFF_HEAP, MANAGED_MEMORY, NETWORK_MEMORY)

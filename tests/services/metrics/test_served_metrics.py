@@ -45,7 +45,7 @@ def test_time_series_of_process_are_bounded_by_option(most: int) -> None:
             configuration, host, "task_executor/te-1", "te-1", lambda: figures, FixedLog()
         )
 
-    served = metrics.serve_prometheus(configuration, collect)
+    served = metrics.serve_prometheus(configuration, collect, host)
     assert served is not None
     with served:
         assert isinstance(served, DiagnosticsServer)
@@ -63,4 +63,4 @@ def test_time_series_of_process_are_bounded_by_option(most: int) -> None:
 
 
 def test_process_without_port_serves_no_metrics() -> None:
-    assert metrics.serve_prometheus(Configuration({}), list) is None
+    assert metrics.serve_prometheus(Configuration({}), list, SimpleNamespace()) is None
