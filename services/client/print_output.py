@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from ...infra.retry import ABSENT
@@ -22,12 +22,17 @@ from ..log.clients import (
     retry_until,
     watermarks,
 )
+from ..log.lost_right import RightWatch, is_denied
 
 _POLL_INTERVAL_S = 0.1
 _FIRST_SPAN: Final = 64
 """The last records are looked for in so many offsets before the end, and then in twice as many before them."""
 _MOST_OFFSETS_PER_RECORD: Final = 4
 """The mark of a transaction's end takes an offset, and so do records of aborted transactions."""
+
+
+class OutputDenied(LogUnavailable):
+    """The principal may not read the output of the job."""
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
@@ -50,6 +55,14 @@ class _Value(msgspec.Struct, frozen=True):
     record: Any = None
 
 
+class ReadOutput(Protocol):
+    """`read_output`, or another function like it."""
+
+    def __call__(
+        self, configuration: Configuration, job_id: str, *, over: Callable[[], bool] = ...
+    ) -> Iterator[OutputRecord]: ...
+
+
 def read_output(
     configuration: Configuration,
     job_id: str,
@@ -59,9 +72,14 @@ def read_output(
 ) -> Iterator[OutputRecord]:
     """Yields the job's output, oldest first, up to the topic's end after `over` has returned True.
 
-    Waits for the topic until `over` returns True; a topic that does not exist has no records. Raises LogUnavailable.
+    Waits for the topic until `over` returns True; a topic that does not exist has no records. Raises LogUnavailable,
+    OutputDenied.
     """
     topic = output_topic(configuration.cluster_id, job_id)
+    # Kafka lists a topic only to those who may use it: without this check it would be waited for.
+    if is_denied(configuration.kafka, topic, AclOperation.READ, timeout_s):
+        remedy = RightWatch(configuration.kafka, topic, "Read").remedy
+        raise OutputDenied(f"{configuration.kafka.principal} may not read {topic}: {remedy}")
     admin = AdminClient(client_configuration(configuration.kafka))
     while not _exists(admin, topic, timeout_s):
         if over():

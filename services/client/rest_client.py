@@ -127,8 +127,11 @@ JobClient = Client | RestClient
 """What a command that is about one job sends its requests with."""
 
 
-def open_job_client(configuration: Configuration, name: str, timeout_s: float) -> JobClient:
-    """Returns a client of Kafka, or of the REST server that the configuration names. Raises LogUnavailable."""
+def open_job_client(
+    configuration: Configuration, name: str, timeout_s: float, *, sends: bool = True
+) -> JobClient:
+    """Returns a client of Kafka, or of the REST server that the configuration names. `sends`: whether it sends
+    requests. Raises LogUnavailable."""
     if configuration.get(REST_URL):
         return RestClient(configuration)
-    return Client(configuration, name=name, timeout_s=timeout_s)
+    return Client(configuration, name=name, timeout_s=timeout_s, sends=sends)

@@ -34,7 +34,7 @@ from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tai
 _TIMEOUT_S = 40.0
 _PAGE = 1_000
 _POLL_S = 0.5
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
 """A reader that has had an answer waits so long for the next one: the server may be restarted."""
 _NOT_ALLOWED = frozenset({401, 403})
 
@@ -206,7 +206,7 @@ class _RestTail:
         try:
             page = self._log.read_page(self.position)
         except LogUnavailable:
-            if self._answered_at is None or time.monotonic() > self._answered_at + _PATIENCE_S:
+            if self._answered_at is None or time.monotonic() > self._answered_at + PATIENCE_S:
                 raise
             return [], self.position
         self._answered_at = time.monotonic()

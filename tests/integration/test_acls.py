@@ -460,6 +460,7 @@ def test_submitter_follows_its_job_by_its_answers(cluster: SecuredCluster) -> No
     done = cluster.run_as("shop", "run", "finite.py", "2")
     assert (done.returncode, done.stdout) == (ExitCode.OK, ""), done.stderr
     assert "(Finite) is accepted" in done.stderr
+    assert f"prints is not shown: {cluster.users['shop']} may not read " in done.stderr
     assert "is FINISHED" in done.stderr
 
 

@@ -208,7 +208,7 @@ def output(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Print what a job's print sinks wrote. JSON: one object per line."""
-    configuration = cluster.find()
+    configuration = cluster.find_or_rest()
     from ..execution.job_output import print_output
 
     print_output(configuration, job, output, follow=follow)

@@ -77,7 +77,7 @@ def run(
     Ctrl-C cancels the job and waits until it has ended. A second Ctrl-C ends the command without waiting. SIGTERM ends
     the command, and the job continues. With -d the command returns when the job is accepted.
 
-    With --rest URL the REST server runs PROGRAM.py up to its first job, and the output of jobs is not printed.
+    With --rest URL the REST server runs PROGRAM.py up to its first job.
     """
     served = cluster.with_rest(definitions)
     configuration = cluster.configuration(definitions) if served is None else served

@@ -9,6 +9,7 @@ import msgspec
 from ....pipelines.checkpoint.compatibility import with_key_groups_at
 from ....pipelines.graph.errors import ProgramError
 from ....pipelines.graph.job_options import STATE_RECOVERY_PATH
+from ....pipelines.graph.physical_plan import has_output
 from ....pipelines.graph.program import BUILD_TIMEOUT_S
 from ....schemas.event import Record
 from ....schemas.types import EntryPoint, JobGraph
@@ -105,6 +106,7 @@ class ClusterExecutor:
             what.name if isinstance(what, JobGraph) else describe_program(what),
             self._listener,
             detached=self._detached,
+            prints=not isinstance(what, JobGraph) or has_output(what),
             give_up=self._give_up,
         )
         self._jobs.append(job)

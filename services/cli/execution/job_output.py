@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ....schemas.client import JobStatusChanged
 from ....schemas.states import JOB_ENDS
-from ...client import Client, OutputRecord, read_output
+from ...client import OutputRecord
+from ...client.rest_client import open_job_client
+from ...client.rest_output import output_reader
 from ...configuration import Configuration
 from ..args.common_options import Format
 from ..render.output import print_verbatim, to_json
@@ -13,13 +15,14 @@ from .job_control import find_job, read_job, read_jobs
 
 def print_output(configuration: Configuration, wanted: str, output: Format, *, follow: bool) -> None:
     """Prints the output so far; `follow`: until the job has ended. Raises CommandFailure, LogUnavailable."""
+    read = output_reader(configuration)
     _, job = read_job(configuration, wanted)
     if not follow or job.status in JOB_ENDS:
-        for record in read_output(configuration, job.job_id):
+        for record in read(configuration, job.job_id):
             print_verbatim(format_output(record, output))
         return
     with (
-        Client(configuration, name="output", timeout_s=10.0, sends=False) as client,
+        open_job_client(configuration, "output", 10.0, sends=False) as client,
         client.subscribe() as conversation,
     ):
         # The job may have ended between the first read and the start of the subscription.
@@ -33,7 +36,7 @@ def print_output(configuration: Configuration, wanted: str, output: Format, *, f
                     ended = ended or body.status in JOB_ENDS
             return ended
 
-        for record in read_output(configuration, job.job_id, over=over):
+        for record in read(configuration, job.job_id, over=over):
             print_verbatim(format_output(record, output))
 
 

@@ -1,6 +1,6 @@
 """Submits the program of `tailrace --rest URL run`: the REST server, or the jobmanager's machine, builds its job.
 
-The job is followed in the log, by REST. What it prints is not shown: only Kafka has it.
+The job and its output are followed by REST.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RestExecutor:
             name,
             self._listener,
             detached=self._detached,
-            # Without output there is nothing that fails.
+            # `result` raises the failure: there is no program in between.
             give_up=lambda _: None,
         )
         self._listener.on_accepted(self._job.outcome)

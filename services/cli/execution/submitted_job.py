@@ -31,11 +31,12 @@ from ...client import (
     KafkaHeartbeatReports,
     OutputRecord,
     Subscription,
-    read_output,
 )
 from ...client.checkpoint_requests import CheckpointFailedError as RequestFailedError
 from ...client.checkpoint_requests import request_checkpoint
-from ...client.rest_client import JobClient, RestClient
+from ...client.print_output import OutputDenied
+from ...client.rest_client import JobClient
+from ...client.rest_output import output_reader
 from ..args.savepoint_location import parse_optional_location
 from ..render.formatting import format_count
 
@@ -90,9 +91,10 @@ class SubmittedJob:
         listener: JobListener,
         *,
         detached: bool,
+        prints: bool = True,
         give_up: Callable[[Exception], None],
     ) -> None:
-        """`name`: of the job, if the answer does not have it."""
+        """`name`: of the job, if the answer does not have it. `prints`: whether it may have a print sink."""
         body = accepted.body
         assert isinstance(body, JobAccepted)
         self._client = client
@@ -100,6 +102,7 @@ class SubmittedJob:
         self._accepted_at = accepted.header.time
         self._listener = listener
         self._detached = detached
+        self._prints = prints
         self._give_up = give_up
         self._incidents = JobIncidentTracker(body.job_id)
         self._counts = AccumulatorTotals(body.job_id)
@@ -215,7 +218,7 @@ class SubmittedJob:
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
-        output = _OutputPrinter(self._client, self.job_id, self._listener, ended)
+        output = _OutputPrinter(self._client, self.job_id, self._listener, ended, prints=self._prints)
         interrupted = False
         try:
             self._wait(output)
@@ -306,14 +309,15 @@ class SubmittedJob:
 class _OutputPrinter:
     """A thread that shows the job's output until the job has ended and all output was shown."""
 
-    def __init__(self, client: JobClient, job_id: str, listener: JobListener, ended: threading.Event) -> None:
+    def __init__(
+        self, client: JobClient, job_id: str, listener: JobListener, ended: threading.Event, *, prints: bool
+    ) -> None:
         self.failure: Exception | None = None
-        # REST does not have the output of jobs.
+        read = output_reader(client.configuration)
         self._source: Iterator[OutputRecord] = (
-            iter(())
-            if isinstance(client, RestClient)
-            else read_output(client.configuration, job_id, over=ended.is_set)
+            read(client.configuration, job_id, over=ended.is_set) if prints else iter(())
         )
+        self._job_id = job_id
         self._listener = listener
         self._thread = threads.Thread(target=self._run, name="output")
         self._thread.start()
@@ -323,6 +327,9 @@ class _OutputPrinter:
         try:
             for record in self._source:
                 self._listener.on_output(record)
+        except OutputDenied as error:
+            # The job itself is not concerned.
+            self._listener.on_message(f"what job {self._job_id} prints is not shown: {error}")
         except Exception as error:
             self.failure = error
         except BaseException as error:

@@ -29,12 +29,14 @@ from tailrace.services.history import HistoryProjection, cluster_view
 from tailrace.services.log.event_log import LogUnavailable
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.rest_log import RestConnection, RestEventLog, to_record
+from tailrace.services.rest.api.topics import JobOutput, OutputLine
 from tailrace.services.rest.application import Settings
 from tailrace.services.rest.authenticator import Authenticator
 from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
-from tailrace.services.rest.endpoint import Answer
-from tailrace.services.rest.errors import BadRequest, Conflict
+from tailrace.services.rest.endpoint import Answer, Endpoint, Parameter
+from tailrace.services.rest.errors import BadRequest, Conflict, Forbidden, NotFound
 from tailrace.services.rest.flink import ids, operations
+from tailrace.services.rest.flink.endpoints import path_parameters
 from tailrace.services.rest.program_requests import (
     PlanBody,
     ProgramFiles,
@@ -117,7 +119,7 @@ def test_commands_without_file_work_by_rest(server: LiveServer, capsys: pytest.C
     ("command", "code", "message"),
     [
         (["offsets", "show", "x"], ExitCode.USAGE, "needs Kafka"),
-        (["output", "x"], ExitCode.USAGE, "needs Kafka"),
+        (["output", "x"], ExitCode.NOT_FOUND, "there is no job"),
         (["run", "--job-id", "x", "x:main"], ExitCode.USAGE, "--job-id does not work by REST"),
         (["run", "--py-file", "x.py", "x.py"], ExitCode.USAGE, "--py-file does not work by REST"),
         (["run", "--home", "x", "x.py"], ExitCode.USAGE, "exclude each other"),
@@ -193,6 +195,8 @@ class RecordedCluster:
         self.program: ProgramRequest | None = None
         self.upload_name = ""
         self.fault: Exception | None = None
+        self.output_fault: Exception | None = None
+        self.reads = 0
 
     @property
     def job_id(self) -> str:
@@ -250,6 +254,17 @@ class RecordedCluster:
         flink_id = ids.to_job_id(self.job_id)
         return Answer(RunResult(flink_id, flink_id), 200, 1)
 
+    def output(self, parameters: Any, _body: object, _key: str | None) -> Answer:
+        """Two lines a page, in a topic that exists from the second request on."""
+        self.reads += 1
+        if self.reads == 1:
+            raise NotFound("Job has no topic of output.")
+        if self.output_fault is not None:
+            raise self.output_fault
+        first = parameters["from"]
+        lines = [OutputLine(each, 0, 1, None, f"line {each}") for each in range(5)][first : first + 2]
+        return Answer(JobOutput(lines, first + len(lines)), 200)
+
     def _accept(self) -> None:
         if self.fault is not None:
             raise self.fault
@@ -275,7 +290,14 @@ def serving(
 ) -> Iterator[str]:
     """Yields the URL."""
     flink = [*flink_commands(cluster), *program_commands(cluster)]
-    with serve(cluster.log, flink=flink, own=own_commands(cluster), settings=settings, tls=tls) as server:
+    path = "/jobs/{jobid}/output"
+    first = Parameter("from", int, "The first offset.")
+    limit = Parameter("limit", int, "The most lines.")
+    output = Endpoint(
+        "GET", path, path_parameters(path), (first, limit), command=cluster.output, response=JobOutput
+    )
+    own = [*own_commands(cluster), output]
+    with serve(cluster.log, flink=flink, own=own, settings=settings, tls=tls) as server:
         yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.port}"
 
 
@@ -304,7 +326,7 @@ def test_run_follows_job_to_its_end(
     with serving(cluster) as url:
         assert main(["--rest", url, "run", *options, "-o", "json", program, "--port", "9999", "a b"]) == code
     captured = capsys.readouterr()
-    result = json.loads(captured.out)["job"]
+    result = json.loads(captured.out.splitlines()[-1])["job"]
     assert result["job_id"] == cluster.job_id
     assert captured.err.splitlines()[0] == f"job {cluster.job_id} ({result['name']}) is accepted"
     assert ends.removeprefix("is ") == result["status"]
@@ -319,6 +341,32 @@ def test_run_follows_job_to_its_end(
         True,
     )
     assert cluster.upload_name == ("" if ":" in program else "count.py")
+
+
+def test_run_and_output_print_what_job_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = RecordedCluster("a_job_finishes", dispatcher.SubmitJob)
+    Path("count.py").write_bytes(PROGRAM)
+    printed = "".join(f"1> line {number}\n" for number in range(5))
+    with serving(cluster) as url:
+        assert main(["--rest", url, "run", "count.py"]) == 0
+        assert capsys.readouterr().out == printed
+        for command in (["output", cluster.job_id], ["output", "-f", cluster.job_id]):
+            assert main(["--rest", url, *command]) == 0
+            assert capsys.readouterr().out == printed
+
+
+def test_output_that_may_not_be_read_is_one_line_and_run_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = RecordedCluster("a_job_finishes", dispatcher.SubmitJob)
+    cluster.output_fault = Forbidden("The token has no role that reads.")
+    Path("count.py").write_bytes(PROGRAM)
+    with serving(cluster) as url:
+        assert main(["--rest", url, "run", "count.py"]) == 0
+        (line,) = [each for each in capsys.readouterr().err.splitlines() if "not shown" in each]
+        assert line == f"what job {cluster.job_id} prints is not shown: The token has no role that reads."
+        assert main(["--rest", url, "output", cluster.job_id]) == ExitCode.UNREACHABLE
+        assert "no role that reads" in capsys.readouterr().err
 
 
 def test_detached_run_returns_with_id(capsys: pytest.CaptureFixture[str]) -> None:

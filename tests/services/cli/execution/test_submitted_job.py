@@ -12,10 +12,9 @@ from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import Header
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.execution import submitted_job
 from tailrace.services.cli.execution.program_run import RunScreen
 from tailrace.services.cli.execution.submitted_job import SubmittedJob
-from tailrace.services.client import OutputRecord
+from tailrace.services.client import OutputRecord, rest_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import LogUnavailable
 
@@ -54,7 +53,7 @@ def test_job_with_unreadable_output_continues_and_run_exits_with_reason(
         raise error
         yield
 
-    monkeypatch.setattr(submitted_job, "read_output", read_output)
+    monkeypatch.setattr(rest_output, "read_output", read_output)
     header = Header(event_id="0", time=0, sender="dispatcher", sender_epoch=1, recipient="client/run")
     silence, failures = Silence(), list[Exception]()
     job = SubmittedJob(
