@@ -44,8 +44,9 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
         consumer = Consumer(consumer_configuration(KafkaConnection(bootstrap_servers)))
         _, end = consumer.get_watermark_offsets(TopicPartition(log, 0), timeout=30)
         consumer.close()
-        copies: list[tuple[bytes, Any]] = [
-            (message.value() or b"", message.headers()) for message in messages(bootstrap_servers, log, end)
+        copies: list[tuple[bytes, Any, Any]] = [
+            (message.value() or b"", message.key(), message.headers())
+            for message in messages(bootstrap_servers, log, end)
         ]
         ensure_cluster_topics(AdminClient(client_configuration(KafkaConnection(bootstrap_servers))), again)
         members = [
@@ -59,8 +60,8 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
             | {"queue.buffering.max.messages": end + 1}
         )
         start = time.perf_counter()
-        for value, headers in copies:
-            producer.produce(log_topic(again), value, partition=0, headers=headers)
+        for value, key, headers in copies:
+            producer.produce(log_topic(again), value, key, partition=0, headers=headers)
         producer.flush()
         for member in members:
             member.receive()

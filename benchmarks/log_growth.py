@@ -26,7 +26,8 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.job_master import AcknowledgeCheckpoint, CheckpointCompleted
 from tailrace.services.log import Codec, Tail
-from tailrace.services.log.kafka import headers_of
+from tailrace.services.log.kafka import TYPE
+from tailrace.services.log.raw_record import key_of
 from tailrace.services.log.topics import log_topic
 
 CLUSTER = "bench"
@@ -65,8 +66,8 @@ def unbatched(records: list[Record]) -> Iterator[Event]:
 
 
 def record_bytes(codec: Codec, event: Event) -> int:
-    headers = sum(len(name) + len(value or b"") + 2 for name, value in headers_of(event))
-    return RECORD_BYTES + headers + len(codec.encode(event))
+    header = len(TYPE) + len(event.body.AVRO_NAME) + 2
+    return RECORD_BYTES + header + len(key_of(event) or b"") + len(codec.encode(event))
 
 
 def main() -> None:

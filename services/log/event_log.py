@@ -77,14 +77,14 @@ class Unreadable(msgspec.Struct, frozen=True):
     """The Header at its beginning, if the record looks like an event with an unknown schema."""
     release: str | None = None
     """The release that has the schema, if the log names it."""
-    contradicts_headers: bool = False
-    """Whether it is an event that the headers of its message contradict."""
+    contradicts_key: bool = False
+    """Whether it is an event that the key of its message contradicts."""
 
     @property
     def archived_value(self) -> bytes | None:
-        """The bytes to keep in a file. None for an event with contradictory headers: a file has no headers, so its
+        """The bytes to keep in a file. None for an event that contradicts its key: a file has no keys, so its
         readers would take the bytes for an event."""
-        return None if self.contradicts_headers else self.value
+        return None if self.contradicts_key else self.value
 
 
 OnUnreadable = Callable[[Unreadable], None]

@@ -41,7 +41,7 @@ from .clients import (
 from .codec import Codec
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail
 from .lost_right import RightWatch
-from .raw_record import DecodingTail, RawRecord, RawTail
+from .raw_record import DecodingTail, RawRecord, RawTail, addresses_in, key_of
 from .unreadable_batch import UNREADABLE_BATCH, find_batch_end
 
 _BATCH = 10_000
@@ -170,10 +170,13 @@ class KafkaEventLog:
         value: bytes | None,
         on_delivery: Callable[[KafkaError | None, Message], None],
     ) -> None:
-        headers = [] if event is None else headers_of(event)
+        key = None if event is None else key_of(event)
+        headers = [] if event is None else [_type_header(event)]
         while True:
             try:
-                producer.produce(self._topic, value, partition=0, headers=headers, on_delivery=on_delivery)
+                producer.produce(
+                    self._topic, value, key, partition=0, headers=headers, on_delivery=on_delivery
+                )
                 return
             except BufferError:
                 # The local queue is full: wait for deliveries, which keeps the order.
@@ -287,8 +290,8 @@ class _KafkaTail:
         self._warned: set[int] = set()
         """Errors that were logged."""
         self._concerns = concerns
-        self._known_addresses: dict[tuple[object, object], tuple[str, str]] = {}
-        """A cache: sender and recipient in bytes -> as text."""
+        self._known_addresses: dict[object, tuple[str, str]] = {}
+        """A cache: the key of a message -> sender and recipient."""
         self._prefetched = prefetched
         self._watch = kafka.watch()
         self._consumer = self._create_consumer()
@@ -341,9 +344,12 @@ class _KafkaTail:
                 continue
             self.position = offset + 1
             self.bytes_read += len(message)
-            addresses = self._addresses(message)
+            key = message.key()
+            addresses = self._known_addresses.get(key) or self._find_addresses(key)
             if concerns is None or addresses is None or concerns(*addresses):
-                records.append(RawRecord(offset, addresses, message.key(), message.value()))
+                records.append(
+                    RawRecord(offset, addresses, key if addresses is None else None, message.value())
+                )
         if self.position > before:
             self._read_right.note_success()
         return records
@@ -374,21 +380,13 @@ class _KafkaTail:
         self.position = find_batch_end(self._kafka, self._topic, 0, first)
         self._consumer.assign([TopicPartition(self._topic, 0, self.position)])
 
-    def _addresses(self, message: Message) -> tuple[str, str] | None:
-        """Returns sender and recipient from the message's headers; None if a foreign writer omitted one of them."""
-        headers = dict(message.headers() or ())
-        names = headers.get(SENDER), headers.get(RECIPIENT)
-        known = self._known_addresses.get(names)
-        if known is not None:
-            return known
-        sender, recipient = names
-        if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
-            return None
-        if len(self._known_addresses) >= _MOST_KNOWN_ADDRESSES:
-            # The number of clients is unbounded.
-            self._known_addresses.clear()
-        found = sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace")
-        self._known_addresses[names] = found
+    def _find_addresses(self, key: object) -> tuple[str, str] | None:
+        found = addresses_in(key)
+        if found is not None:
+            if len(self._known_addresses) >= _MOST_KNOWN_ADDRESSES:
+                # The number of clients is unbounded.
+                self._known_addresses.clear()
+            self._known_addresses[key] = found
         return found
 
     def close(self) -> None:
@@ -396,12 +394,16 @@ class _KafkaTail:
 
 
 def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
-    """Returns the message headers by which readers filter events without decoding them."""
+    """Returns the message headers by which readers of heartbeats and answers filter events without decoding them."""
     return [
-        (TYPE, event.body.AVRO_NAME.encode()),
+        _type_header(event),
         (SENDER, event.header.sender.encode()),
         (RECIPIENT, event.header.recipient.encode()),
     ]
+
+
+def _type_header(event: Event) -> tuple[str, str | bytes | None]:
+    return TYPE, event.body.AVRO_NAME.encode()
 
 
 def poll_messages(consumer: Consumer, timeout_s: float) -> list[Message]:

@@ -15,7 +15,7 @@ from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tai
 from .raw_record import DecodingTail, RawRecord, RawTail
 
 Entry = tuple[tuple[str, str] | None, bytes | None]
-"""Sender and recipient as in the headers of a Kafka message, if it has them, and the value."""
+"""Sender and recipient as in the key of a Kafka message, if it has them, and the value."""
 
 
 class MemoryEventLog:
@@ -67,8 +67,8 @@ class MemoryEventLog:
             ]
         )
 
-    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> int:
-        """Appends an event in a message whose headers have these addresses, as a foreign writer could."""
+    def append_with_key(self, addresses: tuple[str, str], event: Event) -> int:
+        """Appends an event in a message whose key has these addresses, as a foreign writer could."""
         (offset,) = self._append([(addresses, self._codec.encode(event))])
         return offset
 

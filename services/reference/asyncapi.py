@@ -192,8 +192,8 @@ def _operation(action: str, channel: str, summary: str) -> dict[str, Any]:
 def _event_trait() -> dict[str, Any]:
     headers = {
         TYPE: "The full name of the event's schema.",
-        SENDER: "The role that sent it, as in its header.",
-        RECIPIENT: "The role that it is for, as in its header.",
+        SENDER: "The role that sent it, as in its header; not in the log, where the key begins with it.",
+        RECIPIENT: "The role that it is for, as in its header; not in the log, where the key ends with it, after `>`.",
     }
     return {
         "headers": {

@@ -37,7 +37,7 @@ class LogUnderTest(Protocol):
 
     def append_foreign(self, *values: bytes) -> None: ...
 
-    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None: ...
+    def append_with_key(self, addresses: tuple[str, str], event: Event) -> None: ...
 
     def passing_over(self, *offsets: int) -> EventLog: ...
 
@@ -51,8 +51,8 @@ class InMemory:
     def append_foreign(self, *values: bytes) -> None:
         self.log.append_values(values)
 
-    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None:
-        self.log.append_with_headers(addresses, event)
+    def append_with_key(self, addresses: tuple[str, str], event: Event) -> None:
+        self.log.append_with_key(addresses, event)
 
     def passing_over(self, *offsets: int) -> EventLog:
         self.log.skipped = frozenset(offsets)
@@ -76,11 +76,10 @@ class InKafka:
             producer.produce(self.topic, value, partition=0)
         assert producer.flush(30) == 0
 
-    def append_with_headers(self, addresses: tuple[str, str], event: Event) -> None:
+    def append_with_key(self, addresses: tuple[str, str], event: Event) -> None:
         producer = Producer({"bootstrap.servers": self.servers, **QUIET})
-        names = zip(("sender", "recipient"), addresses, strict=True)
-        headers = [(name, address.encode()) for name, address in names]
-        producer.produce(self.topic, Codec("foreign").encode(event), partition=0, headers=headers)
+        key = ">".join(addresses).encode()
+        producer.produce(self.topic, Codec("foreign").encode(event), key, partition=0)
         assert producer.flush(30) == 0
 
     def passing_over(self, *offsets: int) -> EventLog:
@@ -232,7 +231,7 @@ def test_irrelevant_events_are_skipped_and_position_advances(under_test: LogUnde
     tail.close()
 
 
-def test_event_without_message_headers_is_skipped_like_others(under_test: LogUnderTest) -> None:
+def test_event_without_key_is_skipped_like_others(under_test: LogUnderTest) -> None:
     under_test.append_foreign(encoded("foreign"))
     last = under_test.log.append([event("own", "job_master/a")])[-1]
     tail = under_test.log.tail(0, concerns=lambda _sender, recipient: recipient == "job_master/a")
@@ -255,22 +254,16 @@ def test_unreadable_record_is_reported_with_position_and_skipped(under_test: Log
     assert "not an Avro event" in reported[0].reason
 
 
-def test_event_that_contradicts_its_message_headers_is_no_event_for_any_reader(
+def test_event_that_contradicts_key_of_its_message_is_no_event_for_any_reader(
     under_test: LogUnderTest,
 ) -> None:
-    under_test.append_with_headers(
-        ("dispatcher", "job_master/b"), event("hidden", "job_master/a", "dispatcher")
-    )
-    under_test.append_with_headers(
-        ("dispatcher", "job_master/a"), event("shown", "job_master/b", "dispatcher")
-    )
-    under_test.append_with_headers(
-        ("dispatcher", "job_master/a"), event("true", "job_master/a", "dispatcher")
-    )
+    under_test.append_with_key(("dispatcher", "job_master/b"), event("hidden", "job_master/a", "dispatcher"))
+    under_test.append_with_key(("dispatcher", "job_master/a"), event("shown", "job_master/b", "dispatcher"))
+    under_test.append_with_key(("dispatcher", "job_master/a"), event("true", "job_master/a", "dispatcher"))
     reported: list[Unreadable] = []
     assert jobs(everything(under_test.log, on_unreadable=reported.append)) == ["true"]
     assert [entry.offset for entry in reported] == [0, 1]
-    assert "but the headers of its message say" in reported[0].reason
+    assert "but the key of its message says" in reported[0].reason
     tail = under_test.log.tail(0, concerns=lambda _sender, recipient: recipient == "job_master/a")
     assert jobs(poll_until(tail, 1)) == ["true"]
     tail.close()

@@ -35,7 +35,7 @@ def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[C
         running.log.close()
 
 
-def forge(cluster: Cluster, epoch: int, body: Body, *, header_recipient: str = EVERYONE) -> int:
+def forge(cluster: Cluster, epoch: int, body: Body, *, recipient_in_key: str = EVERYONE) -> int:
     """Writes an event in the name of the Dispatcher; returns its offset."""
     topic, offsets = cluster.log.topic, list[int]()
     header = Header(event_id="evil", time=1, sender="dispatcher", sender_epoch=epoch, recipient=EVERYONE)
@@ -44,7 +44,7 @@ def forge(cluster: Cluster, epoch: int, body: Body, *, header_recipient: str = E
         topic,
         Codec(topic).encode(Event(header, body)),
         partition=0,
-        headers=[("sender", b"dispatcher"), ("recipient", header_recipient.encode())],
+        key=f"dispatcher>{recipient_in_key}".encode(),
         on_delivery=lambda _, message: offsets.append(message.offset() or 0),
     )
     assert producer.flush(TIMEOUT_S) == 0
@@ -72,11 +72,11 @@ def reasons(cluster: Cluster, offset: int) -> list[str]:
 def test_impossible_events_change_nothing_and_are_named_once(cluster: Cluster) -> None:
     answer(cluster, "before")
     beyond = forge(cluster, 2**63 - 1, claim(2**63 - 1))
-    hidden = forge(cluster, 1, everyone.ClusterTerminated(reason="bye"), header_recipient="rest_server")
+    hidden = forge(cluster, 1, everyone.ClusterTerminated(reason="bye"), recipient_in_key="rest_server")
     (of_claim,) = wait_until(lambda: reasons(cluster, beyond), "the letter of the claim")
     (of_hidden,) = wait_until(lambda: reasons(cluster, hidden), "the letter of the hidden event")
     assert "claims epoch 9223372036854775807: more than 281474976710656 above" in of_claim
-    assert "to '*', but the headers of its message say from 'dispatcher' to 'rest_server'" in of_hidden
+    assert "to '*', but the key of its message says from 'dispatcher' to 'rest_server'" in of_hidden
     answer(cluster, "after")
 
 

@@ -3,7 +3,7 @@
     tailrace.LogEntry
         offset  long
         value   null | bytes        the bytes of a value that is no event; null: the log's record has no bytes either,
-                                    or is an event that the headers of its message contradict
+                                    or is an event that the key of its message contradicts
         event   null | every event  each named type is written out where it is first used
         check   null | fixed(4)     in the last entry of each block: CRC-32, big-endian, of the block's bytes before
                                     this field; Avro's own blocks do not show that a bit has flipped

@@ -1,4 +1,4 @@
-"""An event whose message headers contradict it is folded by no reader, whatever part of the log it reads."""
+"""An event that contradicts the key of its message is folded by no reader, whatever part of the log it reads."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tailrace.services.log.memory import MemoryEventLog
 
 SENDERS = ("resource_manager", "job_master/a", "task_executor/te-1")
 RECIPIENTS = ("dispatcher", "task_executor/te-1", "task_executor/te-2", EVERYONE)
-CODEC = Codec("headers")
+CODEC = Codec("keys")
 
 addresses = st.tuples(st.sampled_from(SENDERS), st.sampled_from(RECIPIENTS))
 messages = st.lists(st.tuples(addresses, st.none() | addresses), max_size=20)
-"""The addresses in an event, and those in its message's headers; None: it has no headers."""
+"""The addresses in an event, and those in the key of its message; None: it has no key."""
 
 
 def event(sender: str, recipient: str) -> Event:
@@ -34,11 +34,11 @@ def event(sender: str, recipient: str) -> Event:
 
 def log_of(written: list[tuple[tuple[str, str], tuple[str, str] | None]]) -> MemoryEventLog:
     log = MemoryEventLog()
-    for own, headers in written:
-        if headers is None:
+    for own, key in written:
+        if key is None:
             log.append_values([CODEC.encode(event(*own))])
         else:
-            log.append_with_headers(headers, event(*own))
+            log.append_with_key(key, event(*own))
     return log
 
 
@@ -59,7 +59,7 @@ def test_reader_of_some_events_and_reader_of_all_agree(
     of_all, unreadable = read(log)
     of_some, _ = read(log, concerns)
     assert of_some == [each for each in of_all if concerns(each.header.sender, each.header.recipient)]
-    false = [offset for offset, (own, headers) in enumerate(written) if headers not in (None, own)]
+    false = [offset for offset, (own, key) in enumerate(written) if key not in (None, own)]
     assert [each.offset for each in unreadable] == false
     assert [each.offset for each in of_all] == [
         offset for offset in range(len(written)) if offset not in false
@@ -70,8 +70,8 @@ def test_contradiction_names_both_routes() -> None:
     log = log_of([(("resource_manager", "task_executor/te-1"), ("job_master/a", "task_executor/te-2"))])
     _, (unreadable,) = read(log)
     assert unreadable.reason == (
-        "tailrace.dispatcher.CancelJob is from 'resource_manager' to 'task_executor/te-1', but the headers of its "
-        "message say from 'job_master/a' to 'task_executor/te-2'"
+        "tailrace.dispatcher.CancelJob is from 'resource_manager' to 'task_executor/te-1', but the key of its message "
+        "says from 'job_master/a' to 'task_executor/te-2'"
     )
     assert unreadable.value is not None
     assert unreadable.header is None
