@@ -14,8 +14,16 @@ from ....schemas.types import OperatorConfig
 from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
 from ...types import RecordTypeError
-from ..common.failures import RecordError, StateDiskError, StateTypeError, UserCodeError, format_key
+from ..common.failures import (
+    RecordError,
+    StateDiskError,
+    StateTypeError,
+    TaskError,
+    UserCodeError,
+    format_key,
+)
 from ..records.batch import Batch
+from ..records.buffers import RecordTooLarge
 
 Function = Callable[..., Any]
 
@@ -101,6 +109,16 @@ def typed_by(config: OperatorConfig) -> Iterator[None]:
     except RecordTypeError as error:
         # Detected after the user's function has returned: the error has the line of the operator.
         raise UserCodeError(config.name, config.location) from error.with_traceback(None)
+
+
+@contextmanager
+def within_limits(sender: OperatorConfig) -> Iterator[None]:
+    """Raises UserCodeError for a value of another type, and TaskError for a record that is too large for a channel."""
+    try:
+        with typed_by(sender):
+            yield
+    except RecordTooLarge as error:
+        raise TaskError(f"operator {sender.name!r}: {error}: send a reference to it instead") from error
 
 
 def load(config: OperatorConfig) -> tuple[Any, ...]:

@@ -153,6 +153,12 @@ class BufferCodec:
         last = len(parts) - 1
         return [bytes(_part(header, i, last, flags)) + part for i, (flags, part) in enumerate(parts)]
 
+    def check_sizes(self, batch: Batch, most_bytes: int) -> None:
+        """Raises RecordTooLarge if a record is too large for a channel. `most_bytes` is at least the size of all
+        values: only if it is near the limit, the records are encoded."""
+        if most_bytes > MAX_RECORD_BYTES // 2:
+            self._split(MAX_RECORD_BYTES, batch)
+
     def payload(self, batch: Batch) -> bytes:
         """Returns the records of a buffer without its header; empty if there are none. Raises RecordTypeError."""
         if not len(batch):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import chain, pairwise
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import api_programs
 import pytest
 from api_programs import PROGRAMS
+from hash_seeds import output_with_hash_seed
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
@@ -135,13 +134,7 @@ def test_operator_ids_are_the_same_in_every_process() -> None:
     program = IDS.format(tests=os.path.dirname(api_programs.__file__))
     # Of this process it is another one, unless it is set.
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    printed = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    printed = output_with_hash_seed(program, seed)
     graphs = [environment(program, parallelism=2).get_job_graph() for program in PROGRAMS.values()]
     here = [[o.operator_id for o in vertex.operators] for graph in graphs for vertex in graph.vertices]
     assert printed.split() == list(chain.from_iterable(here))

@@ -7,10 +7,13 @@ fragments. Subtasks die, checkpoints are cut and jobs are restored at another pa
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +22,14 @@ from hypothesis import strategies as st
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.operators.lazy_prefix import LazyPrefix
+from tailrace.pipelines.runtime.operators.local_input import LocalInput
 from tailrace.pipelines.runtime.records import buffers
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader, RecordTooLarge
 from tailrace.pipelines.runtime.stream_task.output import record_writer
-from tailrace.schemas.types import JobGraph
+from tailrace.pipelines.types import PICKLED, RecordType, Types
+from tailrace.schemas.types import JobGraph, OperatorConfig
 
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster, give_uids, run
@@ -90,12 +98,46 @@ def test_records_of_any_size_arrive_once(
                 assert sizes_of(restored) == meaning_of(sizes)
 
 
-def test_oversized_record_names_operator_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("isolation", ["slot", "vertex"])
+def test_oversized_record_names_operator_and_size(monkeypatch: pytest.MonkeyPatch, isolation: str) -> None:
     monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 10_000)
-    env = StreamExecutionEnvironment().configure("execution.isolation", "vertex")
+    env = StreamExecutionEnvironment().configure("execution.isolation", isolation)
     grown = env.from_collection(["x" * 10_001], str).map(str.upper, str).name("Grow")
-    grown.print().set_parallelism(2)
+    grown.broadcast().print().set_parallelism(2)
     with pytest.raises(
         TaskError, match=r"operator 'Grow': a record has 10,0\d\d bytes, but a channel carries"
     ):
         run(env.get_job_graph("large"))
+
+
+HUGE = 2_000
+TEXTS = st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=3), st.integers(0, HUGE))
+RECORDS: dict[RecordType, st.SearchStrategy[list[Any]]] = {
+    Types.STRING(): st.lists(TEXTS, max_size=4),
+    Types.TUPLE([Types.STRING(), Types.INT()]): st.lists(st.tuples(TEXTS, st.integers(0, 9)), max_size=4),
+    PICKLED: st.lists(
+        st.one_of(TEXTS, st.binary(max_size=2 * HUGE), st.lists(TEXTS, max_size=2)), max_size=4
+    ),
+}
+
+
+@given(st.sampled_from(list(RECORDS)).flatmap(lambda of: st.tuples(st.just(of), RECORDS[of])), st.booleans())
+@settings(max_examples=50)
+def test_call_refuses_what_channel_refuses(drawn: tuple[RecordType, list[Any]], columnar: bool) -> None:
+    record_type, values = drawn
+    parameters = {} if record_type is PICKLED else {"output_type": record_type.to_json()}
+    sender = OperatorConfig(
+        operator_id="a", name="Sender", kind="map", parameters=json.dumps(parameters), code=b""
+    )
+    batch = Batch([0] * len(values), values)
+    if columnar:
+        batch = Batch.from_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buffers, "MAX_RECORD_BYTES", HUGE)
+        try:
+            BufferCodec(record_type).encode_within(LIMIT, BufferHeader(0, 0, 0), batch)
+        except RecordTooLarge as refused:
+            with pytest.raises(TaskError, match=re.escape(f"operator 'Sender': {refused}: send a reference")):
+                LocalInput(sender, None, LazyPrefix()).take(batch)
+        else:
+            assert LocalInput(sender, None, LazyPrefix()).take(batch).values == values

@@ -115,14 +115,12 @@ def any_checkpointing(draw: random.Random) -> dict[str, str]:
     return settings
 
 
-def _any_isolation(draw: random.Random) -> Isolation:
-    """Returns an isolation by the number of values drawn so far: drawing one would change what other seeds mean."""
-    if type(draw) is not random.Random:
-        return draw.choice(
-            (Isolation.SLOT, Isolation.SLOT, Isolation.VERTEX)
-        )  # Hypothesis: it has no position
-    position = draw.getstate()[1][-1]
-    return Isolation.VERTEX if position % 3 == 0 else Isolation.SLOT
+def _any_isolation(job: JobGraph, configuration: Mapping[str, str]) -> Isolation:
+    """Returns an isolation that depends on the job: drawing one would change what seeds mean."""
+    draw = random.Random(
+        f"{len(job.vertices)} {job.vertices[-1].parallelism} {sorted(configuration.items())}"
+    )
+    return draw.choice((Isolation.SLOT, Isolation.SLOT, Isolation.VERTEX))
 
 
 def any_job(draw: random.Random) -> JobGraph:
@@ -137,9 +135,9 @@ def any_job(draw: random.Random) -> JobGraph:
         else shape(parallelism)
     )
     configuration = dict(draw.choice(STRATEGIES))
-    configuration[ISOLATION.key] = _any_isolation(draw).value
     if draw.random() < 0.25:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
     if draw.random() < 0.5:
         configuration.update(any_checkpointing(draw))
+    configuration[ISOLATION.key] = _any_isolation(job, configuration).value
     return with_options(job, configuration)

@@ -141,11 +141,6 @@ class BarrierHandler:
         """Whether a checkpoint is pending: otherwise `is_held` and `capture_in_flight` need not be called."""
 
     @property
-    def is_aligning(self) -> bool:
-        """Whether a snapshot waits for barriers."""
-        return self._aligning is not None
-
-    @property
     def pending(self) -> tuple[int, ...]:
         """Returns the ids of the pending checkpoints, oldest first."""
         return tuple(self._pending)

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .....schemas.types import OperatorConfig
-from ...operators.chain import StatelessPipeline
-from ...operators.factory import build_prefix
+from ...operators.lazy_prefix import LazyPrefix
 from ...records.buffers import HEADER_BYTES, BufferCodec, BufferHeader, join_fragments
 from .barrier_handler import InputChannel
 
@@ -23,13 +21,12 @@ class FragmentAssembler:
     """Assembles fragments on the inputs of one attempt."""
 
     def __init__(
-        self, before: Sequence[BufferCodec], behind: Sequence[BufferCodec], prefix: Sequence[OperatorConfig]
+        self, before: Sequence[BufferCodec], behind: Sequence[BufferCodec], prefix: LazyPrefix
     ) -> None:
         """`before` and `behind` are codecs by input: of the senders' records, and of the prefix's output."""
         self._before = before
         self._behind = behind
-        self._configs = prefix
-        self._prefix: StatelessPipeline | None = None
+        self.prefix = prefix
         self._parts: dict[InputChannel, list[bytes]] = {}
 
     @property
@@ -48,17 +45,9 @@ class FragmentAssembler:
             return None
         del self._parts[channel]
         whole = join_fragments(header, parts)
-        if not self._configs:
+        if not self.prefix.configs:
             return whole
-        if self._prefix is None:
-            self._prefix = build_prefix(self._configs, self._before[channel[0]].record_type)
-            self._prefix.open()
         found, batch = self._before[channel[0]].decode(whole)
-        made = self._prefix.process(batch)
-        with self._prefix.with_declared_types():
+        made = self.prefix.process(batch)
+        with self.prefix.with_declared_types():
             return self._behind[channel[0]].encode(found, made)
-
-    def close(self) -> None:
-        """Closes the prefix. Raises UserCodeError."""
-        if self._prefix is not None:
-            self._prefix.close()

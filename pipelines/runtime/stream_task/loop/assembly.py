@@ -24,6 +24,7 @@ from ...common.settings import TaskSettings
 from ...common.vertex_parts import VertexParts, split_vertex
 from ...operators.chain import OperatorChain
 from ...operators.factory import build_operator
+from ...operators.lazy_prefix import LazyPrefix
 from ...operators.local_input import LocalInput
 from ...operators.operator import OperatorSetup
 from ...operators.task_context import TaskContext
@@ -150,6 +151,8 @@ class Assembly:
         gate = self._gate(progress, begins) if parts.source is None else None
         ends = None if kafka is None else kafka.ends
         topics = list(self.channel_topics if kafka is None else kafka.topics)
+        sent = [edge_type(self._graph, edge) for edge in deployment.inputs]
+        prefix = LazyPrefix(parts.prefix, sent[0]) if sent else LazyPrefix()
         subtask = Subtask(
             chain=chain,
             writer=writer,
@@ -179,11 +182,7 @@ class Assembly:
             kafka_source=None if through_spark is None else through_spark.operator_id,
             reads_nothing=kafka is not None and not kafka.places,
             checkpoints_over=self._checkpoints_over,
-            fragments=FragmentAssembler(
-                [BufferCodec(edge_type(self._graph, edge)) for edge in deployment.inputs],
-                self.codecs(kafka),
-                parts.prefix if parts.source is None else (),
-            ),
+            fragments=FragmentAssembler([BufferCodec(of) for of in sent], self.codecs(kafka), prefix),
             aligned_inputs=frozenset(
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),
@@ -217,10 +216,11 @@ class Assembly:
         for i, edge in enumerate(self._deployment.inputs):
             channel = channels.get(edge.data_set_id)
             if channel is not None and self._subtask in self._result(edge).partitions_for(self._subtask):
-                channel.local = LocalChannel(self._subtask, called or receiving.receiver, i, is_new=is_new)
-                receiving.receiver.local_channels[i, self._subtask] = channel.local
+                receiver = receiving.receiver
+                channel.local = LocalChannel(self._subtask, called or receiver, i, is_new=is_new)
+                receiver.local_channels[i, self._subtask] = channel.local
                 operator = source_operator(sender.vertex, edge)
-                receiving.receiver.local_inputs[i] = LocalInput(operator, edge.output_tag, self.parts.prefix)
+                receiver.local_inputs[i] = LocalInput(operator, edge.output_tag, receiver.prefix)
 
     def writer(self) -> RecordWriter:
         """Builds the writer for the outgoing edges, in the order of VertexDeployment.outputs."""

@@ -6,7 +6,6 @@ Each buffer is taken once. A sender whose barrier has arrived is held back until
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from ...common.deployment import CheckpointTrigger
@@ -64,6 +63,8 @@ class ChannelInput:
         self._codecs = codecs
         self._operator_inputs = operator_inputs
         self._fragments = fragments
+        self.prefix = fragments.prefix
+        """That of the vertex."""
         self._places = places
         self._chain = chain
         self._output = output
@@ -220,8 +221,5 @@ class ChannelInput:
         self._output.note_pending()
 
     def close(self) -> None:
-        """Closes what takes records, even if one raises. Raises the first error."""
-        with contextlib.ExitStack() as closing:
-            for local in self.local_inputs.values():
-                closing.callback(local.close)
-            closing.callback(self._fragments.close)
+        """Closes the stateless prefix. Raises UserCodeError."""
+        self.prefix.close()

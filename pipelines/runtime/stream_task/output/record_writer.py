@@ -19,7 +19,7 @@ A barrier goes to every partition that the subtask writes to, after everything t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import cycle, islice
 from random import Random
 from typing import Final
@@ -29,15 +29,13 @@ import msgspec
 from .....schemas.types import OperatorConfig
 from ....types import RecordType
 from ...common.deployment import CheckpointTrigger
-from ...common.failures import TaskError
-from ...operators.user_functions import typed_by
+from ...operators.user_functions import typed_by, within_limits
 from ...records.batch import EMPTY, Batch, concatenate
 from ...records.buffers import (
     MAX_WATERMARK,
     NO_WATERMARK,
     BufferCodec,
     BufferHeader,
-    RecordTooLarge,
     write_barrier,
 )
 from ...records.latency_markers import LatencyMarker, write_marker
@@ -172,7 +170,7 @@ class ChannelWriter:
                 assert self.local is not None
                 self.local.hand_over(header, batch)
                 continue
-            with nullcontext() if self.sender is None else _within_limits(self.sender):
+            with nullcontext() if self.sender is None else within_limits(self.sender):
                 buffers = self._codec.encode_within(MAX_BUFFER_BYTES, header, batch)
             for data in buffers:
                 yield self._buffer(partition, data)
@@ -256,16 +254,6 @@ class ChannelWriter:
             barrier,
             ends and stops,
         )
-
-
-@contextmanager
-def _within_limits(sender: OperatorConfig) -> Iterator[None]:
-    """Raises UserCodeError for a value of another type, and TaskError for a record that is too large."""
-    try:
-        with typed_by(sender):
-            yield
-    except RecordTooLarge as error:
-        raise TaskError(f"operator {sender.name!r}: {error}: send a reference to it instead") from error
 
 
 class RecordWriter:
