@@ -11,6 +11,8 @@ from typing import Final
 KAFKA_VERSION: Final = "4.2.1"
 SPARK_VERSION: Final = "4.2.0"
 SCALA_VERSION: Final = "2.13"
+# The version of the hadoop-client jars that pyspark ships.
+HADOOP_VERSION: Final = "3.5.0"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,6 +86,22 @@ APICURIO_CONVERTER_JARS: Final = JarSet(
     name="apicurio-converter",
     coordinates=(Coordinate("io.apicurio", "apicurio-registry-utils-converter", "2.6.13.Final"),),
     transitive=True,
+)
+
+# YARN's and HDFS's servers in one process, for tests. They use JUnit's assertions; the ResourceManager's proxy has a
+# certificate authority of BouncyCastle.
+MINI_YARN_JARS: Final = JarSet(
+    name="mini-yarn",
+    coordinates=(
+        Coordinate("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
+        Coordinate("org.bouncycastle", "bcpkix-jdk18on", "1.82"),
+        Coordinate("org.bouncycastle", "bcprov-jdk18on", "1.82"),
+        Coordinate("org.bouncycastle", "bcutil-jdk18on", "1.82"),
+        Coordinate("org.junit.jupiter", "junit-jupiter-api", "5.13.4"),
+        Coordinate("org.junit.platform", "junit-platform-commons", "1.13.4"),
+        Coordinate("org.opentest4j", "opentest4j", "1.3.0"),
+    ),
+    transitive=False,
 )
 
 ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)

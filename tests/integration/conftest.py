@@ -15,6 +15,7 @@ from secured_kafka import SecuredKafka, secured_kafka
 from trace_collector import Collector, run_collector
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.yarn import EmbeddedYarn
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import JobGraph
 from tailrace.services.log.topics import log_topic
@@ -53,6 +54,13 @@ def browser() -> Iterator[Browser]:
 def secured() -> Iterator[SecuredKafka]:
     """Yields a running secured Kafka: SASL_SSL, users of SCRAM and PLAIN, ACLs. Each test adds its own users."""
     with secured_kafka() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def yarn() -> Iterator[EmbeddedYarn]:
+    """Yields a YARN with two NodeManagers, and an HDFS."""
+    with EmbeddedYarn() as running:
         yield running
 
 
