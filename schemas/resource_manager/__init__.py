@@ -11,7 +11,9 @@ from ..body import Body
 from ..types import HardwareDescription, JobStatus, ResourceProfile, SlotID, SlotStatus
 
 __all__ = [
+    "ApplicationMasterRegistered",
     "CancelSlotRequest",
+    "ContainerCompleted",
     "DisconnectJobManager",
     "DisconnectTaskManager",
     "HeartbeatFromTaskManager",
@@ -31,6 +33,26 @@ __all__ = [
 ]
 
 
+class ApplicationMasterRegistered(Body, frozen=True, gc=False, kw_only=True):
+    """YARN has accepted the registration of the leading jobmanager as ApplicationMaster. No role acts on it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ApplicationMasterRegistered"
+    application_id: str
+    """Id of the application in YARN. Since 0.1.0."""
+    attempt: int
+    """Number of the attempt of the application, from 1 on. Since 0.1.0."""
+    tracking_url: str
+    """URL that YARN's proxy leads to: the REST server of the jobmanager; empty if it has none. Since 0.1.0."""
+    queue: str
+    """Queue in which the application runs. Since 0.1.0."""
+    max_memory_mb: int
+    """Memory of the largest container that YARN allocates, in MiB. Since 0.1.0."""
+    max_vcores: int
+    """Virtual cores of the largest container that YARN allocates. Since 0.1.0."""
+    previous_containers: tuple[str, ...]
+    """Ids of the containers of earlier attempts that still run; the jobmanager takes them over. Since 0.1.0."""
+
+
 class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):
     """The JobMaster cancels a slot request. Since 0.1.0."""
 
@@ -39,6 +61,22 @@ class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):
     """AllocationID of the slot request to cancel. Since 0.1.0."""
     reason: str
     """Why the JobMaster does not need the slot any more, as text for people. Since 0.1.0."""
+
+
+class ContainerCompleted(Body, frozen=True, gc=False, kw_only=True):
+    """YARN has reported that the container of a worker has completed. WorkerLost names the loss, if nothing has detected it before. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ContainerCompleted"
+    resource_id: str
+    """ResourceID of the worker's TaskExecutor. Since 0.1.0."""
+    container_id: str
+    """Id of the container in YARN. Since 0.1.0."""
+    node: str
+    """NodeManager of the container, as host:port. Since 0.1.0."""
+    exit_status: int
+    """Exit status of the process, or a negative status of YARN (ContainerExitStatus): -100 for a lost node, -102 for preemption. Since 0.1.0."""
+    diagnostics: str
+    """What YARN says about the end, as text for people. Since 0.1.0."""
 
 
 class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):

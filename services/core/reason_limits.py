@@ -15,7 +15,7 @@ from ...schemas.body import Body
 
 LONGEST_REASON_CHARACTERS = 16_000
 """The maximum length of a reason."""
-_FIELDS = frozenset({"reason", "failure"})
+_FIELDS = frozenset({"diagnostics", "failure", "reason"})
 
 
 def truncate_reasons(body: Body) -> Body:

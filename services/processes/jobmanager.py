@@ -58,7 +58,8 @@ from ..log.topic_validation import check_topics
 from ..log.topics import answers_topics, describe_topics, submissions_topic
 from ..metrics.event_totals import EventTotals
 from ..metrics.samples import Sample
-from ..resource_manager.drivers.factory import new_driver
+from ..resource_manager.drivers import ClusterEnd
+from ..resource_manager.drivers.factory import create_drivers
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import master_roles
@@ -197,6 +198,7 @@ def run(
         on_unreadable=write_letter,
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
+    drivers = create_drivers(configuration, "" if rest is None else rest.address, host.fail)
     codec = codec_of(configuration, submissions_topic(cluster))
     beating, of_workers, of_jobs = heartbeats.create_master_heartbeats(configuration, host)
 
@@ -249,7 +251,7 @@ def run(
     def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(
             say,
-            lambda on_exit: new_driver(configuration, on_exit),
+            drivers.create,
             LocalProcessMonitor,
             of_workers.follow,
             settled,
@@ -314,6 +316,7 @@ def run(
                 topics.close()
                 for shell in shells.values():
                     shell.close()
+                drivers.close(_find_end(replica))
                 blobs.close()
                 log.close()
 
@@ -366,9 +369,16 @@ def _find_led_dispatcher(host: Host) -> DispatcherState | None:
     return state
 
 
-def _has_ended(replica: Replica) -> bool:
-    """Returns whether the cluster has terminated and all its jobs are cleaned up."""
+def _find_end(replica: Replica) -> ClusterEnd | None:
+    """Returns how the cluster has terminated; None if it has not."""
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.is_over:
-        return False
-    return not any(needs_cleanup(state) for state in replica.states.values())
+        return None
+    return ClusterEnd(state.ending.reason)
+
+
+def _has_ended(replica: Replica) -> bool:
+    """Returns whether the cluster has terminated and all its jobs are cleaned up."""
+    return _find_end(replica) is not None and not any(
+        needs_cleanup(state) for state in replica.states.values()
+    )

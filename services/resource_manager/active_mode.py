@@ -20,6 +20,7 @@ from ..core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent, Step, Time
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState
 from .worker_lifecycle import dismiss_worker
+from .worker_names import name_worker
 from .worker_pool import Worker, WorkerState
 
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
@@ -108,7 +109,7 @@ def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Tim
     number = state.pool.numbered
     while len(owed) < count:
         number += 1
-        resource_id = f"worker-{number}"
+        resource_id = name_worker(number)
         body = resource_manager.StartWorker(resource_id=resource_id, number_of_slots=slots, reason=reason)
         owed.append(OutgoingEvent(RESOURCE_MANAGER, body, cause))
     return owed

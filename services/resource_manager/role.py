@@ -15,6 +15,7 @@ from . import (
     gone_task_executors,
     message_limits,
     owed_events,
+    platform_events,
     registrations,
     shutdown,
     slot_allocation,
@@ -88,6 +89,7 @@ _STEPS: Steps[ResourceManagerState] = Steps(
         **active_mode.STEPS,
         **shutdown.STEPS,
         **gone_task_executors.STEPS,
+        **platform_events.STEPS,
         everyone.ConfigurationChanged: on_configuration_changed,
     }
 )

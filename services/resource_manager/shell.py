@@ -16,9 +16,10 @@ from immutables import Map
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...schemas import resource_manager
+from ...schemas.body import Body
 from ..core.instruction_tracker import InstructionTracker
 from ..core.role import RESOURCE_MANAGER, Emit, Instruction, OutgoingEvent
-from .drivers import WorkerDriver
+from .drivers import OnExit, Report, WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState, WorkerRegistration
 from .worker_pool import WorkerPool, WorkerState
@@ -26,6 +27,8 @@ from .worker_pool import WorkerPool, WorkerState
 _log = logger(__name__)
 _RUNNING = frozenset({WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING})
 _AT_ONCE = 4
+_STARTS_AT_ONCE = 256
+"""A start may wait for resources of the platform, and must not delay others."""
 _REMEMBERED = 256
 """The number of ended processes whose registration may still arrive."""
 
@@ -39,8 +42,8 @@ class Watch(Protocol):
 
 
 Follow = Callable[[ResourceManagerState], None]
-NewDriver = Callable[[Callable[[str, str], None]], WorkerDriver]
-"""OnExit -> a driver that calls it."""
+NewDriver = Callable[[OnExit, Report], WorkerDriver]
+"""A driver that calls both."""
 NewWatch = Callable[[Callable[[str, str, str], None]], Watch]
 """OnEnd -> a watch that calls it."""
 
@@ -61,15 +64,18 @@ class ResourceManagerShell:
         self._say = say
         self._settled = settled
         self._follow = follow
-        self._driver = new_driver(self._on_exit)
+        self._driver = new_driver(self._on_exit, self._report)
         self._watch = new_watch(self._on_process_end)
         self._started = InstructionTracker()
         self._compared: threading.Event | None = None
         self._workers = threads.Pool(_AT_ONCE, "workers")
+        self._starts = threads.Pool(_STARTS_AT_ONCE, "worker starts")
         self._lock = threading.Lock()
         self._registered: Map[str, WorkerRegistration] = Map()
         self._addresses: dict[str, str] = {}
         """Where each worker of the driver runs."""
+        self._causes: dict[str, int] = {}
+        """The offset of the event that required each worker of the driver, or of its state when this term began."""
         self._starting: dict[str, str | None] = {}
         """Workers without a WorkerStarted yet -> why they ended meanwhile, if they did."""
         self._ended_workers: dict[str, tuple[str, str]] = {}
@@ -89,7 +95,7 @@ class ResourceManagerShell:
         for instruction in self._started.take_new(role_address, instructions):
             match instruction:
                 case StartWorkerProcess():
-                    self._workers.submit(self._start, instruction, self._compared)
+                    self._starts.submit(self._start, instruction, self._compared)
                 case StopWorkerProcess():
                     self._workers.submit(self._stop, instruction, self._compared)
                 case _:
@@ -99,9 +105,14 @@ class ResourceManagerShell:
 
     def close(self) -> None:
         """Workers continue: the next leader takes them over, or the cluster's shutdown has asked them to leave."""
-        self._workers.shutdown(cancel_futures=True)
-        self._watch.close()
+        pools = (self._starts, self._workers)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        # It ends starts that wait.
         self._driver.close()
+        for pool in pools:
+            pool.shutdown()
+        self._watch.close()
 
     def _observe(self, state: ResourceManagerState) -> None:
         workers, known = state.workers, state.pool.workers
@@ -132,6 +143,8 @@ class ResourceManagerShell:
             survivors = self._driver.survivors()
             with self._lock:
                 self._addresses.update(survivors)
+                for resource_id in survivors.keys() & pool.workers.keys():
+                    self._causes[resource_id] = pool.workers[resource_id].cause
             for resource_id in sorted(survivors.keys() - pool.workers.keys()):
                 _log.warning(
                     "stops an unknown worker of an earlier master",
@@ -153,6 +166,7 @@ class ResourceManagerShell:
         resource_id = instruction.resource_id
         with self._lock:
             self._starting[resource_id] = None
+            self._causes[resource_id] = instruction.cause
         try:
             address = self._driver.start(resource_id, instruction.number_of_slots)
         except Exception as error:
@@ -199,6 +213,14 @@ class ResourceManagerShell:
                 if len(self._ended_workers) > _REMEMBERED:
                     del self._ended_workers[next(iter(self._ended_workers))]
         self._report_lost(resource_id, self._instance_of(resource_id), reason, asked_for)
+
+    def _report(self, body: Body) -> None:
+        """Called when the driver has an event of the platform for the log."""
+        cause = None
+        if isinstance(body, resource_manager.ContainerCompleted):
+            with self._lock:
+                cause = self._causes.pop(body.resource_id, None)
+        self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def _on_process_end(self, resource_id: str, instance_id: str, reason: str) -> None:
         """Called when the monitor reports that a registered process has ended."""

@@ -32,10 +32,6 @@ _JAR_PATTERNS = (
 )
 
 
-class YarnError(Exception):
-    """YARN or HDFS has refused a request; the message is Hadoop's own, in one line."""
-
-
 class JvmGateway(Closeable):
     """A JVM with a Hadoop configuration directory and more jars on its classpath. Any thread may use it."""
 

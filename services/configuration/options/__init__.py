@@ -33,6 +33,7 @@ from . import (
     tenants,
     topics,
     traces,
+    yarn,
     zookeeper,
 )
 from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
@@ -53,6 +54,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "What a TaskExecutor offers": (*task_executor.OFFERS, EXTERNAL_RESOURCES),
     "Slots": slots.OPTIONS,
     "ResourceManager": resource_manager.OPTIONS,
+    "YARN": yarn.OPTIONS,
     "Dispatcher": jobs.OPTIONS,
     "Tenants": tenants.OPTIONS,
     "Heartbeats": heartbeat.OPTIONS,

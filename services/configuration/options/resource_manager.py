@@ -21,6 +21,7 @@ class WorkerDriver(StrEnum):
     """What starts TaskExecutors in active mode."""
 
     LOCAL_PROCESS = "local-process"
+    YARN = "yarn"
 
 
 RESOURCE_MANAGER_MODE = ConfigOption(
@@ -36,7 +37,8 @@ WORKER_DRIVER = ConfigOption(
     key="resourcemanager.worker-driver",
     type=choice(WorkerDriver),
     default=WorkerDriver.LOCAL_PROCESS,
-    doc="What starts TaskExecutors in active mode.",
+    doc="What starts TaskExecutors in active mode. local-process: they are processes of the jobmanager's machine. "
+    "yarn: they run in containers, and the jobmanager is the ApplicationMaster (docs/yarn.md).",
     scopes=MASTER,
     ours=True,
 )

@@ -1,5 +1,5 @@
 """Worker drivers: they start and stop TaskExecutors in active mode (`resourcemanager.mode: active`)."""
 
-from .driver import OnExit, WorkerDriver, WorkerNotStarted
+from .driver import ClusterEnd, OnExit, Report, WorkerDriver, WorkerDrivers, WorkerNotStarted
 
-__all__ = ["OnExit", "WorkerDriver", "WorkerNotStarted"]
+__all__ = ["ClusterEnd", "OnExit", "Report", "WorkerDriver", "WorkerDrivers", "WorkerNotStarted"]

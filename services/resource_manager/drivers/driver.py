@@ -12,9 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import msgspec
+
+from ....schemas.body import Body
+
 OnExit = Callable[[str, str], None]
 """(resource id, reason): a worker that was started has ended, by itself or because it was stopped; from any thread,
 once for each worker, as soon as the driver knows."""
+Report = Callable[[Body], None]
+"""An event of the platform for the log, by which no role goes; from any thread."""
+
+
+class ClusterEnd(msgspec.Struct, frozen=True):
+    """How the cluster has terminated."""
+
+    reason: str
+    has_failed: bool = False
 
 
 class WorkerNotStarted(Exception):
@@ -25,7 +38,8 @@ class WorkerDriver(Protocol):
     """Starts and stops workers. Any thread may call any method. A method may take as long as the platform needs."""
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
-        """Starts a TaskExecutor that registers under this name; returns its address, for messages.
+        """Starts a TaskExecutor that registers under this name; returns its address, for messages. It may wait until
+        the platform has resources.
 
         A worker that already runs under that name is not started again. Raises WorkerNotStarted.
         """
@@ -43,5 +57,17 @@ class WorkerDriver(Protocol):
         ...
 
     def close(self) -> None:
-        """Stops reporting. Workers continue."""
+        """Ends waiting starts, and stops reporting. Workers continue."""
+        ...
+
+
+class WorkerDrivers(Protocol):
+    """The drivers of a process, one for each term as leader."""
+
+    def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
+        """Returns the driver of the next term."""
+        ...
+
+    def close(self, end: ClusterEnd | None) -> None:
+        """Leaves the platform at the end of the process; `end`: the cluster has terminated."""
         ...

@@ -1,26 +1,68 @@
-"""Creates the driver that `resourcemanager.worker-driver` names. Another platform is one more entry."""
+"""Creates the drivers that `resourcemanager.worker-driver` names. Another platform is one more entry."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 from ...configuration import Configuration
 from ...configuration.options.resource_manager import WORKER_DRIVER
 from ...configuration.options.resource_manager import WorkerDriver as Name
-from .driver import OnExit, WorkerDriver
+from .driver import ClusterEnd, OnExit, Report, WorkerDriver, WorkerDrivers
 from .local_process import LocalProcessDriver, taskexecutor_command
 
-
-def _local_process(configuration: Configuration, on_exit: OnExit) -> WorkerDriver:
-    command = taskexecutor_command(configuration)
-    return LocalProcessDriver(configuration.home, configuration.cluster_id, command, on_exit)
+OnFailure = Callable[[Exception], None]
+"""Ends the process with an error."""
 
 
-DRIVERS: Mapping[Name, Callable[[Configuration, OnExit], WorkerDriver]] = {
+class LocalProcessDrivers:
+    """Drivers of processes of this machine."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._command = taskexecutor_command(configuration)
+
+    def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
+        del report
+        configuration = self._configuration
+        return LocalProcessDriver(configuration.home, configuration.cluster_id, self._command, on_exit)
+
+    def close(self, end: ClusterEnd | None) -> None:
+        del end
+
+
+def _local_process(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
+    del rest_address, on_failure
+    return LocalProcessDrivers(configuration)
+
+
+def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
+    # A local import: it loads py4j.
+    from ...yarn.application_master import ApplicationMaster
+    from ...yarn.jvm_application_master import JvmApplicationMaster
+    from .yarn import YarnContainers
+    from .yarn_launch import create_launch, yarn_settings
+
+    environment = dict(os.environ)
+
+    def connect() -> ApplicationMaster:
+        return JvmApplicationMaster(log=configuration.home / "log" / "hadoop-client.log")
+
+    return YarnContainers(
+        connect,
+        yarn_settings(configuration, environment, rest_address),
+        lambda resource_id, slots: create_launch(configuration, environment, resource_id, slots),
+        on_failure,
+    )
+
+
+DRIVERS: Mapping[Name, Callable[[Configuration, str, OnFailure], WorkerDrivers]] = {
     Name.LOCAL_PROCESS: _local_process,
+    Name.YARN: _yarn,
 }
 
 
-def new_driver(configuration: Configuration, on_exit: OnExit) -> WorkerDriver:
-    """Returns the driver that the configuration names."""
-    return DRIVERS[configuration.get(WORKER_DRIVER)](configuration, on_exit)
+def create_drivers(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
+    """Returns the drivers that the configuration names, for a jobmanager whose REST server has this address (empty:
+    none)."""
+    return DRIVERS[configuration.get(WORKER_DRIVER)](configuration, rest_address, on_failure)

@@ -22,7 +22,7 @@ from tailrace.infra.config.options import ConfigOption
 from tailrace.pipelines.graph import job_options
 from tailrace.services.configuration import Configuration, options, role_options
 from tailrace.services.configuration.options.resource_manager import WorkerDriver
-from tailrace.services.resource_manager.drivers.factory import DRIVERS, new_driver
+from tailrace.services.resource_manager.drivers.factory import DRIVERS, create_drivers
 
 SUBJECTS = [import_module(f"{options.__name__}.{module.name}") for module in iter_modules(options.__path__)]
 DECLARED_IN = {Path(str(module.__file__)) for module in (options, *SUBJECTS, job_options)}
@@ -120,8 +120,7 @@ def test_every_named_worker_driver_can_be_created(tmp_path: Path) -> None:
     assert set(DRIVERS) == set(WorkerDriver)
     for name in WorkerDriver:
         wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})
-        driver = new_driver(wanted, lambda resource_id, reason: None)
-        try:
-            assert driver.survivors() == {}
-        finally:
-            driver.close()
+        drivers = create_drivers(wanted, "", lambda error: None)
+        driver = drivers.create(lambda resource_id, reason: None, lambda body: None)
+        driver.close()
+        drivers.close(None)

@@ -15,7 +15,7 @@ from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import HardwareDescription
 from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent
-from tailrace.services.resource_manager.drivers import WorkerNotStarted
+from tailrace.services.resource_manager.drivers import OnExit, Report, WorkerNotStarted
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.shell import ResourceManagerShell
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
@@ -28,7 +28,8 @@ class Driver:
     """A driver that runs no process. `dies_at_once`: a worker ends before its start returns."""
 
     def __init__(self) -> None:
-        self.on_exit: Callable[[str, str], None] = lambda _name, _reason: None
+        self.on_exit: OnExit = lambda _name, _reason: None
+        self.report: Report = lambda _body: None
         self.running: dict[str, str] = {}
         self.started: list[tuple[str, int]] = []
         self.stopped: queue.Queue[tuple[str, str]] = queue.Queue()
@@ -83,8 +84,8 @@ class Bench:
         self.causes.append(owed.cause)
         self.sent.put(owed.body)
 
-    def _driver(self, on_exit: Callable[[str, str], None]) -> Driver:
-        self.driver.on_exit = on_exit
+    def _driver(self, on_exit: OnExit, report: Report) -> Driver:
+        self.driver.on_exit, self.driver.report = on_exit, report
         return self.driver
 
     def _watch(self, on_end: Callable[[str, str, str], None]) -> Watch:

@@ -1,0 +1,369 @@
+"""Workers in YARN containers (`resourcemanager.worker-driver: yarn`): this jobmanager is the ApplicationMaster.
+
+The id of a request for a container is the number of its worker, so a container of an earlier attempt tells which worker
+it is. Nothing else is kept: a restarted ApplicationMaster gets its containers from the answer to its registration.
+
+One thread sends the heartbeats; they carry requests and bring allocated and completed containers. `start` waits for its
+container, then asks the NodeManager to start the TaskExecutor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Final
+
+import msgspec
+
+from ....infra import threads
+from ....infra.logging_setup import logger
+from ....schemas import resource_manager
+from ...yarn.application_master import (
+    Allocation,
+    ApplicationMaster,
+    Capability,
+    CompletedContainer,
+    Container,
+    ContainerLaunch,
+    FinalStatus,
+    Registration,
+    describe_end,
+)
+from ...yarn.errors import AttemptSuperseded, JvmEnded, YarnError
+from ..worker_names import name_worker, number_of_worker
+from .driver import ClusterEnd, OnExit, Report, WorkerNotStarted
+
+_log = logger(__name__)
+_END_TIMEOUT_S: Final = 10.0
+
+CreateLaunch = Callable[[str, int], ContainerLaunch]
+"""(resource id, number of slots) -> what runs in the container."""
+
+
+class YarnSettings(msgspec.Struct, frozen=True):
+    """How this ApplicationMaster registers, asks and beats."""
+
+    host: str
+    port: int
+    tracking_url: str
+    capability: Capability
+    heartbeat_s: float
+    request_interval_s: float
+    """The time between heartbeats while requests wait."""
+    staging_directory: str = ""
+    """Deleted when the application ends; empty: none."""
+
+
+class YarnContainers:
+    """The containers of this process as ApplicationMaster, through all its terms as leader."""
+
+    def __init__(
+        self,
+        connect: Callable[[], ApplicationMaster],
+        settings: YarnSettings,
+        create_launch: CreateLaunch,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """`connect` is called when this process leads for the first time. `on_failure` receives the error after which
+        this process can't be the ApplicationMaster any more."""
+        self._connect = connect
+        self._settings = settings
+        self._create_launch = create_launch
+        self._on_failure = on_failure
+        self._registering = threading.Lock()
+        self._master: ApplicationMaster | None = None
+        self._changed = threading.Condition()
+        """Guards what follows; notified for an earlier heartbeat."""
+        self._waiting: dict[str, Future[Container]] = {}
+        """Workers without a container yet."""
+        self._containers: dict[str, Container] = {}
+        """By resource id."""
+        self._workers: dict[str, str] = {}
+        """Container id -> resource id."""
+        self._stopping: dict[str, str] = {}
+        """Resource id -> why it is being stopped."""
+        self._listener: YarnDriver | None = None
+        self._is_closed = False
+        self._beating: threading.Thread | None = None
+
+    def create(self, on_exit: OnExit, report: Report) -> YarnDriver:
+        """Returns the driver of a new term, which hears of all containers from now on."""
+        driver = YarnDriver(self, on_exit, report)
+        with self._changed:
+            self._listener = driver
+        return driver
+
+    def end_term(self, driver: YarnDriver) -> None:
+        """Reports nothing more to the driver of a term that has ended, and ends its waiting starts. The next term
+        starts nothing before."""
+        with self._changed:
+            if self._listener is driver:
+                self._listener = None
+            waiting, self._waiting = self._waiting, {}
+        for resource_id, future in waiting.items():
+            self._withdraw(resource_id)
+            future.set_exception(WorkerNotStarted("this process does not lead any more"))
+
+    def start(self, resource_id: str, number_of_slots: int) -> str:
+        """Returns the address of a worker's container; waits until YARN has allocated it."""
+        master, number = self._registered(), number_of_worker(resource_id)
+        with self._changed:
+            container = self._containers.get(resource_id)
+            if container is not None:
+                return container.address
+            allocated = self._waiting.get(resource_id)
+            is_new = allocated is None
+            if allocated is None:
+                allocated = self._waiting[resource_id] = Future()
+        try:
+            if is_new:
+                master.request_container(number, self._settings.capability)
+                self._beat_soon()
+            container = allocated.result()
+            if is_new:
+                master.start_container(container, self._create_launch(resource_id, number_of_slots))
+        except YarnError as error:
+            self._give_back(master, resource_id)
+            raise WorkerNotStarted(f"YARN does not start {resource_id}: {error}") from error
+        _log.info("worker started", resource_id=resource_id, container=container.container_id)
+        return container.address
+
+    def stop(self, resource_id: str, reason: str) -> bool:
+        """Withdraws a worker's request, or gives its container back."""
+        master = self._registered()
+        with self._changed:
+            waiting = self._waiting.pop(resource_id, None)
+            container = self._containers.get(resource_id)
+            if container is not None:
+                self._stopping[resource_id] = reason
+        if waiting is not None:
+            self._withdraw(resource_id)
+            waiting.set_exception(WorkerNotStarted(f"YARN has allocated no container: {reason}"))
+        if container is None:
+            return False
+        master.stop_container(container)
+        self._beat_soon()
+        return True
+
+    def survivors(self) -> Mapping[str, str]:
+        """Returns the address of each worker with a container, those of earlier attempts included."""
+        self._registered()
+        with self._changed:
+            return {resource_id: container.address for resource_id, container in self._containers.items()}
+
+    def close(self, end: ClusterEnd | None) -> None:
+        """Ends the conversation. With the `end` of the cluster the application ends; else YARN starts the next attempt
+        when this process has ended."""
+        with self._changed:
+            self._is_closed = True
+            self._listener = None
+            self._changed.notify_all()
+        if self._beating is not None:
+            self._beating.join(_END_TIMEOUT_S)
+        with self._registering:
+            master = self._master
+        if master is None:
+            return
+        try:
+            if end is not None:
+                self._unregister(master, end)
+        except YarnError as error:
+            _log.warning("the application does not end in order", reason=str(error))
+        finally:
+            master.close()
+
+    def _unregister(self, master: ApplicationMaster, end: ClusterEnd) -> None:
+        status = FinalStatus.FAILED if end.has_failed else FinalStatus.SUCCEEDED
+        master.unregister(status, end.reason, self._settings.tracking_url)
+        _log.info("application unregistered", status=status.value, diagnostics=end.reason)
+        staging = self._settings.staging_directory
+        if staging and not master.delete_directory(staging):
+            _log.warning("there is no staging directory", uri=staging)
+
+    def _registered(self) -> ApplicationMaster:
+        """Returns the conversation; registers this attempt before its first use."""
+        with self._registering:
+            if self._master is not None:
+                return self._master
+            settings, master = self._settings, self._connect()
+            try:
+                registration = master.register(settings.host, settings.port, settings.tracking_url)
+                self._adopt(master, registration.previous)
+            except YarnError as error:
+                master.close()
+                self._on_failure(error)
+                raise
+            self._master = master
+            self._beating = threads.Thread(target=self._beat, args=[master], name="YARN heartbeats")
+            self._beating.start()
+        self._report_registration(registration)
+        return master
+
+    def _adopt(self, master: ApplicationMaster, previous: tuple[Container, ...]) -> None:
+        """Takes over containers of earlier attempts. One that was allocated and never started is given back, and so is
+        a second one of the same worker."""
+        for container in sorted(previous, key=lambda each: each.container_id):
+            resource_id = name_worker(container.request_id)
+            with self._changed:
+                is_double = resource_id in self._containers
+            if is_double or not _is_running(master, container):
+                _log.warning("gives a container back that runs nothing", container=container.container_id)
+                _release(master, container)
+                continue
+            self._keep(resource_id, container)
+
+    def _keep(self, resource_id: str, container: Container) -> None:
+        with self._changed:
+            self._containers[resource_id] = container
+            self._workers[container.container_id] = resource_id
+
+    def _report_registration(self, registration: Registration) -> None:
+        settings = self._settings
+        self._report(
+            resource_manager.ApplicationMasterRegistered(
+                application_id=registration.application_id,
+                attempt=registration.attempt,
+                tracking_url=settings.tracking_url,
+                queue=registration.queue,
+                max_memory_mb=registration.max_memory_mib,
+                max_vcores=registration.max_vcores,
+                previous_containers=tuple(each.container_id for each in registration.previous),
+            )
+        )
+
+    def _report(
+        self, body: resource_manager.ApplicationMasterRegistered | resource_manager.ContainerCompleted
+    ) -> None:
+        with self._changed:
+            listener = self._listener
+        if listener is not None:
+            listener.report(body)
+
+    def _give_back(self, master: ApplicationMaster, resource_id: str) -> None:
+        with self._changed:
+            self._waiting.pop(resource_id, None)
+            container = self._containers.pop(resource_id, None)
+            if container is not None:
+                self._workers.pop(container.container_id, None)
+        if container is not None:
+            _release(master, container)
+
+    def _withdraw(self, resource_id: str) -> None:
+        """Withdraws a request; if that fails, its container is given back when it comes."""
+        try:
+            self._registered().withdraw_request(number_of_worker(resource_id))
+        except YarnError as error:
+            _log.warning("cannot withdraw a request", resource_id=resource_id, reason=str(error))
+
+    def _beat_soon(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _beat(self, master: ApplicationMaster) -> None:
+        while True:
+            try:
+                self._on_allocation(master, master.allocate())
+            except (AttemptSuperseded, JvmEnded) as error:
+                self._on_failure(error)
+                return
+            except YarnError as error:
+                # Hadoop's client has tried for minutes. The ResourceManager of YARN may come back.
+                _log.warning("YARN does not answer a heartbeat", reason=str(error))
+            if self._wait_for_beat():
+                return
+
+    def _wait_for_beat(self) -> bool:
+        """Waits until the next heartbeat is due; returns whether the conversation has ended."""
+        settings = self._settings
+        with self._changed:
+            if not self._is_closed:
+                is_busy = self._waiting or self._stopping
+                self._changed.wait(settings.request_interval_s if is_busy else settings.heartbeat_s)
+            return self._is_closed
+
+    def _on_allocation(self, master: ApplicationMaster, allocation: Allocation) -> None:
+        for node in allocation.nodes:
+            _log.warning("node update", node=node.node, state=node.state, health=node.health_report)
+        for container_id in allocation.preempted:
+            with self._changed:
+                worker = self._workers.get(container_id)
+            _log.warning("YARN will preempt a container", container=container_id, resource_id=worker)
+        self._adopt(master, allocation.previous)
+        for container in allocation.allocated:
+            self._on_allocated(master, container)
+        for completed in allocation.completed:
+            self._on_completed(completed)
+
+    def _on_allocated(self, master: ApplicationMaster, container: Container) -> None:
+        resource_id = name_worker(container.request_id)
+        with self._changed:
+            waiting = self._waiting.pop(resource_id, None)
+        if waiting is None:
+            _log.info("gives a container back that is not needed", container=container.container_id)
+            _release(master, container)
+            return
+        master.withdraw_request(container.request_id)
+        self._keep(resource_id, container)
+        waiting.set_result(container)
+
+    def _on_completed(self, completed: CompletedContainer) -> None:
+        with self._changed:
+            resource_id = self._workers.pop(completed.container_id, None)
+            if resource_id is None:
+                return
+            container = self._containers.pop(resource_id)
+            asked = self._stopping.pop(resource_id, None)
+            listener = self._listener
+        how = describe_end(container, completed)
+        _log.info("container completed", resource_id=resource_id, how=how)
+        self._report(
+            resource_manager.ContainerCompleted(
+                resource_id=resource_id,
+                container_id=completed.container_id,
+                node=container.node,
+                exit_status=completed.exit_status,
+                diagnostics=completed.diagnostics,
+            )
+        )
+        if listener is not None:
+            listener.on_exit(resource_id, how if asked is None else f"{how}; it was being stopped: {asked}")
+
+
+class YarnDriver:
+    """The driver of one term."""
+
+    def __init__(self, containers: YarnContainers, on_exit: OnExit, report: Report) -> None:
+        self._containers = containers
+        self.on_exit = on_exit
+        self.report = report
+
+    def start(self, resource_id: str, number_of_slots: int) -> str:
+        return self._containers.start(resource_id, number_of_slots)
+
+    def stop(self, resource_id: str, reason: str) -> bool:
+        return self._containers.stop(resource_id, reason)
+
+    def survivors(self) -> Mapping[str, str]:
+        return self._containers.survivors()
+
+    def close(self) -> None:
+        self._containers.end_term(self)
+
+
+def _release(master: ApplicationMaster, container: Container) -> None:
+    """Gives a container back; one that can't be given back ends with the application."""
+    try:
+        master.stop_container(container)
+    except YarnError as error:
+        _log.warning("cannot give a container back", container=container.container_id, reason=str(error))
+
+
+def _is_running(master: ApplicationMaster, container: Container) -> bool:
+    """Returns whether a container runs its process; also if its NodeManager does not answer: then YARN will report its
+    end."""
+    try:
+        return master.is_running(container)
+    except YarnError as error:
+        _log.warning("a NodeManager does not answer", node=container.node, reason=str(error))
+        return True

@@ -1,0 +1,85 @@
+"""What runs in a TaskExecutor's container in YARN, and how this jobmanager registers as ApplicationMaster.
+
+YARN and the client that submitted the application have left what is needed in the environment of this process.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ...configuration import Configuration
+from ...configuration.options import environment_variable
+from ...configuration.options.cluster import HOME
+from ...configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
+from ...configuration.options.yarn import (
+    TASK_MANAGER_PROCESS_MEMORY,
+    YARN_CONTAINER_REQUEST_INTERVAL,
+    YARN_CONTAINER_VCORES,
+    YARN_HEARTBEAT_INTERVAL,
+)
+from ...yarn.application_master import Capability, ContainerLaunch, LocalResource, escape_for_launch
+from .yarn import YarnSettings
+
+PYTHON_VARIABLE: Final = "TAILRACE_YARN_PYTHON"
+"""The interpreter in a container: a path there, also a relative one. Default: that of this process."""
+LOCAL_RESOURCES_VARIABLE: Final = "TAILRACE_YARN_LOCAL_RESOURCES"
+"""The files of a container as JSON: name -> LocalResource."""
+STAGING_VARIABLE: Final = "TAILRACE_YARN_STAGING"
+"""The URI of the application's staging directory."""
+_HANDED_ON: Final = (PYTHON_VARIABLE, "HADOOP_CONF_DIR", "JAVA_HOME", "PATH", "LANG")
+_MIB: Final = 1 << 20
+
+
+def create_launch(
+    configuration: Configuration, environment: Mapping[str, str], resource_id: str, number_of_slots: int
+) -> ContainerLaunch:
+    """Returns the launch of a TaskExecutor. Its home is its container's directory, and its log is in YARN's log
+    directory."""
+    python = environment.get(PYTHON_VARIABLE) or sys.executable
+    arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
+    command = shlex.join([python, "-m", "tailrace.services.cli", *arguments])
+    values = {
+        **{name: environment[name] for name in _HANDED_ON if name in environment},
+        **configuration.environment(),
+        "PYTHONUNBUFFERED": "1",
+    }
+    texts = {name: escape_for_launch(value) for name, value in values.items()}
+    # The NodeManager's shell fills the directory in.
+    texts[environment_variable(HOME.key)] = "$PWD"
+    return ContainerLaunch(
+        command=f"{escape_for_launch(command)} 1> <LOG_DIR>/taskexecutor.out 2> <LOG_DIR>/taskexecutor.err",
+        environment=texts,
+        local_resources=read_local_resources(environment),
+    )
+
+
+def read_local_resources(environment: Mapping[str, str]) -> dict[str, LocalResource]:
+    """Returns the files of a container. Raises msgspec.MsgspecError if the variable is damaged."""
+    text = environment.get(LOCAL_RESOURCES_VARIABLE, "")
+    return msgspec.json.decode(text, type=dict[str, LocalResource]) if text else {}
+
+
+def yarn_settings(
+    configuration: Configuration, environment: Mapping[str, str], rest_address: str
+) -> YarnSettings:
+    """Returns the settings of an ApplicationMaster whose REST server has this address; empty: it has none."""
+    slots = configuration.get(NUMBER_OF_TASK_SLOTS)
+    host, _, port = rest_address.rpartition(":")
+    return YarnSettings(
+        host=environment.get("NM_HOST") or host or socket.gethostname(),
+        port=int(port) if port else -1,
+        tracking_url=f"http://{rest_address}" if rest_address else "",
+        capability=Capability(
+            memory_mib=-(-configuration.get(TASK_MANAGER_PROCESS_MEMORY) // _MIB),
+            vcores=configuration.get(YARN_CONTAINER_VCORES) or slots,
+        ),
+        heartbeat_s=configuration.get(YARN_HEARTBEAT_INTERVAL) / 1e6,
+        request_interval_s=configuration.get(YARN_CONTAINER_REQUEST_INTERVAL) / 1e6,
+        staging_directory=environment.get(STAGING_VARIABLE, ""),
+    )

@@ -1,0 +1,284 @@
+"""Workers in YARN containers, against an ApplicationMaster whose answers the test writes."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from tailrace.schemas import resource_manager
+from tailrace.schemas.body import Body
+from tailrace.services.configuration import Configuration
+from tailrace.services.resource_manager.drivers import ClusterEnd, WorkerNotStarted
+from tailrace.services.resource_manager.drivers.yarn import YarnContainers, YarnDriver, YarnSettings
+from tailrace.services.resource_manager.drivers.yarn_launch import create_launch, yarn_settings
+from tailrace.services.yarn.application_master import (
+    Allocation,
+    Capability,
+    CompletedContainer,
+    Container,
+    ContainerLaunch,
+    FinalStatus,
+    LocalResource,
+    Registration,
+    describe_end,
+)
+from tailrace.services.yarn.errors import AttemptSuperseded, YarnError
+
+TIMEOUT_S = 20.0
+CAPABILITY = Capability(1024, 2)
+FIRST, SECOND = Container("container_1", "n1:45", 1), Container("container_2", "n2:45", 2)
+LAUNCH = ContainerLaunch("true", {}, {})
+SETTINGS = YarnSettings("am", 8081, "http://am:8081", CAPABILITY, 0.05, 0.01, "hdfs://x/.tailrace/app")
+
+
+class ScriptedMaster:
+    """YARN as the test wants it. `requests`: the ids of requests that stand."""
+
+    def __init__(self, previous: tuple[Container, ...] = ()) -> None:
+        self.previous = previous
+        self.calls: queue.Queue[tuple[object, ...]] = queue.Queue()
+        self.answers: queue.Queue[Allocation | YarnError] = queue.Queue()
+        self.requests: set[int] = set()
+        self.never_started: set[str] = set()
+        self.refuses_start = False
+
+    def register(self, host: str, port: int, tracking_url: str) -> Registration:
+        self.calls.put(("register", host, port, tracking_url))
+        return Registration("application_1", 2, "default", 4096, 8, self.previous)
+
+    def request_container(self, request_id: int, capability: Capability) -> None:
+        assert capability == CAPABILITY
+        self.requests.add(request_id)
+        self.calls.put(("request", request_id))
+
+    def withdraw_request(self, request_id: int) -> None:
+        self.requests.discard(request_id)
+
+    def allocate(self) -> Allocation:
+        try:
+            answer = self.answers.get_nowait()
+        except queue.Empty:
+            return Allocation()
+        if isinstance(answer, YarnError):
+            raise answer
+        return answer
+
+    def start_container(self, container: Container, launch: ContainerLaunch) -> None:
+        assert launch is LAUNCH
+        if self.refuses_start:
+            raise YarnError("InvalidToken: too late")
+        self.calls.put(("start", container.container_id))
+
+    def is_running(self, container: Container) -> bool:
+        return container.container_id not in self.never_started
+
+    def stop_container(self, container: Container) -> None:
+        self.calls.put(("stop", container.container_id))
+
+    def unregister(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        self.calls.put(("unregister", status, diagnostics, tracking_url))
+
+    def delete_directory(self, uri: str) -> bool:
+        self.calls.put(("delete", uri))
+        return True
+
+    def close(self) -> None:
+        self.calls.put(("close",))
+
+    def next(self) -> tuple[object, ...]:
+        return self.calls.get(timeout=TIMEOUT_S)
+
+
+class Bench:
+    def __init__(self, previous: tuple[Container, ...] = ()) -> None:
+        self.master = ScriptedMaster(previous)
+        self.failures: queue.Queue[Exception] = queue.Queue()
+        self.exits: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.reports: queue.Queue[Body] = queue.Queue()
+        self.containers = YarnContainers(
+            lambda: self.master, SETTINGS, lambda resource_id, slots: LAUNCH, self.failures.put
+        )
+        self.driver = self.new_driver()
+        self.threads = ThreadPoolExecutor(4)
+
+    def new_driver(self) -> YarnDriver:
+        return self.containers.create(lambda *end: self.exits.put(end), self.reports.put)
+
+    def registers(self) -> resource_manager.ApplicationMasterRegistered:
+        assert self.master.next() == ("register", "am", 8081, "http://am:8081")
+        body = self.reports.get(timeout=TIMEOUT_S)
+        assert isinstance(body, resource_manager.ApplicationMasterRegistered)
+        return body
+
+    def starts(self, resource_id: str) -> Future[str]:
+        """Returns the result of a start whose request has been made."""
+        started = self.threads.submit(self.driver.start, resource_id, 2)
+        assert self.master.next()[0] == "request"
+        return started
+
+    def runs(self, container: Container) -> None:
+        """Starts the worker of a container."""
+        started = self.starts(f"worker-{container.request_id}")
+        self.master.answers.put(Allocation(allocated=(container,)))
+        assert started.result(TIMEOUT_S) == container.address
+        assert self.master.next() == ("start", container.container_id)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    made.driver.survivors()
+    made.registers()
+    yield made
+    made.driver.close()
+    made.containers.close(None)
+    made.threads.shutdown()
+
+
+def test_worker_runs_in_container_of_its_own_request(bench: Bench) -> None:
+    first, second = bench.starts("worker-1"), bench.starts("worker-2")
+    bench.master.answers.put(Allocation(allocated=(SECOND, FIRST)))
+    assert first.result(TIMEOUT_S) == "n1:container_1"
+    assert second.result(TIMEOUT_S) == "n2:container_2"
+    assert not bench.master.requests
+    assert bench.driver.survivors() == {"worker-1": "n1:container_1", "worker-2": "n2:container_2"}
+
+
+def test_worker_with_container_is_not_started_again(bench: Bench) -> None:
+    bench.runs(FIRST)
+    assert bench.driver.start("worker-1", 2) == FIRST.address
+    assert bench.master.calls.empty()
+
+
+def test_container_that_nobody_waits_for_is_given_back(bench: Bench) -> None:
+    bench.master.answers.put(Allocation(allocated=(FIRST,)))
+    assert bench.master.next() == ("stop", "container_1")
+    assert bench.driver.survivors() == {}
+
+
+def test_completed_container_is_reported_with_exit_status_and_diagnostics(bench: Bench) -> None:
+    bench.runs(FIRST)
+    bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", 137, "Killed\nby 9"),)))
+    resource_id, reason = bench.exits.get(timeout=TIMEOUT_S)
+    assert resource_id == "worker-1"
+    assert reason == (
+        "its container container_1 on n1:45 has completed with exit status 137 (signal 9): Killed by 9"
+    )
+    assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.ContainerCompleted(
+        resource_id="worker-1",
+        container_id="container_1",
+        node="n1:45",
+        exit_status=137,
+        diagnostics="Killed\nby 9",
+    )
+
+
+def test_stopped_worker_gives_its_container_back_and_says_why(bench: Bench) -> None:
+    bench.runs(FIRST)
+    assert bench.driver.stop("worker-1", "idle")
+    assert bench.master.next() == ("stop", "container_1")
+    bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", -105, ""),)))
+    assert bench.exits.get(timeout=TIMEOUT_S)[1].endswith(
+        "exit status -105 (stopped by the ApplicationMaster); it was being stopped: idle"
+    )
+    assert not bench.driver.stop("worker-1", "idle")
+
+
+def test_stop_before_allocation_withdraws_request(bench: Bench) -> None:
+    started = bench.starts("worker-1")
+    assert not bench.driver.stop("worker-1", "the cluster ends")
+    with pytest.raises(WorkerNotStarted, match="the cluster ends"):
+        started.result(TIMEOUT_S)
+    assert not bench.master.requests
+
+
+def test_end_of_term_ends_waiting_starts_and_keeps_containers(bench: Bench) -> None:
+    bench.runs(FIRST)
+    waiting = bench.starts("worker-2")
+    bench.driver.close()
+    with pytest.raises(WorkerNotStarted, match="does not lead"):
+        waiting.result(TIMEOUT_S)
+    assert not bench.master.requests
+    assert bench.new_driver().survivors() == {"worker-1": FIRST.address}
+
+
+def test_container_that_node_manager_refuses_to_start_is_given_back(bench: Bench) -> None:
+    bench.master.refuses_start = True
+    started = bench.starts("worker-1")
+    bench.master.answers.put(Allocation(allocated=(FIRST,)))
+    with pytest.raises(WorkerNotStarted, match="InvalidToken: too late"):
+        started.result(TIMEOUT_S)
+    assert bench.master.next() == ("stop", "container_1")
+    assert bench.driver.survivors() == {}
+
+
+def test_next_attempt_adopts_running_containers_and_gives_others_back() -> None:
+    double = Container("container_9", "n1:45", 1)
+    bench = Bench((SECOND, FIRST, double))
+    bench.master.never_started.add("container_2")
+    assert bench.driver.survivors() == {"worker-1": FIRST.address}
+    registered = bench.registers()
+    assert registered.previous_containers == ("container_2", "container_1", "container_9")
+    assert {bench.master.next(), bench.master.next()} == {("stop", "container_2"), ("stop", "container_9")}
+    bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", 1, ""),)))
+    assert bench.exits.get(timeout=TIMEOUT_S)[0] == "worker-1"
+    bench.containers.close(None)
+
+
+def test_refused_heartbeat_is_sent_again_and_superseded_attempt_ends(bench: Bench) -> None:
+    bench.master.answers.put(YarnError("ConnectException: no"))
+    bench.runs(FIRST)
+    bench.master.answers.put(AttemptSuperseded("ApplicationAttemptNotFoundException"))
+    assert isinstance(bench.failures.get(timeout=TIMEOUT_S), AttemptSuperseded)
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_end_of_cluster_unregisters_and_deletes_staging_directory(bench: Bench, has_failed: bool) -> None:
+    bench.containers.close(ClusterEnd("no job is left", has_failed))
+    status = FinalStatus.FAILED if has_failed else FinalStatus.SUCCEEDED
+    assert bench.master.next() == ("unregister", status, "no job is left", "http://am:8081")
+    assert bench.master.next() == ("delete", "hdfs://x/.tailrace/app")
+    assert bench.master.next() == ("close",)
+
+
+def test_end_of_process_leaves_application_to_next_attempt(bench: Bench) -> None:
+    bench.containers.close(None)
+    assert bench.master.next() == ("close",)
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"), [(0, ""), (-100, "its node was lost"), (-102, "preempted"), (-104, "process.size")]
+)
+def test_end_of_container_names_meaning_of_exit_status(status: int, meaning: str) -> None:
+    assert meaning in describe_end(FIRST, CompletedContainer("container_1", status, ""))
+
+
+def test_launch_survives_shell_of_node_manager() -> None:
+    configuration = Configuration({"home": "/somewhere"})
+    resources = '{"venv": {"uri": "hdfs://x/venv.tar.gz", "size": 3, "timestamp": 4, "type": "ARCHIVE"}}'
+    environment = {
+        "TAILRACE_YARN_PYTHON": "./venv/bin/python",
+        "TAILRACE_YARN_LOCAL_RESOURCES": resources,
+        "PATH": 'a"$b',
+    }
+    launch = create_launch(configuration, environment, "worker-3", 2)
+    assert launch.command == (
+        "./venv/bin/python -m tailrace.services.cli taskexecutor --resource-id worker-3 --slots 2 "
+        "1> <LOG_DIR>/taskexecutor.out 2> <LOG_DIR>/taskexecutor.err"
+    )
+    assert launch.environment["TAILRACE_HOME"] == "$PWD"
+    assert launch.environment["PATH"] == 'a\\"\\$b'
+    assert launch.local_resources == {"venv": LocalResource("hdfs://x/venv.tar.gz", 3, 4, "ARCHIVE")}
+
+
+def test_container_has_size_of_configuration_and_vcore_for_each_slot() -> None:
+    configuration = Configuration(
+        {"taskmanager.memory.process.size": "1500m", "taskmanager.numberOfTaskSlots": "3"}
+    )
+    settings = yarn_settings(configuration, {"NM_HOST": "n7"}, "0.0.0.0:8081")
+    assert settings.capability == Capability(1500, 3)
+    assert (settings.host, settings.port, settings.tracking_url) == ("n7", 8081, "http://0.0.0.0:8081")
+    assert yarn_settings(configuration, {"NM_HOST": "n7"}, "").tracking_url == ""
