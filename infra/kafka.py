@@ -420,12 +420,12 @@ def _feature_levels() -> Path:
     return folder.with_name(f"{folder.name}.{_FEATURE_LEVELS}")
 
 
-def _keep(file: Path, kept: Path) -> None:
+def _keep(file: Path, target: Path) -> None:
     """Copies a file atomically; an unwritable cache only costs time."""
-    fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         shutil.copyfile(file, fresh)
-        fresh.replace(kept)
+        fresh.replace(target)
 
 
 def draw_id() -> str:

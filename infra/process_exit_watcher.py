@@ -117,9 +117,9 @@ class ProcessExitWatcher(Generic[K]):
                 if not isinstance(watched, int) and watched.process() is None:
                     ended.append(key)
             for key in ended:
-                self._tell(key)
+                self._notify(key)
 
-    def _tell(self, key: K) -> None:
+    def _notify(self, key: K) -> None:
         with self._lock:
             watched = self._watched.get(key)
             # The number of a descriptor that was just closed may already belong to another process.

@@ -71,7 +71,7 @@ class _Contexts:
             with self._lock:
                 if self._version_warned_of != (version := self._files.version()):
                     self._version_warned_of = version
-                    _log.warning("the earlier certificate is used further", reason=str(error))
+                    _log.warning("still uses the earlier certificate", reason=str(error))
                 return self._context
 
 

@@ -104,7 +104,7 @@ def create_server(configuration: Configuration) -> BlobServer:
         ) from error
 
 
-def find_orphans(store: BlobStore, jobs: Sequence[str], fate_of: JobPhaseFor, before: float) -> list[str]:
+def find_orphans(store: BlobStore, jobs: Sequence[str], find_phase: JobPhaseFor, before: float) -> list[str]:
     """Returns those of `jobs` that have terminated or are unknown in the log.
 
     An unknown job with blobs written since `before`, in seconds since the epoch, may be in submission and is not
@@ -112,9 +112,9 @@ def find_orphans(store: BlobStore, jobs: Sequence[str], fate_of: JobPhaseFor, be
     """
 
     def unknown_for_long(job_id: str) -> bool:
-        return fate_of(job_id) is JobPhase.UNKNOWN and (store.last_written(job_id) or 0.0) < before
+        return find_phase(job_id) is JobPhase.UNKNOWN and (store.last_written(job_id) or 0.0) < before
 
-    return [job_id for job_id in jobs if fate_of(job_id) is JobPhase.OVER or unknown_for_long(job_id)]
+    return [job_id for job_id in jobs if find_phase(job_id) is JobPhase.OVER or unknown_for_long(job_id)]
 
 
 class BlobGarbageCollector:
@@ -164,17 +164,17 @@ class BlobGarbageCollector:
 
     def clean_up(self) -> None:
         """Deletes blobs that no job needs. Logs each failed deletion once, and retries it."""
-        fate_of = self._fate()
-        if fate_of is None:
+        find_phase = self._fate()
+        if find_phase is None:
             return
         here = self.depot.files.jobs()
         self._clean_up_store()
-        over = {job_id for job_id in {*here, *self._stored} if fate_of(job_id) is JobPhase.OVER}
+        over = {job_id for job_id in {*here, *self._stored} if find_phase(job_id) is JobPhase.OVER}
         before = time.time() - self._interval
         over |= {
             job_id
             for job_id, wanted in here.items()
-            if wanted < before and fate_of(job_id) is JobPhase.UNKNOWN
+            if wanted < before and find_phase(job_id) is JobPhase.UNKNOWN
         }
         for job_id in sorted(over):
             self._delete(job_id)

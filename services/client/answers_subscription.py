@@ -33,7 +33,7 @@ class AnswersSubscription(Subscription):
         self._kafka = kafka
         self._topic = topic
         self._codec = codec
-        self._mine = frozenset({client_address.encode(), CLIENT.encode()})
+        self._own_addresses = frozenset({client_address.encode(), CLIENT.encode()})
         self._right = RightWatch(kafka, topic, "Read")
         self._last = -1
         """The highest offset in the log of an answer."""
@@ -78,7 +78,7 @@ class AnswersSubscription(Subscription):
             return None
         self._position = (message.offset() or 0) + 1
         offset, value = log_offset_of(message), message.value()
-        if offset is None or offset <= self._last or message.key() not in self._mine:
+        if offset is None or offset <= self._last or message.key() not in self._own_addresses:
             return None
         self._last = offset
         try:

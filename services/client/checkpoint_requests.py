@@ -52,7 +52,7 @@ class CheckpointRequest:
         self._job_id = job_id
         self._requester = requester
         self._requests: set[int] = set()
-        self.heard = False
+        self.is_acknowledged = False
         """Whether a JobMaster has answered it."""
         self.progress: CheckpointProgress | None = None
         """Set once the checkpoint is triggered."""
@@ -64,7 +64,7 @@ class CheckpointRequest:
         to_me = record.header.recipient == self._requester
         match record.body:
             case job_master.TriggerCheckpoint(job_id=self._job_id, requester=self._requester):
-                self.heard = True
+                self.is_acknowledged = True
                 self._requests.add(record.offset)
             case job_master.CheckpointTriggered(job_id=self._job_id) as triggered:
                 if self._requests & set(triggered.requests):
@@ -106,9 +106,9 @@ class CheckpointRequest:
         """
         until = time.monotonic() + timeout_s
         while (done := conversation.wait_for(self.on_event, _POLL_INTERVAL_S)) is None:
-            if self.heard:
+            if self.is_acknowledged:
                 show(self.progress)
-            if not self.heard and time.monotonic() > until:
+            if not self.is_acknowledged and time.monotonic() > until:
                 raise NoAnswerError(
                     f"a checkpoint of job {self._job_id} was requested, but no jobmanager answered within "
                     f"{timeout_s:g} s: is one running? The next one to start will process it"

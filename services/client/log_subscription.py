@@ -38,7 +38,7 @@ class ClusterSubscription(Subscription):
                         self._apply(record)
         finally:
             tail.close()
-        self._mine = frozenset({client_address, CLIENT, EVERYONE})
+        self._own_addresses = frozenset({client_address, CLIENT, EVERYONE})
         self._job_master: str | None = None
         self._log = log
         self._position = end
@@ -48,7 +48,7 @@ class ClusterSubscription(Subscription):
 
     def add_address(self, client_address: str) -> None:
         """From now on also receives the answers to another client."""
-        self._mine |= {client_address}
+        self._own_addresses |= {client_address}
 
     def follow(self, job_id: str) -> None:
         """From now on also receives the events of a job that `JobIncidentTracker` needs."""
@@ -96,6 +96,6 @@ class ClusterSubscription(Subscription):
         return self._connected
 
     def _concerns(self, sender: str, recipient: str) -> bool:
-        return recipient in self._mine or (
+        return recipient in self._own_addresses or (
             self._job_master is not None and job_incidents.is_about_job(self._job_master, sender, recipient)
         )

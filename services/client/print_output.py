@@ -180,11 +180,11 @@ def _read_last(
         part = range(max(lowest, begin - span), begin)
         found[:0] = _read_range(consumer, topic, part, deadline)
         begin, span = part.start, span * 2
-    kept, size = 0, 0
-    while kept < min(limit, len(found)) and size < most_bytes:
-        kept += 1
-        size += len(found[-kept])
-    return OutputPage([_decode(message) for message in found[len(found) - kept :]], offsets.stop)
+    count, size = 0, 0
+    while count < min(limit, len(found)) and size < most_bytes:
+        count += 1
+        size += len(found[-count])
+    return OutputPage([_decode(message) for message in found[len(found) - count :]], offsets.stop)
 
 
 def _read_range(consumer: Consumer, topic: str, offsets: range, deadline: float) -> Iterator[Message]:

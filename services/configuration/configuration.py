@@ -60,7 +60,7 @@ class Configuration:
 
     def _take(self, settings: Iterable[Setting]) -> None:
         known: dict[str, ConfigOption[Any]] = {}
-        kept: dict[str, Setting] = {}
+        by_key: dict[str, Setting] = {}
         faults: list[str] = []
         for setting in settings:
             option = options.find_option(setting.key)
@@ -73,10 +73,10 @@ class Configuration:
                 faults.append(_at(setting, str(error)))
                 continue
             known[option.key] = option
-            kept[option.key] = Setting(option.key, text, setting.origin)
+            by_key[option.key] = Setting(option.key, text, setting.origin)
         self._options: Mapping[str, ConfigOption[Any]] = known
-        self._settings: Mapping[str, Setting] = kept
-        faults += options.find_contradictions({key: setting.text for key, setting in kept.items()})
+        self._settings: Mapping[str, Setting] = by_key
+        faults += options.find_contradictions({key: setting.text for key, setting in by_key.items()})
         if faults:
             raise ConfigurationError(faults)
 

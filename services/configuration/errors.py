@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_SAID = 3
+_MOST_SHOWN = 3
 
 
 class ConfigurationError(ValueError):
@@ -16,6 +16,6 @@ class ConfigurationError(ValueError):
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
-        more = len(self.faults) - _SAID
-        said = "; ".join(self.faults[:_SAID])
-        super().__init__(f"{said}; and {more} more errors" if more > 0 else said)
+        more = len(self.faults) - _MOST_SHOWN
+        shown = "; ".join(self.faults[:_MOST_SHOWN])
+        super().__init__(f"{shown}; and {more} more errors" if more > 0 else shown)

@@ -27,10 +27,10 @@ class IndexDiverged(Exception):
         )
 
 
-def compare(index: str, kept: object, recomputed: object) -> Iterator[str]:
+def compare(index: str, maintained: object, recomputed: object) -> Iterator[str]:
     """Returns a line for each difference between an index and its recomputed value."""
-    if kept != recomputed:
-        yield f"{index} is {kept!r}, recomputed {recomputed!r}"
+    if maintained != recomputed:
+        yield f"{index} is {maintained!r}, recomputed {recomputed!r}"
 
 
 def compare_outbox(outbox: Outbox[Any]) -> Iterator[str]:

@@ -242,8 +242,8 @@ class SubmissionsReader:
             if changed is None:
                 return True
             is_known = bool(self._admitted.get(tenant, AdmittedPositions()).positions)
-            tell = _log.warning if found.size or is_known else _log.info
-            tell(
+            log = _log.warning if found.size or is_known else _log.info
+            log(
                 "the topic of submissions has changed",
                 reason=changed.reason,
                 positions=list(changed.positions),

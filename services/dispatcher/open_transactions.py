@@ -23,7 +23,7 @@ _log = logger(__name__)
 _TIMEOUT_S = 2.0
 OPEN_S = 10.0
 """A transaction that is open for longer is reported."""
-_TOLD_EVERY_S = 60.0
+_REPORT_INTERVAL_S = 60.0
 
 
 class OpenTransaction(NamedTuple):
@@ -101,7 +101,7 @@ class OpenTransactions:
 
     def _warn(self, transaction: OpenTransaction, open_s: float) -> None:
         now, partition = self._clock(), transaction.partition
-        if now - self._warned_at.get(partition, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
+        if now - self._warned_at.get(partition, -_REPORT_INTERVAL_S) < _REPORT_INTERVAL_S:
             return
         self._warned_at[partition] = now
         began = read_begin_time(self._kafka, self._topic, transaction)

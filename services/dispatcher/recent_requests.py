@@ -43,13 +43,13 @@ def read_recent_requests(kafka: KafkaConnection, log: EventLog, codec: Codec) ->
 
 def _read(consumer: Consumer, topic: str, codec: Codec, end: int) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
-    position, heard = 0, time.monotonic()
+    position, received_at = 0, time.monotonic()
     while position < end:
         messages = poll_messages(consumer, 1.0)
-        if not messages and time.monotonic() - heard > _TIMEOUT_S:
+        if not messages and time.monotonic() - received_at > _TIMEOUT_S:
             raise LogUnavailable(f"{topic} does not answer")
         for message in messages:
-            heard, position = time.monotonic(), max(position, (message.offset() or 0) + 1)
+            received_at, position = time.monotonic(), max(position, (message.offset() or 0) + 1)
             error = message.error()
             if error is not None and (error.fatal() or error.code() in ENDS_READING):
                 raise LogUnavailable(f"{topic} can't be read: {error.str()}")

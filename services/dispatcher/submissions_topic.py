@@ -95,5 +95,5 @@ def detect_change(
         )
     if is_continued:
         return None
-    kept = [min(position, end) for position, end in zip(positions, found.ends, strict=True)]
-    return changed(kept, "has lost its last records: it is read from its end")
+    bounded = [min(position, end) for position, end in zip(positions, found.ends, strict=True)]
+    return changed(bounded, "has lost its last records: it is read from its end")

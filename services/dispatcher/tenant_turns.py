@@ -29,20 +29,20 @@ class TenantTurns(Generic[T]):
         self._waiting: dict[str, deque[tuple[T, int]]] = {}
         """Tenant -> its requests with their sizes, in the order of their turns; without those that have none."""
         self._bytes: dict[str, int] = {}
-        self._taken: dict[str, deque[float]] = {
+        self._admitted_at: dict[str, deque[float]] = {
             tenant: deque(maxlen=most) for tenant, most in max_per_minute.items() if most is not None
         }
         """Tenant with a limit -> when its last requests were taken, as many as its limit."""
 
     def count(self, tenant: str, taken_at: float) -> None:
         """Counts a request that an earlier leader has taken. Called before `take`, oldest first."""
-        if tenant in self._taken:
-            self._taken[tenant].append(taken_at)
+        if tenant in self._admitted_at:
+            self._admitted_at[tenant].append(taken_at)
 
     @property
     def has_limits(self) -> bool:
         """Whether any tenant has a limit."""
-        return bool(self._taken)
+        return bool(self._admitted_at)
 
     def add(self, tenant: str, request: T, size: int) -> None:
         """Adds a request that was read; `size` in bytes."""
@@ -60,8 +60,8 @@ class TenantTurns(Generic[T]):
         if queue:
             # Behind all others.
             self._waiting[tenant] = queue
-        if tenant in self._taken:
-            self._taken[tenant].append(now)
+        if tenant in self._admitted_at:
+            self._admitted_at[tenant].append(now)
         return tenant, request
 
     def has_next(self, now: float) -> bool:
@@ -85,5 +85,5 @@ class TenantTurns(Generic[T]):
         self._bytes.clear()
 
     def _may_take(self, tenant: str, now: float) -> bool:
-        taken, most = self._taken.get(tenant), self._max_per_minute.get(tenant)
+        taken, most = self._admitted_at.get(tenant), self._max_per_minute.get(tenant)
         return taken is None or most is None or len(taken) < most or now - taken[0] >= MINUTE_S

@@ -57,7 +57,7 @@ class KafkaHeartbeats:
         self._unacknowledged: dict[int, float] = {}
         self._sent = 0
         self._interrupted = False
-        self._told = ""
+        self._reported_reason = ""
         """The reason of the last failure, until a message is delivered."""
         wait_s = min(_LONGEST_FETCH_WAIT_S, patience_s / 4)
         self._producer = Producer(
@@ -114,9 +114,9 @@ class KafkaHeartbeats:
 
     def interrupted(self) -> bool:
         self._producer.poll(0)
-        told, self._interrupted = self._interrupted, False
+        was_interrupted, self._interrupted = self._interrupted, False
         oldest = next(iter(self._unacknowledged.values()), None)
-        return told or (oldest is not None and time.monotonic() - oldest > self._patience)
+        return was_interrupted or (oldest is not None and time.monotonic() - oldest > self._patience)
 
     def poll(self, timeout_s: float) -> list[Record]:
         if self._watch.has_changed():
@@ -147,7 +147,7 @@ class KafkaHeartbeats:
             if error is not None:
                 self._failed(error.str())
                 return
-            self._told = ""
+            self._reported_reason = ""
             if sent is not None and time.monotonic() - sent > self._patience:
                 self._interrupted = True
 
@@ -156,8 +156,8 @@ class KafkaHeartbeats:
     def _failed(self, reason: str) -> None:
         self._interrupted = True
         # Each heartbeat would say it again.
-        if reason != self._told:
-            self._told = reason
+        if reason != self._reported_reason:
+            self._reported_reason = reason
             _log.warning("cannot send heartbeats; retries", topic=self._topic, reason=reason)
 
     def _take(self, message: Message, records: list[Record]) -> None:

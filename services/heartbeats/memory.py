@@ -70,8 +70,8 @@ class MemoryTopic:
         self._interrupted |= not self._topic.append(1 - self._reads, events)
 
     def interrupted(self) -> bool:
-        told, self._interrupted = self._interrupted, False
-        return told or self._topic.broken
+        was_interrupted, self._interrupted = self._interrupted, False
+        return was_interrupted or self._topic.broken
 
     def poll(self, timeout_s: float) -> list[Record]:
         events = self._topic.values_from(self._reads, self._position, timeout_s)

@@ -20,7 +20,7 @@ class EventJobIndex:
     """The jobs of all events so far. The caller passes every event, in the order of the log."""
 
     def __init__(self) -> None:
-        self._of: dict[str, str] = {}
+        self._job_ids: dict[str, str] = {}
         """The id of an allocation or an Execution -> its job."""
         self._first = 0
         self._at: list[str | None] = []
@@ -60,13 +60,13 @@ class EventJobIndex:
 
     def _by_ids(self, body: Body, ids: tuple[str, ...], job: str | None) -> str | None:
         """Returns the job of one of the ids if the event names no job. The ids belong to that job from now on."""
-        of = self._of
+        job_ids = self._job_ids
         if job is None:
-            job = next((of[id_] for name in ids if (id_ := getattr(body, name)) in of), None)
+            job = next((job_ids[id_] for name in ids if (id_ := getattr(body, name)) in job_ids), None)
         if job is not None:
             for name in ids:
                 if (id_ := getattr(body, name)) is not None:
-                    of[id_] = job
+                    job_ids[id_] = job
         return job
 
 

@@ -55,41 +55,41 @@ def _begin(
 ) -> tuple[HistoryProjection, StateIndexWriter | None]:
     """Returns a fold at the nearest place before the offset; with a writer if marks may be written from there on."""
     index, store = source.index, source.store
-    kept = index.restore_history(offset)
+    restored = index.restore_history(offset)
     fold = HistoryProjection()
-    mark = None if kept is None else index.restore(fold.replica, kept.offset)
-    if kept is None or mark is None or mark.offset != kept.offset:
+    mark = None if restored is None else index.restore(fold.replica, restored.offset)
+    if restored is None or mark is None or mark.offset != restored.offset:
         start = fold.begin(source.log, store, histories, at_most=offset)
         return fold, _writer(index, fold, None, None) if start == 0 else None
     patience = MIN_MARKS_SAVED * index.interval
-    if store is not None and has_snapshot_between(store, kept.offset + patience, offset + 1):
+    if store is not None and has_snapshot_between(store, restored.offset + patience, offset + 1):
         nearer = HistoryProjection()
         nearer.begin(source.log, store, histories, at_most=offset)
-        if nearer.replica.offset > kept.offset:
+        if nearer.replica.offset > restored.offset:
             return nearer, None
-    fold.resume_stored(fold.replica, kept.parts)
-    return fold, _writer(index, fold, mark, kept)
+    fold.resume_stored(fold.replica, restored.parts)
+    return fold, _writer(index, fold, mark, restored)
 
 
 def _writer(
     index: StateIndex,
     fold: HistoryProjection,
     mark: RestoredMark | None,
-    kept: RestoredHistory | None,
+    restored: RestoredHistory | None,
 ) -> StateIndexWriter:
-    parts = _PartsWriter(index, fold, kept)
+    parts = _PartsWriter(index, fold, restored)
     return StateIndexWriter(index, fold.replica, mark, apply=fold.apply, when_marked=parts.write)
 
 
 class _PartsWriter:
     """Writes the parts of a history that changed since the mark before."""
 
-    def __init__(self, index: StateIndex, fold: HistoryProjection, kept: RestoredHistory | None) -> None:
+    def __init__(self, index: StateIndex, fold: HistoryProjection, restored: RestoredHistory | None) -> None:
         self._index: StateIndex | None = index
         self._fold = fold
-        self._before = None if kept is None else kept.offset
-        self._changes_size = 0 if kept is None else kept.changes_size
-        self._bytes: dict[PartKey, bytes] = {} if kept is None else dict(kept.parts)
+        self._before = None if restored is None else restored.offset
+        self._changes_size = 0 if restored is None else restored.changes_size
+        self._bytes: dict[PartKey, bytes] = {} if restored is None else dict(restored.parts)
         self._size = sum(map(len, self._bytes.values()))
         self._parts: dict[PartKey, Any] = dict(self._bytes)
 

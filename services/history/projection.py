@@ -210,9 +210,9 @@ class HistoryProjection:
         Raises LogUnavailable, and LogTruncated if there is no usable snapshot.
         """
         if store is not None and histories is not None:
-            kept = newest(log, store, histories, self._new_replica, at_most)
-            if kept is not None:
-                self._resume(*kept)
+            stored = newest(log, store, histories, self._new_replica, at_most)
+            if stored is not None:
+                self._resume(*stored)
                 return self.replica.offset + 1
         try:
             log.tail(0).close()

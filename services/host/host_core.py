@@ -188,7 +188,7 @@ class HostCore:
         term = self.term_for(role_address)
         if term is None:
             names = [event.body.AVRO_NAME for event in owed]
-            _log.debug("dropped events: this process does not lead the role", role=role_address, events=names)
+            _log.debug("drops events: this process does not lead the role", role=role_address, events=names)
             return []
         # Shells have seen the states up to this position only, not what was folded since.
         causes = [event.cause for event in owed if event.cause is not None]

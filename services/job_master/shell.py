@@ -75,13 +75,13 @@ class JobMasterShell:
         self._on_retire = on_retire
         self._over: dict[str, threading.Event] = {}
         """By address: what stops its work when the job is no longer led here."""
-        self._channels_of: dict[str, str] = {}
+        self._channel_creations: dict[str, str] = {}
         """Address -> the key of its instruction to create channels."""
         self._admin = admin
         self._cluster = cluster
         self._topic_options = topic_options
         self._output_retention = output_retention
-        self._begun = InstructionTracker()
+        self._started = InstructionTracker()
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
         self._creators = threads.Pool(4, "create channels")
@@ -94,10 +94,10 @@ class JobMasterShell:
             (instruction for instruction in instructions if isinstance(instruction, CreateChannels)), None
         )
         if creation is not None:
-            self._channels_of[role_address] = creation.key
+            self._channel_creations[role_address] = creation.key
         else:
-            self._channels_of.pop(role_address, None)
-        for instruction in self._begun.take_new(role_address, instructions):
+            self._channel_creations.pop(role_address, None)
+        for instruction in self._started.take_new(role_address, instructions):
             over = self._over.setdefault(role_address, threading.Event())
             match instruction:
                 case CreateChannels():
@@ -115,8 +115,8 @@ class JobMasterShell:
 
     def retire(self, role_address: str) -> None:
         self._end(role_address)
-        self._begun.reset(role_address)
-        self._channels_of.pop(role_address, None)
+        self._started.reset(role_address)
+        self._channel_creations.pop(role_address, None)
         self._checkpoints.still_demanded(role_address, ())
         self._on_retire(role_address)
 
@@ -157,9 +157,9 @@ class JobMasterShell:
                 add_partitions(self._admin, there)
                 body = job_master.ChannelsCreated(job_id=job_id)
             except (KafkaUnreachable, BlobUnavailable) as error:
-                _log.warning("can't create channels; tries again", job=job_id, error=str(error))
+                _log.warning("cannot create channels; retries", job=job_id, error=str(error))
                 over.wait(_FIRST_PAUSE_S)
-                if over.is_set() or self._channels_of.get(role_address) != instruction.key:
+                if over.is_set() or self._channel_creations.get(role_address) != instruction.key:
                     # They are no longer needed, or another leader deletes them.
                     return
             except Exception as error:
@@ -178,7 +178,7 @@ class JobMasterShell:
                 _log.warning("may not delete channels; they stay", job=instruction.job_id, error=str(error))
             except Exception as error:
                 _log.warning(
-                    "can't delete channels; tries again",
+                    "cannot delete channels; retries",
                     job=instruction.job_id,
                     seconds=pause,
                     error=str(error) or repr(error),

@@ -141,8 +141,8 @@ def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
         if isinstance(child, SingleTaskSlot):
             if child.vertex_id != vertex_id:
                 left.append(child)
-        elif (kept := without_leaf(child, vertex_id)) is not None:
-            left.append(kept)
+        elif (remainder := without_leaf(child, vertex_id)) is not None:
+            left.append(remainder)
     return MultiTaskSlot(node.group, tuple(left)) if left else None
 
 

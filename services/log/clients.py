@@ -117,8 +117,8 @@ def watermarks(consumer: Consumer, topic: str, timeout_s: float, partition: int 
     return retry_until(lambda: consumer.get_watermark_offsets(wanted, timeout=attempt_s), timeout_s)
 
 
-_TOLD_EVERY_S = 30.0
-_told_at: list[float] = []
+_REPORT_INTERVAL_S = 30.0
+_last_report: list[float] = []
 
 
 def _on_error(error: KafkaError) -> None:
@@ -126,6 +126,6 @@ def _on_error(error: KafkaError) -> None:
         return
     # Every client reports it every second.
     now = time.monotonic()
-    if not _told_at or now - _told_at[-1] >= _TOLD_EVERY_S:
-        _told_at[:] = [now]
+    if not _last_report or now - _last_report[-1] >= _REPORT_INTERVAL_S:
+        _last_report[:] = [now]
         _log.warning("no broker answers; retries", error=error.str())

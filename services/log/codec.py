@@ -314,8 +314,8 @@ class Codec:
         if schema_id is not None:
             self._prefixes[name] = CONFLUENT + struct.pack(">I", schema_id)
             return self._prefixes[name]
-        told = self._ids.get(self._subject(name), avro.fingerprint(name))
-        return single if told is None else CONFLUENT + struct.pack(">I", told)
+        schema_id = self._ids.get(self._subject(name), avro.fingerprint(name))
+        return single if schema_id is None else CONFLUENT + struct.pack(">I", schema_id)
 
     def _registered_id(self, registry: SchemaRegistryClient, name: str) -> int | None:
         """Returns None if the registry does not answer."""

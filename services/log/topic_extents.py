@@ -36,7 +36,7 @@ class PartitionExtent(msgspec.Struct, frozen=True):
 class TopicExtent(msgspec.Struct, frozen=True):
     """A topic. `job_id`: the job that it belongs to; null for a topic of the cluster. `partitions` by number; null: the
     offsets can't be read now. Marks of transactions take offsets too, so there may be fewer records. `size`: the bytes
-    of one copy on disk; null: brokers do not tell it."""
+    of one copy on disk; null: brokers do not return it."""
 
     name: str
     job_id: str | None
@@ -64,7 +64,7 @@ def read_topic_extents(
     is_secured: bool = False,
 ) -> list[TopicExtent]:
     """Returns the topics of a cluster by name, its `own` ones first. Those that the client may not describe are left
-    out. `is_secured`: brokers do not tell sizes. Raises LogUnavailable."""
+    out. `is_secured`: brokers do not return sizes. Raises LogUnavailable."""
     try:
         metadata = admin.list_topics(timeout=timeout_s)
         listed = metadata.topics

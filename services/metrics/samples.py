@@ -52,9 +52,9 @@ def limit_series(groups: Iterable[Sequence[Sample]], most: int) -> tuple[list[Sa
     """Returns the samples of the first groups that have at most `most` time series in sum, and the number of all
     others.
 
-    A group is complete or left out; the caller puts what lasts longest first, so that the kept series stay.
+    A group is complete or left out; the caller puts what lasts longest first, so that the same series stay.
     """
-    kept: list[Sample] = []
+    included: list[Sample] = []
     used = omitted = 0
     for group in groups:
         size = sum(sample.series for sample in group)
@@ -62,5 +62,5 @@ def limit_series(groups: Iterable[Sequence[Sample]], most: int) -> tuple[list[Sa
             omitted += size
         else:
             used += size
-            kept.extend(group)
-    return kept, omitted
+            included.extend(group)
+    return included, omitted

@@ -60,9 +60,9 @@ _MASTER: Final = "tailrace_jobmanager_"
 _JOB: Final = "tailrace_jobmanager_job_"
 _WORKER: Final = "tailrace_taskmanager_"
 _TASK: Final = "tailrace_taskmanager_job_task_"
-_OF_JOB: Final = ("job_id", "job_name")
-_OF_VERTEX: Final = ("tm_id", "job_id", "job_name", "task_id", "task_name")
-_OF_TASK: Final = (*_OF_VERTEX, "subtask_index")
+_JOB_LABELS: Final = ("job_id", "job_name")
+_VERTEX_LABELS: Final = ("tm_id", "job_id", "job_name", "task_id", "task_name")
+_TASK_LABELS: Final = (*_VERTEX_LABELS, "subtask_index")
 
 TASK_MANAGERS: Final = _gauge(
     f"{_MASTER}numRegisteredTaskManagers", "Registered TaskExecutors.", flink="numRegisteredTaskManagers"
@@ -103,60 +103,60 @@ SPANS_DROPPED: Final = _counter(
     "exports traces.",
 )
 JOB_UPTIME: Final = _gauge(
-    f"{_JOB}uptime_seconds", "The time since when all tasks run; 0 if not all run.", _OF_JOB, "uptime"
+    f"{_JOB}uptime_seconds", "The time since when all tasks run; 0 if not all run.", _JOB_LABELS, "uptime"
 )
 JOB_DOWNTIME: Final = _gauge(
     f"{_JOB}downtime_seconds",
     "The time since when not all tasks run any more; 0 if all run.",
-    _OF_JOB,
+    _JOB_LABELS,
     "downtime",
 )
 JOB_RESTARTS: Final = _counter(
     f"{_JOB}numRestarts",
     "Restarts of tasks since the job started. Flink counts restarts of jobs.",
-    _OF_JOB,
+    _JOB_LABELS,
     "numRestarts",
 )
 CHECKPOINTS_COMPLETED: Final = _counter(
     f"{_JOB}numberOfCompletedCheckpoints",
     "Complete checkpoints and savepoints that this process has read of since it started.",
-    _OF_JOB,
+    _JOB_LABELS,
     "numberOfCompletedCheckpoints",
 )
 CHECKPOINTS_FAILED: Final = _counter(
     f"{_JOB}numberOfFailedCheckpoints",
     "Failed checkpoints and savepoints that this process has read of since it started.",
-    _OF_JOB,
+    _JOB_LABELS,
     "numberOfFailedCheckpoints",
 )
 CHECKPOINTS_IN_PROGRESS: Final = _gauge(
     f"{_JOB}numberOfInProgressCheckpoints",
     "Checkpoints and savepoints in progress.",
-    _OF_JOB,
+    _JOB_LABELS,
     "numberOfInProgressCheckpoints",
 )
 CHECKPOINT_DURATION: Final = _gauge(
     f"{_JOB}lastCheckpointDuration_seconds",
     "The time that the last complete checkpoint has taken. Missing before the first.",
-    _OF_JOB,
+    _JOB_LABELS,
     "lastCheckpointDuration",
 )
 CHECKPOINT_TIME: Final = _gauge(
     f"{_JOB}lastCheckpointCompletedTimestamp_seconds",
     "When the last checkpoint was complete, since the epoch. Missing before the first.",
-    _OF_JOB,
+    _JOB_LABELS,
     "lastCheckpointCompletedTimestamp",
 )
 CHECKPOINT_SIZE: Final = _gauge(
     f"{_JOB}lastCheckpointSize_bytes",
     "The size of all state of the last complete checkpoint. Missing before the first.",
-    _OF_JOB,
+    _JOB_LABELS,
     "lastCheckpointFullSize",
 )
 CHECKPOINT_ID: Final = _gauge(
     f"{_JOB}lastCompletedCheckpointId",
     "The id of the last complete checkpoint. Missing before the first.",
-    _OF_JOB,
+    _JOB_LABELS,
     "lastCompletedCheckpointId",
 )
 
@@ -197,49 +197,52 @@ RECORDS_IN: Final = _counter(
     f"{_TASK}numRecordsIn",
     "Committed records from inputs. After stateless operators at the start of a task, which Spark runs, their results "
     "count.",
-    _OF_TASK,
+    _TASK_LABELS,
     "numRecordsIn",
 )
 RECORDS_OUT: Final = _counter(
-    f"{_TASK}numRecordsOut", "Committed records that were sent to other tasks.", _OF_TASK, "numRecordsOut"
+    f"{_TASK}numRecordsOut", "Committed records that were sent to other tasks.", _TASK_LABELS, "numRecordsOut"
 )
 BYTES_IN: Final = _counter(
     f"{_TASK}numBytesIn",
     "Bytes of records from inputs, as Spark hands them over. Sources that the task itself reads count none.",
-    _OF_TASK,
+    _TASK_LABELS,
     "numBytesIn",
 )
 BYTES_OUT: Final = _counter(
-    f"{_TASK}numBytesOut", "Bytes of buffers that were sent to other tasks.", _OF_TASK, "numBytesOut"
+    f"{_TASK}numBytesOut", "Bytes of buffers that were sent to other tasks.", _TASK_LABELS, "numBytesOut"
 )
-COMMITS: Final = _counter(f"{_TASK}numCommits", "Kafka transactions of the task.", _OF_TASK)
+COMMITS: Final = _counter(f"{_TASK}numCommits", "Kafka transactions of the task.", _TASK_LABELS)
 BUSY: Final = _counter(
-    f"{_TASK}busyTime_seconds", "The time in which the task works.", _OF_TASK, "busyTimeMsPerSecond"
+    f"{_TASK}busyTime_seconds", "The time in which the task works.", _TASK_LABELS, "busyTimeMsPerSecond"
 )
 IDLE: Final = _counter(
-    f"{_TASK}idleTime_seconds", "The time in which the task waits for input.", _OF_TASK, "idleTimeMsPerSecond"
+    f"{_TASK}idleTime_seconds",
+    "The time in which the task waits for input.",
+    _TASK_LABELS,
+    "idleTimeMsPerSecond",
 )
 BACK_PRESSURED: Final = _counter(
     f"{_TASK}backPressuredTime_seconds",
     "The time in which the task waits for Kafka to commit its output.",
-    _OF_TASK,
+    _TASK_LABELS,
     "backPressuredTimeMsPerSecond",
 )
 WATERMARK: Final = _gauge(
     f"{_TASK}currentInputWatermark_seconds",
     "The event time of the inputs, since the epoch. Missing while there is none.",
-    _OF_TASK,
+    _TASK_LABELS,
     "currentInputWatermark",
 )
 TASK_CPU: Final = _counter(
     f"{_TASK}processCpu_seconds",
     "CPU time of the StreamTask's process. Of the tasks that share one, one has it.",
-    _OF_TASK,
+    _TASK_LABELS,
 )
 TASK_MEMORY: Final = _gauge(
     f"{_TASK}processResidentMemory_bytes",
     "Resident memory of the StreamTask's process, at one of its tasks. Processes share a part of it.",
-    _OF_TASK,
+    _TASK_LABELS,
 )
 LATENCY: Final = Metric(
     f"{_WORKER}job_latency_seconds",
@@ -254,14 +257,14 @@ LATENCY: Final = Metric(
 PENDING_RECORDS: Final = _gauge(
     f"{_TASK}pendingRecords",
     "Records of the topics of an unbounded Kafka source that are not read yet: the lag of all its subtasks here.",
-    _OF_VERTEX,
+    _VERTEX_LABELS,
     "pendingRecords",
 )
 
 
 def _database(name: str, text: str, unit: str = "") -> Metric:
     family = f"{_TASK}rocksdb_{name}{unit}".replace("-", "_")
-    return _gauge(family, text, _OF_TASK, f"rocksdb.{name}")
+    return _gauge(family, text, _TASK_LABELS, f"rocksdb.{name}")
 
 
 DATABASE: Final[Mapping[str, Metric]] = {
@@ -294,13 +297,13 @@ DATABASE: Final[Mapping[str, Metric]] = {
 USER_METRIC: Final = _gauge(
     f"{_TASK}userMetric",
     "A metric of a user's function; `name` is operator.name. Flink makes a metric of each.",
-    (*_OF_TASK, "name"),
+    (*_TASK_LABELS, "name"),
 )
 ACCUMULATOR: Final = _gauge(
     f"{_TASK}accumulator",
     "An accumulator of a user's functions, or numRecordsInErrors and numLateRecordsDropped, in all attempts of the "
     "subtask.",
-    (*_OF_TASK, "name"),
+    (*_TASK_LABELS, "name"),
 )
 
 

@@ -88,10 +88,10 @@ def _read_job_phases(replica: Replica) -> JobPhaseFor | None:
     if not isinstance(state, DispatcherState):
         return None
 
-    def fate_of(job_id: str) -> JobPhase:
+    def find_phase(job_id: str) -> JobPhase:
         job = state.jobs.get(job_id)
         if job is None:
             return JobPhase.UNKNOWN
         return JobPhase.OVER if job.phase in _TERMINATED_PHASES else JobPhase.LIVE
 
-    return fate_of
+    return find_phase

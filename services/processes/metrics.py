@@ -61,9 +61,9 @@ def collect_jobmanager(
 ) -> Iterable[Sample]:
     """Returns the metrics of a jobmanager."""
     most = configuration.get(METRICS_MAX_SERIES)
-    kept, omitted = limit_series(jobmanager.sample_groups(replica.states, totals, clock()), most)
+    included, omitted = limit_series(jobmanager.sample_groups(replica.states, totals, clock()), most)
     return [
-        *kept,
+        *included,
         Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
         Sample(table.MASTER_OMITTED, (), omitted),
         *_trace_samples(traces),
@@ -86,9 +86,9 @@ def collect_task_executor(
     processes = [found.jvm_process_id, *(task.process_id for task in found.tasks)]
     usage = dict(_usage(each for each in processes if each is not None))
     groups = task_executor.sample_groups(host.state(own_address), found, usage, resource_id)
-    kept, omitted = limit_series(groups, most)
+    included, omitted = limit_series(groups, most)
     return [
-        *kept,
+        *included,
         Sample(table.WORKER_OMITTED, labels, omitted),
         *_kafka_samples(labels, table.KAFKA_OF_WORKER),
         *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),

@@ -150,7 +150,7 @@ def wait_for_topics(
 
     Raises TopicRefused if one is missing and this process may not create it; KafkaRefusal if Kafka does not accept it.
     """
-    told = False
+    is_reported = False
     while not stop.is_set():
         try:
             # A broker that does not answer yet is waited for below.
@@ -167,8 +167,8 @@ def wait_for_topics(
         except TopicRefused as error:
             if not others_create:
                 raise
-            if not told:
-                told = True
+            if not is_reported:
+                is_reported = True
                 _log.info("waits for a jobmanager to create the topics", reason=str(error))
             stop.wait(_TOPICS_PAUSE_S)
         except LogUnavailable as error:

@@ -120,13 +120,13 @@ class HistoryReader:
             subscriber.position = max(subscriber.position, position)
             if router is not None and router.join(subscriber, now):
                 self._served.pop(subscriber, None)
-            elif now - subscriber.told_at >= PROGRESS_S and router is not None:
-                router.tell(subscriber, now)
+            elif now - subscriber.progress_sent_at >= PROGRESS_S and router is not None:
+                router.send_progress(subscriber, now)
             else:
                 self._send(subscriber)
         for subscriber in list(self._waiting):
-            if now - subscriber.told_at >= PROGRESS_S and router is not None:
-                router.tell(subscriber, now)
+            if now - subscriber.progress_sent_at >= PROGRESS_S and router is not None:
+                router.send_progress(subscriber, now)
 
     def _wait_for_slow(self) -> None:
         deadline = time.monotonic() + _SLOW_S

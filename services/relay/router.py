@@ -61,7 +61,7 @@ class Router:
         self._live[subscriber] = None
         for address in subscriber.addresses:
             self._by_address.setdefault(address, []).append(subscriber)
-        self.tell(subscriber, now)
+        self.send_progress(subscriber, now)
         return True
 
     def remove(self, subscriber: Subscriber) -> None:
@@ -105,15 +105,18 @@ class Router:
         if now - self._looked_at >= PROGRESS_S:
             self._looked_at = now
             for subscriber in list(self._live):
-                if subscriber.told < self.position or now - subscriber.told_at >= KEEPALIVE_S:
-                    self.tell(subscriber, now)
+                if (
+                    subscriber.progress_sent < self.position
+                    or now - subscriber.progress_sent_at >= KEEPALIVE_S
+                ):
+                    self.send_progress(subscriber, now)
             self._limit_total()
 
-    def tell(self, subscriber: Subscriber, now: float) -> None:
+    def send_progress(self, subscriber: Subscriber, now: float) -> None:
         """Sends a subscriber its progress."""
         if subscriber.stage is Stage.LIVE:
             subscriber.position = max(subscriber.position, self.position)
-        subscriber.told, subscriber.told_at = subscriber.position, now
+        subscriber.progress_sent, subscriber.progress_sent_at = subscriber.position, now
         subscriber.queue(encode(Progress(subscriber.position)))
         self._unsent.pop(subscriber, None)
         self._send(subscriber)

@@ -46,9 +46,9 @@ class Subscriber:
         self.addresses: frozenset[str] = frozenset()
         self.position = 0
         """All its records below it have been queued; in the stage LIVE also those below the server's position."""
-        self.told_at = self.since = time.monotonic()
+        self.progress_sent_at = self.since = time.monotonic()
         """The time of the last Progress, and of the connection."""
-        self.told = -1
+        self.progress_sent = -1
         """The position of the last Progress."""
         self.is_closing = False
         """Whether it is closed once everything is sent."""

@@ -103,7 +103,7 @@ class RelayedTail:
         """The offsets of own events that the relay has to send."""
         self._target = 0
         """The log has at least the offsets below it."""
-        self._heard_at = self._moved_at = self._joined_at = 0.0
+        self._received_at = self._moved_at = self._joined_at = 0.0
         self._probe_at = 0.0
         self._probe: Future[int] | None = None
         self._probed_end = 0
@@ -196,8 +196,8 @@ class RelayedTail:
     def _check_progress(self, is_heard: bool) -> None:
         now, timeouts = time.monotonic(), self._timeouts
         if is_heard:
-            self._heard_at = now
-        elif now - self._heard_at > timeouts.silence_s:
+            self._received_at = now
+        elif now - self._received_at > timeouts.silence_s:
             raise RelayLost(f"the relay is silent for {timeouts.silence_s:g} s")
         if self._probe is None and now >= self._probe_at:
             self._probe_at = now + timeouts.probe_s * random.uniform(0.9, 1.1)
@@ -270,7 +270,7 @@ class RelayedTail:
             self._relay = attempt.result()
             self._own.clear()
             self._target = self._probed_end = 0
-            self._heard_at = self._moved_at = self._joined_at = now
+            self._received_at = self._moved_at = self._joined_at = now
             self._probe, self._probe_at = None, now + self._timeouts.probe_s * random.uniform(0.5, 1.0)
         self._close_direct()
         _log.info("reads the log from a relay", relay=self._relay.address, at=self._position)

@@ -49,7 +49,7 @@ def drop_worker(
     state = remove_owed(state, OwedTaskExecutorRegistrationSuccess, resource_id)
     left = manager.without(resource_id, record.header.time)
     # A JobMaster that held one of its slots reads about the loss in the log as well.
-    return lose_slots(state, left, resource_id, gone, reason, record, told=True)
+    return lose_slots(state, left, resource_id, gone, reason, record, is_announced=True)
 
 
 def stop_worker(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
@@ -83,12 +83,12 @@ def lose_slots(
     reason: str,
     record: Record,
     *,
-    told: bool = False,
+    is_announced: bool = False,
 ) -> ResourceManagerState:
     """Handles the allocations `gone` of a TaskExecutor that are not in `after` any more.
 
     Requests that waited for such a slot wait again. JobMasters that held one are informed, unless the same event is
-    addressed to them (`told`).
+    addressed to them (`is_announced`).
     """
     before = state.slot_manager.allocations_of(resource_id)
     outbox, offset, time = state.outbox, record.offset, record.header.time
@@ -105,7 +105,7 @@ def lose_slots(
             waiting.append((request.cause if request else -1, allocation_id, key))
             continue
         after = after.forget(allocation_id)
-        if not told and slot.job_id in state.job_masters:
+        if not is_announced and slot.job_id in state.job_masters:
             outbox = outbox.owe(OwedFailSlot(offset, allocation_id, slot.job_id or "", reason))
     requests = after.requests
     for _, allocation_id, key in sorted(waiting):

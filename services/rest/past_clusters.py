@@ -191,4 +191,4 @@ class PastClusters(Closeable):
         try:
             act()
         except Exception:
-            _log.exception("the history server has failed to read a log; tries again")
+            _log.exception("the history server has failed to read a log; retries")

@@ -54,10 +54,10 @@ class MultiplexedHeartbeats:
         if record.header.recipient != EVERYONE:
             own = self._senders.get(record.header.recipient)
             return None if own is None else own.on_heartbeat(record)
-        heard = [
+        found = [
             target for sender in self._senders.values() if (target := sender.on_heartbeat(record)) is not None
         ]
-        return heard[0] if heard else None
+        return found[0] if found else None
 
     def owns(self, target: Hashable) -> bool:
         return any(sender.owns(target) for sender in self._senders.values())

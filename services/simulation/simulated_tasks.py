@@ -93,7 +93,7 @@ class SimulatedTasks:
         self._channels = channels or Channels()
         self._is_instant = channels is None
         self._tasks: dict[str, SimulatedTask] = {}
-        self._of_job: dict[str, dict[str, SimulatedTask]] = {}
+        self._tasks_by_job: dict[str, dict[str, SimulatedTask]] = {}
         self._process_starts = ProcessStarts()
         self._ended: dict[str, None] = {}
         """Attempts that have ended: the newest."""
@@ -154,8 +154,8 @@ class SimulatedTasks:
 
     def fail(self, subtask: Subtask, reason: str) -> bool:
         """Fails the running attempt of a subtask; returns False if none runs."""
-        of_job = self._of_job.get(subtask[0], {}).items()
-        attempt = next((key for key, each in of_job if each.subtask == subtask and each.is_running), "")
+        tasks = self._tasks_by_job.get(subtask[0], {}).items()
+        attempt = next((key for key, each in tasks if each.subtask == subtask and each.is_running), "")
         return self.end(attempt, TaskEnd(0, ExecutionState.FAILED, reason))
 
     def lose(self, execution_attempt_ids: Iterable[str]) -> None:
@@ -192,7 +192,7 @@ class SimulatedTasks:
         return [
             (key, trigger)
             for (job_id, number), (generation, trigger) in self._channels.barriers.items()
-            for key, attempt in self._of_job.get(job_id, {}).items()
+            for key, attempt in self._tasks_by_job.get(job_id, {}).items()
             if attempt.is_running
             and attempt.task.generation == generation
             and number not in attempt.received | attempt.aborted
@@ -368,7 +368,9 @@ class SimulatedTasks:
         done = acknowledgement_of(own, part.accumulators, stops=options.stops)
 
         def running() -> list[str]:
-            return [key for key, each in self._of_job[job_id].items() if each.address == attempt.address]
+            return [
+                key for key, each in self._tasks_by_job[job_id].items() if each.address == attempt.address
+            ]
 
         batches = self._batches.setdefault(attempt.address, AcknowledgementBatches())
         for _ in range(part.copies):
@@ -438,7 +440,7 @@ class SimulatedTasks:
     def _add(self, role_address: str, task: Task) -> SimulatedTask:
         attempt = SimulatedTask(task, role_address, task.cause)
         self._tasks[task.execution_attempt_id] = attempt
-        self._of_job.setdefault(task.job_id, {})[task.execution_attempt_id] = attempt
+        self._tasks_by_job.setdefault(task.job_id, {})[task.execution_attempt_id] = attempt
         return attempt
 
     def _remove(self, attempt: SimulatedTask) -> None:
@@ -446,6 +448,6 @@ class SimulatedTasks:
         if attempt in attempt.process:
             attempt.process.remove(attempt)
         key, job_id = attempt.task.execution_attempt_id, attempt.task.job_id
-        del self._tasks[key], self._of_job[job_id][key]
-        if not self._of_job[job_id]:
-            del self._of_job[job_id]
+        del self._tasks[key], self._tasks_by_job[job_id][key]
+        if not self._tasks_by_job[job_id]:
+            del self._tasks_by_job[job_id]

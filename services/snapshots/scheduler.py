@@ -63,7 +63,7 @@ class SnapshotScheduler:
         self._clock = clock
         self._since = clock() if since is None else since
         self._bytes = 0
-        self._told_at = -1
+        self._last_offset = -1
         self._last_attempt: LogProgress | None = None
         self._not_before: Time = 0
         self._stop = threading.Event()
@@ -85,7 +85,7 @@ class SnapshotScheduler:
         asked = self._last_attempt
         ours = asked is not None and asked.offset == body.offset
         self._bytes = asked.bytes_read if asked is not None and ours else self._progress().bytes_read
-        self._since, self._told_at = record.header.time, record.offset
+        self._since, self._last_offset = record.header.time, record.offset
 
     def due_reason(self, now: Time) -> str | None:
         """Returns why a snapshot is due now; None: it is not."""
@@ -93,7 +93,7 @@ class SnapshotScheduler:
         grown = progress.bytes_read - self._bytes
         if self._max_bytes and grown >= self._max_bytes:
             return f"{grown:,} bytes since the last one"
-        if self._max_age and now - self._since >= self._max_age and progress.offset > self._told_at:
+        if self._max_age and now - self._since >= self._max_age and progress.offset > self._last_offset:
             return f"the last one is {(now - self._since) // 1_000_000} s old"
         return None
 
@@ -112,7 +112,7 @@ class SnapshotScheduler:
             _log.warning("creating a snapshot failed: retries in a minute", why=why, error=str(error))
             self._not_before = now + _RETRY_INTERVAL_US
             return None
-        self._bytes, self._since, self._told_at = progress.bytes_read, now, progress.offset
+        self._bytes, self._since, self._last_offset = progress.bytes_read, now, progress.offset
         if taken is None:
             return None
         _log.info("created a snapshot", why=why, uri=taken.uri, bytes=taken.size)

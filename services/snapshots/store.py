@@ -76,8 +76,8 @@ class SnapshotStore:
         them.
         """
         older = [offset for offset in self.offsets() if offset < newest]
-        kept = base if base is not None else max(older, default=None)
-        gone = [offset for offset in older if offset != kept]
+        base_offset = base if base is not None else max(older, default=None)
+        gone = [offset for offset in older if offset != base_offset]
         for offset in gone:
             self.delete(offset)
         return gone

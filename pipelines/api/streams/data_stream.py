@@ -795,7 +795,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
     """Records grouped by windows. Frozen: each setter returns a changed copy."""
 
     _PROCESS: Signature
-    _OF_ALL: bool
+    _IS_WINDOW_ALL: bool
 
     def __init__(
         self,
@@ -925,7 +925,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
         return self._keyed._then(
             Window,
             step,
-            f"{'WindowAll' if self._OF_ALL else 'Window'}({self._assigner})",
+            f"{'WindowAll' if self._IS_WINDOW_ALL else 'Window'}({self._assigner})",
             output_type,
             side_outputs=late,
             key=self._keyed._key,
@@ -937,7 +937,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
             aggregator=aggregator,
             window_function=None if window_function is None else self._adapted(window_function),
             accumulator_type=accumulator_type,
-            of_all=self._OF_ALL,
+            of_all=self._IS_WINDOW_ALL,
         )
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
@@ -962,7 +962,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
     """
 
     _PROCESS = signatures.PROCESS_WINDOW
-    _OF_ALL = False
+    _IS_WINDOW_ALL = False
 
     @overload
     def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]: ...
@@ -1025,7 +1025,7 @@ class AllWindowedStream(Windowed[T]):
     """All records, grouped by windows, in one subtask. Like WindowedStream, but window functions get no key."""
 
     _PROCESS = signatures.PROCESS_ALL_WINDOW
-    _OF_ALL = True
+    _IS_WINDOW_ALL = True
 
     @overload
     def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]: ...

@@ -67,9 +67,9 @@ class FilterOperator(_WithFunction):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            kept = [i for i, value in enumerate(records) if self._call(value)]
-        if len(kept) == len(batch):
+            selected = [i for i, value in enumerate(records) if self._call(value)]
+        if len(selected) == len(batch):
             self.output.emit(batch)
-        elif kept:
-            with came_from(kept.__getitem__):
-                self.output.emit(batch.take(kept))
+        elif selected:
+            with came_from(selected.__getitem__):
+                self.output.emit(batch.take(selected))

@@ -53,7 +53,7 @@ class WindowOperator(KeyedOperator):
         if aggregation == "aggregate":
             self._folded_type = setup.record_type_parameter("accumulator_type")
         # Windows that may fire again keep their result.
-        self._kept_copy = create_copier(self._folded_type) if self._lateness else None
+        self._copy_element = create_copier(self._folded_type) if self._lateness else None
         self._gathering = OutputCollector()
         clocks = ReadOnlyTimerService(
             setup, self.backend, "a window function is called when its window fires"
@@ -154,7 +154,7 @@ class WindowOperator(KeyedOperator):
 
     def _own_copies(self, elements: Sequence[Any]) -> Sequence[Any]:
         """Returns the contents of a window as objects that functions may change."""
-        return elements if self._kept_copy is None else list(map(self._kept_copy, elements))
+        return elements if self._copy_element is None else list(map(self._copy_element, elements))
 
     def _emit_result(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
         """Emits the results of a window of a key. `elements`: its records, or the result of their aggregation."""

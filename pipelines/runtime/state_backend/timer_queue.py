@@ -90,10 +90,10 @@ class HeapTimerQueue:
         self._heap.clear()
 
     def _sweep(self) -> None:
-        kept: dict[Timer, tuple[int, bytes, int, Any]] = {}
+        remaining: dict[Timer, tuple[int, bytes, int, Any]] = {}
         for entry in self._heap:
             timer = entry[0], entry[3]
             if timer in self._timers:
-                kept[timer] = entry
-        self._heap = list(kept.values())
+                remaining[timer] = entry
+        self._heap = list(remaining.values())
         heapq.heapify(self._heap)

@@ -106,7 +106,7 @@ def stop(
     ] = False,
     home: Home = None,
 ) -> None:
-    """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log is kept."""
+    """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log stays."""
     from ...configuration.options.kafka import KafkaUser
     from ..local.cluster import LocalCluster
     from ..local.topic_recovery import describe_remaining_topics
@@ -157,13 +157,13 @@ def status(
     from ..readers.cluster_state import replay_log
     from ..readers.orphaned_resources import list_resources
 
-    kept = list_resources(reachable)
+    resources = list_resources(reachable)
     fold = replay_log(reachable)
     data = {
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **cluster_to_data(fold, kept, reachable, local),
+        **cluster_to_data(fold, resources, reachable, local),
     }
     if output is Format.JSON:
         print_json(data)
@@ -235,12 +235,12 @@ def clean(
     )
 
     log_to_stderr()
-    kept = list_resources(configuration)
+    resources = list_resources(configuration)
     replica = fold_to(
         open_archived_log(configuration, timeout_s=10.0),
         store=SnapshotStore.from_configuration(configuration),
     )
-    found = find_orphaned_resources(configuration, kept, statuses(replica), replica.offset)
+    found = find_orphaned_resources(configuration, resources, statuses(replica), replica.offset)
     if found and replica.offset < 0:
         raise CommandFailure(
             ExitCode.NOT_FOUND,

@@ -54,11 +54,14 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
 
 
 def cluster_to_data(
-    fold: HistoryProjection, kept: ClusterResources, configuration: Configuration, local: LocalCluster | None
+    fold: HistoryProjection,
+    resources: ClusterResources,
+    configuration: Configuration,
+    local: LocalCluster | None,
 ) -> dict[str, Any]:
     """Returns the status of a cluster from its log, ZooKeeper, storage, and its processes on this machine.
 
-    The caller reads `kept` before it reads the log.
+    The caller reads `resources` before it reads the log.
     """
     import msgspec
 
@@ -73,9 +76,9 @@ def cluster_to_data(
         "dead_letters": msgspec.to_builtins(count_dead_letters(configuration)),
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
-        "masters": _masters(leading, kept.candidates, local, fold.replica.leadership.leader(DISPATCHER)),
+        "masters": _masters(leading, resources.candidates, local, fold.replica.leadership.leader(DISPATCHER)),
         "orphans": msgspec.to_builtins(
-            find_orphaned_resources(configuration, kept, statuses, fold.replica.offset)
+            find_orphaned_resources(configuration, resources, statuses, fold.replica.offset)
         ),
         "taskexecutors": msgspec.to_builtins(known),
         "slots": {

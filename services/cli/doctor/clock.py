@@ -14,7 +14,7 @@ from ...log.topics import heartbeats_topic
 from .report import Report, Subject
 
 _TIMEOUT_S: Final = 10.0
-_HEARD_WITHIN_S: Final = 12.0
+_READ_TIMEOUT_S: Final = 12.0
 """Longer than the default of heartbeat.interval."""
 _SAME_TIME_S: Final = 2.0
 """A larger difference is reported: it falsifies the times of events, and delays or hastens timeouts."""
@@ -30,7 +30,7 @@ def check_clock(subject: Subject, report: Report) -> None:
             for partition in (MASTERS, TASK_EXECUTORS)
         ]
         consumer.assign(places)
-        message, deadline = None, time.monotonic() + _HEARD_WITHIN_S
+        message, deadline = None, time.monotonic() + _READ_TIMEOUT_S
         while message is None and time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is not None and message.error() is not None:
@@ -42,7 +42,7 @@ def check_clock(subject: Subject, report: Report) -> None:
         consumer.close()
     if message is None:
         report.skip(
-            f"no process of the cluster sent a heartbeat within {_HEARD_WITHIN_S:.0f} s, so no clock is known"
+            f"no process of the cluster sent a heartbeat within {_READ_TIMEOUT_S:.0f} s, so no clock is known"
         )
         return
     ahead_s = time.time() - message.timestamp()[1] / 1000

@@ -74,22 +74,22 @@ def list_resources(configuration: Configuration, *, timeout_s: float = 5.0) -> C
         blobs = create_store(configuration).jobs()
         snapshots = SnapshotStore.from_configuration(configuration).offsets()
     except (BlobUnavailable, CheckpointError) as error:
-        print_progress(f"which blobs and snapshots are kept is not known: {error}")
+        print_progress(f"which blobs and snapshots there are is not known: {error}")
     return ClusterResources(candidates, tuple(blobs), tuple(snapshots))
 
 
 def find_orphaned_resources(
-    configuration: Configuration, kept: ClusterResources, jobs: Jobs, end: int
+    configuration: Configuration, resources: ClusterResources, jobs: Jobs, end: int
 ) -> list[OrphanedResource]:
     """Returns the orphans among the resources. `jobs` and `end`, the last offset, are from the log, read later."""
     ended = {job_id: status in JOB_ENDS for job_id, status in jobs.items()}
     found: list[OrphanedResource] = []
     try:
-        found += _blobs(configuration, kept, ended)
+        found += _blobs(configuration, resources, ended)
     except BlobUnavailable as error:
         print_progress(f"which blobs are old is not known: {error}")
     store = SnapshotStore.from_configuration(configuration)
-    for offset in kept.snapshots:
+    for offset in resources.snapshots:
         if offset > end:
             reason = f"it reaches offset {offset}, and the log ends at {end}"
             found.append(OrphanedResource("snapshot", store.uri_of(offset), reason, offset=offset))
@@ -113,13 +113,13 @@ def remove_orphan(configuration: Configuration, unwanted: Sequence[OrphanedResou
 
 
 def _blobs(
-    configuration: Configuration, kept: ClusterResources, ended: dict[str, bool]
+    configuration: Configuration, resources: ClusterResources, ended: dict[str, bool]
 ) -> Iterator[OrphanedResource]:
     phases = {True: JobPhase.OVER, False: JobPhase.LIVE, None: JobPhase.UNKNOWN}
     store = store_uri(configuration)
     old = time.time() - configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
     for job_id in find_orphans(
-        create_store(configuration), kept.blobs, lambda job_id: phases[ended.get(job_id)], old
+        create_store(configuration), resources.blobs, lambda job_id: phases[ended.get(job_id)], old
     ):
         reason = (
             f"job {job_id} has ended"

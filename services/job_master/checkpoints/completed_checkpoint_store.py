@@ -38,7 +38,7 @@ from .pending_checkpoint import PendingCheckpoint
 
 _REMEMBERED: Final = 128
 """The number of checkpoints whose metadata is cached, so that discarding needs no read."""
-_FAULTS_TOLD: Final = 3
+_MOST_FAULTS_SHOWN: Final = 3
 _READ_WHOLE: Final = 256 << 20
 """The size up to which a checkpoint is read from remote storage before tasks restore it. Of a larger one only
 lengths are checked: its tasks read it at the same time, and detect other damage. Local files are always read: after
@@ -69,7 +69,7 @@ class CompletedCheckpointStore:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, CheckpointMetadata] = OrderedDict()
-        self._doomed: set[str] = set()
+        self._files_in_deletion: set[str] = set()
         """Files that are being deleted: a checkpoint that refers to them cannot complete any more."""
         self._lock = Lock()
 
@@ -179,12 +179,12 @@ class CompletedCheckpointStore:
             disposal.discard_incomplete(directory)
             return
         own = disposal.exclusive_files(directory, kept, read=self._read)
-        doomed = self._mark_deleted(directory, own)
+        deletable = self._mark_deleted(directory, own)
         try:
-            disposal.delete(directory, doomed, before_each)
+            disposal.delete(directory, deletable, before_each)
         finally:
             with self._lock:
-                self._doomed -= doomed
+                self._files_in_deletion -= deletable
         self._forget(directory)
 
     def remove(self, job_directory: str, retained: Iterable[CompletedCheckpoint]) -> None:
@@ -195,9 +195,9 @@ class CompletedCheckpointStore:
         """Protects the files that it refers to from other deletions. Raises CorruptFile if their deletion has begun."""
         files = _absolute_files(metadata)
         with self._lock:
-            gone = files & self._doomed
-            if gone:
-                raise CorruptFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
+            deleted = files & self._files_in_deletion
+            if deleted:
+                raise CorruptFile(f"{min(deleted)} belongs to a checkpoint that is being deleted")
             self._keep(metadata)
 
     def _mark_deleted(self, directory: str, files: set[str]) -> set[str]:
@@ -208,7 +208,7 @@ class CompletedCheckpointStore:
             for uri, metadata in self._known.items():
                 if uri != canonical(directory) and base_of(uri) == storage.uri:
                     absolute -= _absolute_files(metadata)
-            self._doomed |= absolute
+            self._files_in_deletion |= absolute
         return absolute
 
     def _read(self, uri: str) -> CheckpointMetadata:
@@ -255,8 +255,8 @@ def _finished_subtasks(metadata: CheckpointMetadata, graph: JobGraph) -> dict[st
 
 
 def _abbreviate(faults: Sequence[str]) -> str:
-    more = len(faults) - _FAULTS_TOLD
-    return "; ".join(faults[:_FAULTS_TOLD]) + (f"; and {more} more" if more > 0 else "")
+    more = len(faults) - _MOST_FAULTS_SHOWN
+    return "; ".join(faults[:_MOST_FAULTS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _describe_none_usable(passed_over: Mapping[str, str]) -> str:

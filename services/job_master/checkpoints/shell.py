@@ -211,7 +211,7 @@ class CheckpointShell:
             try:
                 return act()
             except StorageError as error:
-                _log.info("storage of checkpoints fails; tries again", seconds=pause, error=_describe(error))
+                _log.info("storage of checkpoints fails; retries", seconds=pause, error=_describe(error))
             if self._closed.wait(pause):
                 raise _ShellClosed
             pause *= 2
@@ -230,7 +230,7 @@ def _retry_write(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _
             if now >= silent_until:
                 silent_until = now + _SILENCE_S
                 _log.warning(
-                    "job waits for the storage of its checkpoints; tries again",
+                    "job waits for the storage of its checkpoints; retries",
                     job=job_id,
                     error=_describe(error),
                 )

@@ -214,8 +214,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
     ) -> Checkpoints:
         """Adds a complete savepoint, and the requests that it was taken for."""
         savepoints = (*self.savepoints, savepoint)[-_SAVEPOINTS:]
-        kept = {each.checkpoint_id for each in savepoints}
-        trigger_ids = {name: number for name, number in self.trigger_ids.items() if number in kept}
+        retained_ids = {each.checkpoint_id for each in savepoints}
+        trigger_ids = {name: number for name, number in self.trigger_ids.items() if number in retained_ids}
         for each in requests:
             if each.trigger_id is not None:
                 trigger_ids[each.trigger_id] = savepoint.checkpoint_id

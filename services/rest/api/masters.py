@@ -13,9 +13,9 @@ from ...configuration import Configuration, ConfigurationError
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from ...election.candidates_reader import Candidate, CandidatesReader, ZooKeeperUnreachable
 from ...election.settings import ZooKeeperSettings
+from ..cached_value import CachedValue
 from ..endpoint import Answer, Endpoint, Parameters
 from ..errors import Unavailable
-from ..kept_value import KeptValue
 
 _TIMEOUT_S = 5.0
 
@@ -51,10 +51,10 @@ def create_endpoint(read: Callable[[], Sequence[Candidate]]) -> Endpoint:
     def read_list() -> MasterList:
         return MasterList([Master(each.address, each.feature_level) for each in read()])
 
-    kept = KeptValue(read_list)
+    candidates = CachedValue(read_list)
 
     def masters(_parameters: Parameters, _body: object, _key: str | None) -> Answer:
         """GET /masters: the jobmanagers that stand for election, the leader first"""
-        return Answer(kept.get(), 200)
+        return Answer(candidates.get(), 200)
 
     return Endpoint("GET", "/masters", command=masters, response=MasterList)

@@ -21,12 +21,12 @@ from ...log.clients import client_configuration
 from ...log.topic_extents import ConsumedTopic, TopicExtent, read_consumed_topics, read_topic_extents
 from ...log.topic_options import TopicOptions
 from ...log.topics import new_cluster_topics
+from ..cached_value import CachedValue
 from ..endpoint import Answer, Endpoint, Parameter, Parameters
 from ..errors import NotFound, Unavailable
 from ..flink import ids
 from ..flink.endpoints import path_parameters
 from ..flink.lookup import dispatcher, find_job
-from ..kept_value import KeptValue
 from ..moment import Moment
 from ..turns import Turns
 
@@ -90,7 +90,7 @@ class ClusterTopics:
     def __init__(self, read: Read, read_output: ReadOutput, read_topics: ReadTopics) -> None:
         self._read = read
         self._read_output = read_output
-        self._topics = KeptValue(lambda: self._list(read_topics))
+        self._topics = CachedValue(lambda: self._list(read_topics))
         self._turns = Turns("read topics", at_once=_MOST_READERS, waiting=_MOST_WAITING, timeout_s=_WAIT_S)
 
     @classmethod

@@ -368,7 +368,7 @@ class RecordedTaskBehavior:
         self._acks = acks
         self._fixed_start = fixed_start
         self._usual = UniformTaskBehavior(latencies)
-        self._begun: dict[tuple[Subtask, int], int] = {}
+        self._starts: dict[tuple[Subtask, int], int] = {}
         self._alike: dict[str, tuple[str, RecordedTaskTimes]] = {}
 
     def like(self, job_id: str, other: str, times: RecordedTaskTimes) -> None:
@@ -377,8 +377,8 @@ class RecordedTaskBehavior:
 
     def start(self, task: Task, now: Time) -> TaskStart:
         key = subtask_of(task), task.attempt_number
-        number = self._begun.get(key, 0)
-        self._begun[key] = number + 1
+        number = self._starts.get(key, 0)
+        self._starts[key] = number + 1
         known = [] if self._fixed_start else self._times.starts.get(key, [])
         usual = self._usual.start(task, now)
         if number >= len(known):
@@ -403,10 +403,10 @@ class RecordedTaskBehavior:
         again = known and known[-1].state is ExecutionState.FINISHED
         return replace(known[-1], at=None) if again else None
 
-    def contribution(self, task: Task, told: TriggerTasks, now: Time) -> CheckpointContribution | None:
-        usual = self._usual.contribution(task, told, now)
+    def contribution(self, task: Task, trigger: TriggerTasks, now: Time) -> CheckpointContribution | None:
+        usual = self._usual.contribution(task, trigger, now)
         after = 0 if usual is None else usual.after
-        return self._acks.take_ack(subtask_of(task), told.checkpoint_id, after, now)
+        return self._acks.take_ack(subtask_of(task), trigger.checkpoint_id, after, now)
 
 
 def _task_ends(times: RecordedTaskTimes, job_id: str, vertex_id: str, index: int) -> list[TaskEnd]:

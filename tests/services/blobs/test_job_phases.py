@@ -18,7 +18,7 @@ def test_blobs_are_needed_until_job_has_ended(phase: Phase) -> None:
     assert _read_job_phases(replica) is None
     job = Job(job_id="job", requester="client/me", phase=phase, cause=3)
     replica.states[DISPATCHER] = DispatcherState(jobs=Map({"job": job}))
-    fate_of = _read_job_phases(replica)
-    assert fate_of is not None
-    assert fate_of("job") is (JobPhase.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else JobPhase.LIVE)
-    assert fate_of("another") is JobPhase.UNKNOWN
+    find_phase = _read_job_phases(replica)
+    assert find_phase is not None
+    assert find_phase("job") is (JobPhase.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else JobPhase.LIVE)
+    assert find_phase("another") is JobPhase.UNKNOWN

@@ -79,9 +79,9 @@ class Requester:
 
 def test_pending_tasks_are_known_from_trigger_to_answer() -> None:
     requester = Requester()
-    assert not requester.request.heard
+    assert not requester.request.is_acknowledged
     request = requester.ask()
-    assert requester.request.heard
+    assert requester.request.is_acknowledged
     assert requester.request.progress is None
     requester.trigger(request)
     assert requester.request.progress == CheckpointProgress(3, 3, ("a", "b", "c"))
@@ -104,7 +104,7 @@ def test_requests_of_other_clients_are_ignored() -> None:
     requester.trigger()
     requester.trigger(requester.ask(OTHER))
     requester.trigger(requester.ask(job_id="k"), job_id="k")
-    assert not requester.request.heard
+    assert not requester.request.is_acknowledged
     assert requester.request.progress is None
     assert requester.receive(client.CheckpointSucceeded(job_id="j", checkpoint=DONE), OTHER) is None
     assert requester.receive(client.CheckpointFailed(job_id="j", reason="no"), OTHER) is None

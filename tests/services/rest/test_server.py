@@ -86,7 +86,7 @@ def test_client_of_authority_is_served_with_tls_1_2_and_later(authority: Certifi
 def test_replaced_certificate_is_used_by_next_connection(
     authority: CertificateAuthority, tmp_path: Path
 ) -> None:
-    """One that can't be used is not: the earlier one is used further."""
+    """One that can't be used is not: the earlier one stays in use."""
     served = tmp_path / "served.pem"
     served.write_bytes(authority.issue("server").read_bytes())
     trusting = client_context(str(authority.ca))

@@ -133,8 +133,8 @@ class FilesSource(Source):
         self._origins: dict[Origin, _SplitState] = {}
         self._origin: Origin | None = None
         self._restored: list[bytes] = []
-        self._said_listed = False
-        self._said_position = self._state.position
+        self._reported_listing = False
+        self._reported_position = self._state.position
         self._piece = FileChunk(rows=[])
         self._polled_from: _Position | None = None
         self._position = 0
@@ -158,11 +158,11 @@ class FilesSource(Source):
                 state.add(msgspec.structs.replace(share, owners=(*share.owners, own)), files)
         for message in self._restored:
             state.apply(message, own)
-        self._said_listed = bool(state.shares)
+        self._reported_listing = bool(state.shares)
         if not state.shares:
             found = (file for path in self._parameters.paths for file in list_files(path))
             state.add(_SplitAssignment((own,)), list({file.path: file for file in found}.values()))
-        self._said_position = state.position
+        self._reported_position = state.position
         self._pieces = self._read()
 
     def poll(self, limit: int) -> PollResult:
@@ -187,12 +187,12 @@ class FilesSource(Source):
 
     def take_changes(self) -> Iterable[bytes]:
         state = self._state
-        if not self._said_listed and state.shares:
-            self._said_listed = True
-            self._said_position = state.position
+        if not self._reported_listing and state.shares:
+            self._reported_listing = True
+            self._reported_position = state.position
             yield from state.messages()
-        elif state.position != self._said_position:
-            self._said_position = state.position
+        elif state.position != self._reported_position:
+            self._reported_position = state.position
             yield _POSITION + msgspec.msgpack.encode(state.position)
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:

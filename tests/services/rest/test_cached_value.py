@@ -1,4 +1,4 @@
-"""A value that is kept for a few seconds."""
+"""A value that is cached for a few seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.rest.kept_value import KeptValue
+from tailrace.services.rest.cached_value import CachedValue
 
 KEPT_S = 5.0
 
@@ -21,7 +21,7 @@ def test_value_is_read_again_when_it_is_older_than_a_few_seconds(pauses: list[fl
         reads.append(now_s)
         return now_s
 
-    value = KeptValue(read, lambda: now_s)
+    value = CachedValue(read, lambda: now_s)
     for pause in pauses:
         now_s += pause
         assert now_s - value.get() < KEPT_S
@@ -36,7 +36,7 @@ def test_failure_is_not_kept() -> None:
             raise failures.pop()
         return "read"
 
-    value = KeptValue(read)
+    value = CachedValue(read)
     try:
         value.get()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A value that is dear to read: it is read when a request needs it, and kept for a few seconds.
+"""Caches a value that takes long to read: it is read when a request needs it, and is valid for a few seconds.
 
 One request reads at a time. Others wait, and get what it has read.
 """
@@ -13,18 +13,18 @@ from typing import Final, Generic, TypeVar
 from .errors import Unavailable
 
 T = TypeVar("T")
-_KEPT_S: Final = 5.0
+_LIFETIME_S: Final = 5.0
 _WAIT_S: Final = 5.0
 
 
-class KeptValue(Generic[T]):
+class CachedValue(Generic[T]):
     """Thread-safe. `read` returns the value; what it raises is raised by `get`."""
 
     def __init__(self, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: tuple[T, float] | None = None
+        self._cached: tuple[T, float] | None = None
         """The value, and when it was read."""
 
     def get(self) -> T:
@@ -33,8 +33,8 @@ class KeptValue(Generic[T]):
             raise Unavailable("Another request still reads this.", {"Retry-After": "5"})
         try:
             now_s = self._clock()
-            if self._known is None or now_s - self._known[1] >= _KEPT_S:
-                self._known = self._read(), now_s
-            return self._known[0]
+            if self._cached is None or now_s - self._cached[1] >= _LIFETIME_S:
+                self._cached = self._read(), now_s
+            return self._cached[0]
         finally:
             self._lock.release()
