@@ -23,7 +23,7 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..configuration.options.kafka import KafkaUser
-from ..configuration.options.task_executor import LEAVE_ON_STOP, MANAGED_MEMORY, TASK_HEAP
+from ..configuration.options.task_executor import LEAVE_ON_STOP, MANAGED_MEMORY, SPARK_ON_DEMAND, TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..diagnostics.stacks import STACKS, Stack, serve_stacks
@@ -99,6 +99,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         heap_mib=jvm_heap_mib(configuration),
         heartbeat_timeout_s=configuration.get(HEARTBEAT_TIMEOUT) / 1e6,
         managed_memory=configuration.get(MANAGED_MEMORY),
+        starts_spark_on_demand=configuration.get(SPARK_ON_DEMAND),
     )
 
     def start_runtime() -> None:

@@ -21,7 +21,7 @@ from tailrace.schemas.types import JobGraph
 from tailrace.services.log.topics import log_topic
 
 from ..log_checker.log_reader import violations_at_rest
-from .test_cluster import Cluster, started
+from .test_cluster import EAGER_SPARK, Cluster, started
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell has it for what it runs in the background; who is started here inherits it, and is to be interrupted.
@@ -115,6 +115,7 @@ def four_slots(
         TAILRACE_KAFKA_STATISTICS_INTERVAL_MS="1000",
         TAILRACE_TRACES_REPORTER_OTLP_EXPORTER_ENDPOINT=collector.url,
         TAILRACE_SCHEMA_REGISTRY_BASIC_AUTH_CREDENTIALS_FILE=str(credentials),
+        **EAGER_SPARK,
     )
     with started(cluster, "--taskexecutors", "1", "--slots", "4"):
         yield cluster

@@ -48,7 +48,7 @@ from tailrace.services.log.topics import (
     submissions_topic,
 )
 
-from .test_cluster import Cluster
+from .test_cluster import EAGER_SPARK, Cluster
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -146,6 +146,8 @@ class SecuredCluster(Cluster):
             environment |= _environment(f"{role}.", self.connections[roles[role]])
         super().__init__(
             home,
+            # Spark's warm-up uses a right of its own.
+            **EAGER_SPARK,
             **environment,
             TAILRACE_BOOTSTRAP_SERVERS=secured.bootstrap_servers,
             TAILRACE_CLUSTER_ID=cluster_id,

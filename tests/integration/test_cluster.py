@@ -56,11 +56,13 @@ PROGRAM = Path(tailrace.__file__).parent / "pipelines" / "examples" / "window_wo
 ENTRY_POINT = "tailrace.pipelines.examples.window_word_count:main"
 SLOT_TIMEOUT_S = 3
 WINDOW_PARALLELISM = 3
+EAGER_SPARK = {"TAILRACE_TASKMANAGER_SPARK_START_ON_DEMAND": "false"}
 T = TypeVar("T")
 
 
 class Cluster:
-    """A cluster in a home of its own, driven by the command line."""
+    """A cluster in a home of its own, driven by the command line. Its TaskExecutors start Spark on demand: a JVM
+    costs more than most tests, and most jobs here need none. `EAGER_SPARK` starts it as by default."""
 
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
@@ -75,6 +77,7 @@ class Cluster:
             "TAILRACE_SLOT_REQUEST_TIMEOUT": f"{SLOT_TIMEOUT_S} s",
             "TAILRACE_SLOT_REQUEST_UNFULFILLABLE_TIMEOUT": f"{SLOT_TIMEOUT_S} s",
             "TAILRACE_RESOURCEMANAGER_STANDALONE_START_UP_TIME": "0 s",
+            "TAILRACE_TASKMANAGER_SPARK_START_ON_DEMAND": "true",
             **environment,
         }
 
@@ -165,14 +168,14 @@ def started(cluster: Cluster, *arguments: str) -> Iterator[None]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # A TaskExecutor that is killed here comes back, and goes on; `test_kill` has those that don't.
     home = tmp_path_factory.mktemp("cluster") / "home"
-    cluster = Cluster(home, TAILRACE_TASKMANAGER_RESTART_GRACE="2 min")
+    cluster = Cluster(home, TAILRACE_TASKMANAGER_RESTART_GRACE="2 min", **EAGER_SPARK)
     with started(cluster, "--taskexecutors", "2", "--slots", "2"):
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def text() -> Iterator[TextServer]:
-    server = TextServer(words_per_s=300)
+    server = TextServer(words_per_s=40)
     yield server
     server.close()
 

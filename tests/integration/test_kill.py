@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from polling import TIMEOUT_S
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -93,7 +93,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def text() -> Iterator[TextServer]:
-    server = TextServer(words_per_s=100)
+    server = TextServer(words_per_s=40)
     yield server
     server.close()
 
@@ -105,12 +105,12 @@ def log(cluster: Cluster) -> Iterator[LogFollower]:
     conversation.close()
 
 
-def submit(cluster: Cluster, text: TextServer) -> str:
-    """Submits WindowWordCount, which restarts failed tasks at once."""
+def submit(cluster: Cluster, text: TextServer, *more: str) -> str:
+    """Submits WindowWordCount, which restarts failed tasks at once, with `more` options."""
     restarts = ["-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.attempts=1000"]
     restarts += ["-D", "restart-strategy.fixed-delay.delay=100 ms"]
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
-    return cluster.ok("run", *restarts, "-d", str(PROGRAM), *options).stdout.strip()
+    return cluster.ok("run", *restarts, *more, "-d", str(PROGRAM), *options).stdout.strip()
 
 
 def kill(cluster: Cluster, name: str) -> None:
@@ -220,16 +220,23 @@ def test_task_executor_killed_while_job_runs(cluster: Cluster, text: TextServer,
 def test_process_of_task_executor_killed_while_job_runs(
     cluster: Cluster, text: TextServer, log: LogFollower, what: str
 ) -> None:
-    job_id = submit(cluster, text)
+    is_jvm = "JVM" in what
+    # The tasks of one slot need no query, and so no JVM; tasks in processes of their own do.
+    job_id = submit(cluster, text, *(["-D", "execution.isolation=vertex"] if is_jvm else []))
     wait_for_tasks(log, job_id)
     victim = where(log, job_id)
+
+    def find() -> list[psutil.Process]:
+        children = psutil.Process(cluster.pid(victim)).children()
+        if is_jvm:
+            # Spark has started when the JVM has workers.
+            return [child for child in children if child.name() == "java" and child.children()]
+        return [child for child in children if "zygote" in " ".join(child.cmdline())]
+
+    (needed,) = wait_until(find, f"{what} in {victim}")
     cluster.watch()
-    is_jvm = "JVM" in what
-    (needed,) = [
-        child
-        for child in psutil.Process(cluster.pid(victim)).children()
-        if (child.name() == "java") is is_jvm and (is_jvm or "zygote" in " ".join(child.cmdline()))
-    ]
+    if not is_jvm:
+        assert "java" not in {child.name() for child in psutil.Process(cluster.pid(victim)).children()}
     needed.kill()
     lost = log.until(everyone.TaskExecutorLost)
     assert lost.body.resource_id == victim  # type: ignore[attr-defined]

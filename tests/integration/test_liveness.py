@@ -63,7 +63,7 @@ def log(cluster: Cluster) -> Iterator[LogFollower]:
 
 @pytest.fixture(scope="module")
 def text() -> Iterator[TextServer]:
-    server = TextServer(words_per_s=100)
+    server = TextServer(words_per_s=40)
     yield server
     server.close()
 

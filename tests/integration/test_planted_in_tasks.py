@@ -21,7 +21,7 @@ from process_status import has_ended
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 
 from .test_broker_restart import Feed
-from .test_cluster import Cluster, alive
+from .test_cluster import EAGER_SPARK, Cluster, alive
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -104,6 +104,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, plants: Plants) -> Iterato
         PYTHONPATH=str(PLANTING),
         PLANTS=str(plants.directory),
         **{f"TAILRACE_{name}": item for name, item in patient.items()},
+        **EAGER_SPARK,
     )
     try:
         options = [element for option in OPTIONS for element in ("-D", option)]

@@ -58,6 +58,15 @@ class QueryRunner:
         self._bulk: BulkSessions | None = None
         self._failure: str | None = None
         self._settled = threading.Event()
+        self._needed = threading.Event()
+
+    def wait_until_needed(self) -> None:
+        """Waits for the first query, or for `close`."""
+        self._needed.wait()
+
+    def close(self) -> None:
+        """Ends `wait_until_needed`."""
+        self._needed.set()
 
     def ready(self, spark: SparkSession) -> None:
         """Records that Spark has started."""
@@ -106,6 +115,7 @@ class QueryRunner:
                 failure = describe_failure(error)
             self._post(lambda: ended(failure))
 
+        self._needed.set()
         threads.Thread(target=work, name=f"query-{run.number}").start()
 
     def stop(self, run: QueryRun, then: Callable[[], None] | None = None) -> None:

@@ -90,6 +90,14 @@ class QueryManager:
         """Whether no query can be started any more."""
         self._has_no_spark = False
 
+    def wait_until_spark_is_needed(self) -> None:
+        """Waits until a query is to start, or no query will be; from any thread but the loop's."""
+        self._queries.wait_until_needed()
+
+    def on_closed(self) -> None:
+        """Ends `wait_until_spark_is_needed`; from any thread."""
+        self._queries.close()
+
     def on_spark_started(self, spark: SparkSession) -> None:
         """Allows queries to start; from any thread."""
         self._queries.ready(spark)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -79,6 +79,9 @@ from .state_directories import StateDirectories
 from .user_files import UserFiles
 from .worker_rendezvous import WorkerRendezvous
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 log = logging.getLogger(__name__)
 
 DEFAULT_HEAP_MIB: Final = 640
@@ -105,10 +108,12 @@ class TaskRuntime:
         on_failure: Callable[[Exception], None] | None = None,
         heartbeat_timeout_s: float = 50.0,
         managed_memory: int = 0,
+        starts_spark_on_demand: bool = False,
     ) -> None:
         """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
         thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
-        StreamTask process that hangs is killed and its attempt fails. `managed_memory`: in bytes, for all slots."""
+        StreamTask process that hangs is killed and its attempt fails. `managed_memory`: in bytes, for all slots.
+        `starts_spark_on_demand`: Spark starts with the first query."""
         self._kafka = kafka
         self._scratch = scratch
         self._slots = slots
@@ -133,6 +138,8 @@ class TaskRuntime:
         self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
         self._stacks = StackRequests()
         self._spark = SparkProcess(scratch, jars, heap_mib)
+        self._spark_start = threads.Thread(target=self._start_spark_when_needed, name="spark start")
+        self._starts_spark_on_demand = starts_spark_on_demand
         self._queries = QueryManager(
             kafka,
             scratch,
@@ -150,18 +157,36 @@ class TaskRuntime:
     # Public methods.
 
     def start(self) -> None:
-        """Starts Spark; raises on failure. Goes on warming it while nothing is deployed: tasks run without a query."""
-        try:
-            from ..spark.warm_up import warm_up
+        """Starts Spark, at once or on demand; raises on failure. If it starts at once, goes on warming it while nothing
+        is deployed: tasks run without a query."""
+        if self._starts_spark_on_demand:
+            self._spark_start.start()
+            return
+        session = self._start_spark()
+        from ..spark.warm_up import warm_up
 
+        arguments = (session, self._kafka, self._scratch, self._has_nothing_to_do)
+        threads.Thread(target=warm_up, args=arguments, name="warm-up").start()
+
+    def _start_spark(self) -> SparkSession:
+        try:
             session = self._spark.start()
         except Exception as error:
             self._queries.on_spark_failed(describe_failure(error))
             raise
         self._queries.on_spark_started(session)
         self._spark.watch(lambda died: self._loop.post(lambda: self._break(died)))
-        arguments = (session, self._kafka, self._scratch, self._has_nothing_to_do)
-        threads.Thread(target=warm_up, args=arguments, name="warm-up").start()
+        return session
+
+    def _start_spark_when_needed(self) -> None:
+        self._queries.wait_until_spark_is_needed()
+        if self._loop.is_stopped:
+            return
+        try:
+            self._start_spark()
+        except Exception as error:
+            if self._on_failure is not None:
+                self._on_failure(error)
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap of Spark's JVM."""
@@ -256,6 +281,9 @@ class TaskRuntime:
         self._loop.join(15)
         # The loop has done it, unless it has ended by an error or hangs.
         self._shut_down()
+        self._queries.on_closed()
+        if self._spark_start.is_alive():
+            self._spark_start.join()
         for deployment in self._deployments.values():
             self._queries.close(deployment)
         self._spark.close(stop_session=self._broken is None)

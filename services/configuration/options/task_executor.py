@@ -94,6 +94,16 @@ NETWORK_MEMORY = ConfigOption(
     scopes=WORKER,
     flink="a part of all memory",
 )
+SPARK_ON_DEMAND = ConfigOption(
+    key="taskmanager.spark.start-on-demand",
+    type=BOOL,
+    default=False,
+    doc="Whether a TaskExecutor starts Spark with its first query, not with its process. A job whose tasks need no "
+    "query, because its records stay in one slot, then runs without a JVM. Otherwise the first query starts some "
+    "seconds later; until then the tasks read Kafka themselves.",
+    scopes=WORKER,
+    ours=True,
+)
 
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     NUMBER_OF_TASK_SLOTS,
@@ -101,5 +111,6 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     SLOT_TIMEOUT,
     RESTART_GRACE,
     LEAVE_ON_STOP,
+    SPARK_ON_DEMAND,
 )
 OFFERS: tuple[ConfigOption[Any], ...] = (CPU_CORES, TASK_HEAP, TASK_OFF_HEAP, MANAGED_MEMORY, NETWORK_MEMORY)

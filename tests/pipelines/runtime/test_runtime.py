@@ -123,6 +123,29 @@ def handled(runtime: TaskRuntime, reports: RuntimeReports, marker: str) -> None:
     reports.wait_for(marker, ExecutionState.CANCELED)
 
 
+def test_runtime_with_spark_on_demand_starts_no_jvm_before_first_query(
+    reports: RuntimeReports, tmp_path: Path
+) -> None:
+    running = TaskRuntime(
+        kafka=KafkaConnection("127.0.0.1:1"),
+        scratch=tmp_path,
+        slots=1,
+        report=reports.report,
+        on_failure=reports.fail,
+        starts_spark_on_demand=True,
+    )
+    try:
+        running.start()
+        running.deploy(deployment(SubtaskDeployment("a", 0, 0)))
+        handled(running, reports, "marker")
+        assert "java" not in {child.name() for child in psutil.Process().children(recursive=True)}
+        assert "spark start" in {thread.name for thread in threading.enumerate()}
+    finally:
+        running.close()
+    assert "spark start" not in {thread.name for thread in threading.enumerate()}
+    assert reports.failures == []
+
+
 def test_death_of_zygote_fails_present_and_future_attempts_and_is_reported_once(
     runtime: TaskRuntime, reports: RuntimeReports
 ) -> None:
