@@ -48,6 +48,8 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
     OperatorKind.MAP: {"output_type": "str"},
     OperatorKind.FLAT_MAP: {"output_type": "str"},
     OperatorKind.FILTER: {"output_type": "str"},
+    OperatorKind.WHERE: {"condition": "value LIKE 'a%'", "output_type": "str"},
+    OperatorKind.SELECT: {"columns": [["size", "length(value)"]], "output_type": "int"},
     OperatorKind.MAP_BATCHES: {"output_type": "str"},
     OperatorKind.PRE_AGGREGATE: _AGGREGATE,
     OperatorKind.WATERMARKS: {"out_of_orderness_ms": 0, "idle_after_ms": None, "output_type": "str"},

@@ -23,6 +23,8 @@ class OperatorKind(StrEnum):
     MAP = "map"
     FLAT_MAP = "flat_map"
     FILTER = "filter"
+    WHERE = "where"
+    SELECT = "select"
     MAP_BATCHES = "map_batches"
     PRE_AGGREGATE = "pre_aggregate"
     WATERMARKS = "watermarks"
@@ -92,6 +94,8 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
         OperatorKind.FLAT_MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
         OperatorKind.FILTER: OperatorTraits(functions=1, stateless=True, operator_state=True),
+        OperatorKind.WHERE: OperatorTraits(stateless=True),
+        OperatorKind.SELECT: OperatorTraits(stateless=True),
         OperatorKind.MAP_BATCHES: OperatorTraits(functions=1, stateless=True),
         OperatorKind.PRE_AGGREGATE: OperatorTraits(functions=1, stateless=True),
         OperatorKind.WATERMARKS: OperatorTraits(functions=1),

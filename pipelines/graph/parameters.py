@@ -19,6 +19,8 @@ from ...infra import json_depth
 from ...infra.kafka_connection import KafkaConnection
 from ...infra.redaction import has_user_information, redacted
 from ...schemas.types import Partitioner
+from ..sql.errors import SqlError
+from ..sql.syntax import parse_expression
 from ..types import RecordType, RecordTypeError
 from .errors import one_line, shown
 from .operators import OperatorKind
@@ -282,6 +284,26 @@ _ASSIGNER = _variants(
     offset_ms=_optional(_whole("0 or null", 0, 0)),
 )
 
+
+def _is_expression(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        parse_expression(value)
+    except SqlError:
+        return False
+    return True
+
+
+def _is_select(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, list) and len(item) == 2 for item in value)
+        and all(isinstance(name, str) and _is_expression(text) for name, text in value)
+    )
+
+
 _KAFKA_SINK: Mapping[str, Rule] = {
     "topic": _optional(_name),  # null: a function returns it
     "format": _FORMAT,
@@ -326,6 +348,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.MAP: {},
         OperatorKind.FLAT_MAP: {},
         OperatorKind.FILTER: {},
+        OperatorKind.WHERE: {"condition": _value(_is_expression, "an expression in SQL")},
+        OperatorKind.SELECT: {"columns": _value(_is_select, "pairs of a name and an expression in SQL")},
         OperatorKind.MAP_BATCHES: {},
         OperatorKind.PRE_AGGREGATE: _AGGREGATE,
         OperatorKind.WATERMARKS: {

@@ -40,6 +40,7 @@ from tailrace.pipelines.api import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from tailrace.pipelines.runtime.spark.session import REAL_TIME_ROWS
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.client.source_offsets import read_source_offsets
@@ -292,6 +293,40 @@ def test_backlog_and_live_records_are_exact_with_killed_stream_task(
     results = on_kafka.read(sink, expected, beyond_s=1.0)
     assert len(results) == expected
     assert sorted(map(int, results)) == list(range(expected))
+
+
+def test_records_that_spark_drops_change_no_result_and_positions_pass_them(
+    start: Start, on_kafka: Topics, runtime: TaskRuntime
+) -> None:
+    source, sink, group = on_kafka.new(2), on_kafka.new(), f"group-{uuid.uuid4().hex[:8]}"
+    backlog = 20_000
+
+    def readings(count: int, begin: int) -> list[bytes | None]:
+        return [
+            json.dumps({"sensor": f"s{i}", "degrees": i % 100}).encode() for i in range(begin, begin + count)
+        ]
+
+    for partition in range(2):
+        on_kafka.write(source, readings(backlog, partition * backlog), partition)
+    env = StreamExecutionEnvironment()
+    found = env.from_source(KafkaSource(source, Formats.json(), output_type=Reading, group_id=group))
+    hot = found.with_column("half", "degrees / 2").where("half > 49").select("sensor, half")
+    hot.map(lambda row: row.sensor, str).sink_to(KafkaSink(sink, Formats.text()))
+    job = start(env.get_job_graph("hot"))
+    (attempt,) = job.deploy_all()
+    job.reports.wait([attempt], ExecutionState.RUNNING)
+    on_kafka.read(sink, 2 * backlog // 100)  # so much is read in bulk, and only by Spark
+    os.kill(runtime.process_ids()[attempt], signal.SIGKILL)
+    job.reports.wait([attempt], ExecutionState.FAILED)
+    (again,) = job.deploy(0, [0], 1)
+    job.reports.wait([again], ExecutionState.RUNNING)
+    for step in range(40):
+        on_kafka.write(source, readings(50, 2 * backlog + 50 * step), step % 2)
+    total = 2 * backlog + 2000
+    results = on_kafka.read(sink, total // 100, beyond_s=1.0)
+    assert sorted(results) == sorted(b"s%d" % i for i in range(total) if i % 100 == 99)
+    half = total // 2
+    wait_until(lambda: all(on_kafka.committed(group, source, p) > half - REAL_TIME_ROWS for p in range(2)))
 
 
 def test_no_record_is_late_in_partition_that_is_read_behind_another(start: Start, on_kafka: Topics) -> None:

@@ -46,7 +46,7 @@ from ...functions.adapters import (
     may_have_state,
 )
 from ...types import PICKLED, RecordType, Scalar
-from .. import signatures
+from .. import signatures, sql
 from ..checks import is_text
 from ..connectors import FileSink, KafkaSink
 from ..connectors.format_compatibility import check_sink
@@ -77,9 +77,11 @@ from ..transformations import (
     Process,
     Reduce,
     RunningFunction,
+    Select,
     SideOutput,
     Union,
     Watermarks,
+    Where,
     Window,
     WriteExternalKafka,
     WriteFiles,
@@ -265,6 +267,25 @@ class DataStream(Partitioning[T], Sinks[T]):
         """Emits the records for which the function returns a true value."""
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
         return self._then(Filter, "filter", "Filter", of, function=function)
+
+    def where(self, condition: str) -> SingleOutputStreamOperator[T]:
+        """Emits the records for which a condition in SQL is true, such as `amount > 10 AND user IS NOT NULL`."""
+        sql.check_where("where", self.record_type, condition)
+        return self._then(Where, "where", "Where", self.record_type, condition=condition)
+
+    def select(self, columns: str) -> SingleOutputStreamOperator[Any]:
+        """Emits a NamedTuple of the values of expressions in SQL for each record, such as
+        `user, amount * 2 AS twice`; `*` stands for all columns."""
+        return self._selected("select", sql.select(self.record_type, columns))
+
+    def with_column(self, name: str, expression: str) -> SingleOutputStreamOperator[Any]:
+        """Emits each record as a NamedTuple with a further column, the value of an expression in SQL. A column of that
+        name is replaced."""
+        return self._selected("with_column", sql.with_column(self.record_type, name, expression))
+
+    def _selected(self, step: str, selection: sql.Selection) -> SingleOutputStreamOperator[Any]:
+        name = "Select" if step == "select" else "With Column"
+        return self._then(Select, step, name, selection.record_type, columns=selection.columns)
 
     def process(
         self, function: ProcessFunction[T, R], output_type: object = None

@@ -13,7 +13,7 @@ from .base import Physical, Surroundings, Transformation
 from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunction, Window
 from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka
 from .sources import Collection, Generate, ReadFiles, ReadKafka, SocketTextStream
-from .stateless import Filter, FlatMap, Map, MapBatches, Process, Watermarks
+from .stateless import Filter, FlatMap, Map, MapBatches, Process, Select, Watermarks, Where
 from .two_inputs import (
     BroadcastProcess,
     CoFlatMap,
@@ -49,6 +49,7 @@ __all__ = [
     "ReadKafka",
     "Reduce",
     "RunningFunction",
+    "Select",
     "SideOutput",
     "SocketTextStream",
     "Surroundings",
@@ -56,6 +57,7 @@ __all__ = [
     "Union",
     "Virtual",
     "Watermarks",
+    "Where",
     "Window",
     "WriteExternalKafka",
     "WriteFiles",

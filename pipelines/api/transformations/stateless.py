@@ -32,6 +32,33 @@ class Filter(OneFunction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Where(Physical):
+    """Emits the records for which a condition in SQL is true."""
+
+    KIND = OperatorKind.WHERE
+
+    condition: str
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"condition": self.condition}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Physical):
+    """Emits a record of the values of expressions in SQL for each record."""
+
+    KIND = OperatorKind.SELECT
+
+    columns: tuple[tuple[str, str], ...]
+    """The name and the expression of each column."""
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"columns": [list(column) for column in self.columns]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapBatches(OneFunction):
     """Maps Arrow record batches to Arrow record batches."""
 

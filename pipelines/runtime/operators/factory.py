@@ -26,6 +26,7 @@ from .pre_aggregate import PreAggregateOperator
 from .print_sink import PrintSinkOperator
 from .process import ProcessOperator
 from .running_aggregate import RunningReduce
+from .sql import SelectOperator, WhereOperator
 from .stateless import FilterOperator, FlatMapOperator, MapOperator
 from .task_context import TaskContext
 from .watermarks import TimestampAssigner, WatermarkAssigner
@@ -36,6 +37,8 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.MAP: MapOperator,
         OperatorKind.FLAT_MAP: FlatMapOperator,
         OperatorKind.FILTER: FilterOperator,
+        OperatorKind.WHERE: WhereOperator,
+        OperatorKind.SELECT: SelectOperator,
         OperatorKind.MAP_BATCHES: MapBatchesOperator,
         OperatorKind.PRE_AGGREGATE: PreAggregateOperator,
         OperatorKind.WATERMARKS: WatermarkAssigner,

@@ -28,6 +28,7 @@ import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import truncate
+from .message_condition import DROPPED, DROPPED_PLACE, PARSED
 from .message_place import NO_MESSAGE, PLACE, SQL
 from .partition_forwarder import PartitionForwarder
 from .record_forwarder import RecordForwardingPlan
@@ -119,13 +120,14 @@ def start_query(
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     _prepare(checkpoint)
-    rows = (
+    messages = (
         spark.readStream.format("kafka")
         .options(**_source_options(kafka, begin, hand_over.plan, pace, _secrets_file(kafka, checkpoint)))
         .load()
-        .selectExpr(*_columns(hand_over.plan, pace))
-        .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
     )
+    for columns in _selections(hand_over.plan, pace):
+        messages = messages.selectExpr(*columns)
+    rows = messages.mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
     writer = (
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     )
@@ -137,24 +139,36 @@ def start_query(
     return RunningQuery(writer.start(), checkpoint)
 
 
-def _columns(plan: Any, pace: QueryMode) -> list[str]:
-    """Returns the selected columns.
+def _selections(plan: Any, pace: QueryMode) -> list[list[str]]:
+    """Returns the columns to select, one selection after the other.
 
     Spark's Arrow writer emits a batch of N rows when it sees the row after it. So this adds N empty rows to each row:
     wherever in a batch a row is, the batch is full and a row follows. One empty row and batches of one row would do,
     but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md). In
-    coalesced mode further messages fill the batch.
+    coalesced mode further messages fill the batch. A dropped message has one row: up to N - 1 of them wait for the next
+    message.
     """
     columns = [f"{SQL} AS {PLACE}" if name == PLACE else name for name in plan.columns]
     if not isinstance(plan, RecordForwardingPlan):
         empty = ", X''" * REAL_TIME_ROWS
-        return [*columns[:-1], f"explode(array(value{empty})) AS value"]
-    if pace is not QueryMode.REAL_TIME:
-        return columns
+        return [[*columns[:-1], f"explode(array(value{empty})) AS value"]]
+    condition = plan.condition
+    if pace is not QueryMode.REAL_TIME and condition is None:
+        return [columns]
     # The place marks the empty rows: a message may have an empty value, or none, but no place is negative.
     empty = f", struct({NO_MESSAGE}L AS {PLACE}, CAST(NULL AS BINARY) AS value)" * REAL_TIME_ROWS
-    rows = f"inline(array(struct({SQL} AS {PLACE}, value){empty}))"
-    return [*columns[:-2], f"{rows} AS ({PLACE}, value)"]
+    if condition is None:
+        rows = f"inline(array(struct({SQL} AS {PLACE}, value){empty}))"
+        return [[*columns[:-2], f"{rows} AS ({PLACE}, value)"]]
+    others = list(plan.columns[:-2])
+    parsed = [] if condition.parsed is None else [f"{condition.parsed} AS {PARSED}"]
+    selections = [[*columns, *parsed], [*plan.columns, f"{condition.drops} AS {DROPPED}"]]
+    if pace is not QueryMode.REAL_TIME:
+        place = f"if({DROPPED}, {DROPPED_PLACE}, {PLACE}) AS {PLACE}"
+        return [*selections, [*others, place, f"if({DROPPED}, CAST(NULL AS BINARY), value) AS value"]]
+    dropped = f"array(struct({DROPPED_PLACE} AS {PLACE}, CAST(NULL AS BINARY) AS value))"
+    kept = f"array(struct({PLACE}, value){empty})"
+    return [*selections, [*others, f"inline(if({DROPPED}, {dropped}, {kept})) AS ({PLACE}, value)"]]
 
 
 def _prepare(checkpoint: Path) -> None:

@@ -19,6 +19,7 @@ from ..common.settings import ExecutionMode, TaskSettings
 from ..common.vertex_parts import split_vertex
 from ..operators.kafka_source_parameters import KafkaSourceParameters
 from .buffer_forwarder import BufferForwardingPlan
+from .message_condition import MessageCondition, create_condition
 from .partition_forwarder import StatelessPrefix, SubtaskTarget
 from .query import Begin, QueryMode
 from .record_forwarder import RecordForwardingPlan
@@ -95,9 +96,13 @@ class TopicQueryInput:
         config = spec.vertex.operators[0]
         self.source = KafkaSourceParameters.from_config(config)
         self.connection: KafkaConnection | None = self.source.connection
-        self._record_type = output_type(config).to_json()
+        record_type = output_type(config)
+        self._record_type = record_type.to_json()
         self._prefix = _create_prefix(spec)
         self._cache = cache
+        self._condition: MessageCondition | None = None
+        if self._prefix is not None and self.source.key_format is None:
+            self._condition = create_condition(self.source.format, record_type, self._prefix.operators)
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
         """Empty if there are more subtasks than partitions and these subtasks have none."""
@@ -134,6 +139,7 @@ class TopicQueryInput:
             self._cache,
             gathers=pace is QueryMode.BULK,
             key_format=self.source.key_format,
+            condition=self._condition,
         )
 
 

@@ -6,6 +6,8 @@ so the StreamTask's position is exact, however many records the prefix emits per
 
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
+Spark may have dropped messages (message_condition.py): their rows have only a place.
+
 A message that cannot be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a
 value. Timestamps are the messages' own (milliseconds), unless the prefix assigns others: then the greatest one of each
 batch goes along, and the StreamTask makes the watermarks.
@@ -31,8 +33,9 @@ from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..operators.kafka_source_parameters import OnBadRecord, OnTombstone
 from ..operators.watermarks import assigns_timestamps
-from ..records.batch import Batch, concatenate
+from ..records.batch import EMPTY, Batch, concatenate
 from ..records.buffers import BufferCodec
+from .message_condition import DROPPED, MessageCondition, mark_dropped
 from .message_place import (
     PLACE,
     check_partitions,
@@ -79,6 +82,8 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
     """Whether results that are aggregated here may be held, to be aggregated with later ones."""
     key_format: ValueFormat | None = None
     """For keys, if records are KafkaRecords."""
+    condition: MessageCondition | None = None
+    """By which Spark drops messages of its query."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -141,6 +146,8 @@ class RecordForwardingWorker:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Forwards the results of the messages in the rows."""
+        if self._plan.condition is not None:
+            batch = mark_dropped(batch)
         for part in _by_partition(batch):
             self._take_partition(part)
 
@@ -219,6 +226,10 @@ class RecordForwardingWorker:
     def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, SkippedRecords]:
         """Returns the results of the messages, and how many messages were skipped."""
         assert self._reader is not None
+        if self._plan.condition is not None:
+            rows = _without_dropped(rows)
+            if not rows.num_rows:
+                return self._prefix.process(EMPTY), SkippedRecords()
         reads_tombstones = self._plan.on_tombstone is OnTombstone.READ
         tombstones = 0 if reads_tombstones else rows.column("value").null_count
         if tombstones:
@@ -319,6 +330,13 @@ def _within(
         rows = rows.filter(pc.less(rows.column(PLACE), to_place(partition, target.end)))
         first, following = min(first, target.end), target.end
     return rows, PartitionPosition(target.input_index, partition, first, following)
+
+
+def _without_dropped(rows: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow.compute as pc
+
+    dropped = rows.column(DROPPED)
+    return rows.filter(pc.invert(dropped)) if dropped.true_count else rows
 
 
 def _offset(rows: pa.RecordBatch, index: int) -> int:

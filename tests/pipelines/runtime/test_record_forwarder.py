@@ -43,6 +43,7 @@ from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
+from tailrace.pipelines.runtime.spark.message_condition import MessageCondition
 from tailrace.pipelines.runtime.spark.message_place import (
     NO_MESSAGE,
     check_partitions,
@@ -159,6 +160,7 @@ def hand_over(
     gathers: bool = False,
     form: FormatKind = FormatKind.JSON,
     one_by_one_to: int = 0,
+    condition: MessageCondition | None = None,
 ) -> list[Frame]:
     with stream_task() as (path, frames):
         plan = RecordForwardingPlan(
@@ -169,6 +171,7 @@ def hand_over(
             OnTombstone.SKIP if skips else OnTombstone.FAIL,
             prefix,
             gathers=gathers,
+            condition=condition,
         )
         run(plan, batches)
     return frames
@@ -233,6 +236,41 @@ def test_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, bytes
     assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
         (RECORDS, offset, offset + 1) for offset, _ in log
     ]
+
+
+@given(logs(anything), st.data(), st.none() | st.integers(0, 40), st.integers(0, 40), st.booleans())
+def test_messages_that_spark_drops_are_covered_by_positions(
+    log: list[tuple[int, bytes | None]],
+    data: st.DataObject,
+    end: int | None,
+    one_by_one_to: int,
+    in_real_time: bool,
+) -> None:
+    dropped = data.draw(st.sets(st.sampled_from([offset for offset, _ in log])))
+    found = []
+    for offset, value in log:
+        row = rows([(offset, value)])
+        if offset in dropped:
+            place = pa.array([-2 - to_place(PARTITION, offset)])
+            row = row.set_column(0, "place", place).set_column(2, "value", pa.nulls(1, pa.binary()))
+        found.append(row)
+        if in_real_time and offset not in dropped:
+            found += [rows([(-1, None)])] * REAL_TIME_ROWS
+    batches = [pa.concat_batches(part) for part in cut(found, data)]
+    frames = hand_over(
+        batches, end=end, skips=True, one_by_one_to=one_by_one_to, condition=MessageCondition(None, "FALSE")
+    )
+    before = [(offset, value) for offset, value in log if end is None or offset < end]
+    good = [
+        (offset * 1000, int(value))
+        for offset, value in before
+        if value not in (None, b"", b"{") and offset not in dropped
+    ]
+    assert [record for frame in frames for record in frame.records(INT)] == good
+    last = log[-1][0] + 1
+    assert frames[-1].following == (last if end is None else min(last, end))
+    assert all(a.following <= b.first for a, b in pairwise(frames))
+    assert all(f.following - f.first == 1 for f in frames if f.first < min(one_by_one_to, end or 99))
 
 
 def test_bad_message_names_its_position_and_stops_its_batch() -> None:
