@@ -137,12 +137,14 @@ class EmbeddedKafka:
         jvm_options: Sequence[str] = (),
         security: BrokerSecurity | None = None,
         membership: Membership | None = None,
+        host: str = HOST,
     ) -> None:
         """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
         `heap` is the JVM's -Xmx; `settings` and `jvm_options` override the broker's own. `security`: with TLS, SASL
         and ACLs; None: whoever reaches its port may do everything. With a `membership` it is a node of that cluster,
-        on the ports given there, without `security`.
+        on the ports given there, without `security`. `host`: a name or address of this machine, where it listens and
+        where clients find it.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
@@ -152,6 +154,7 @@ class EmbeddedKafka:
         self._security = security
         self._more_ports: dict[str, int] = {}
         self._membership = membership
+        self._host = host
         self._owned: OwnedProcess | None = None
         self._record: KafkaRecord | None = None
 
@@ -182,7 +185,7 @@ class EmbeddedKafka:
 
     def address_of(self, listener: str) -> str:
         """`host:port` of a further listener of `security`. Raises KeyError before the first start."""
-        return f"{HOST}:{self._more_ports[listener]}"
+        return f"{self._host}:{self._more_ports[listener]}"
 
     @property
     def pid(self) -> int:
@@ -307,14 +310,14 @@ class EmbeddedKafka:
         properties = {
             **_SETTINGS,
             "broker.session.timeout.ms": str(_SESSION_AFTER_A_CRASH_MS if crashed else _SESSION_MS),
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self._host}:{port},CONTROLLER://{self._host}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self._host}:{port}",
+            "controller.quorum.voters": f"1@{self._host}:{controller_port}",
             "log.dirs": str(data),
             **self._placement(),
         }
         if self._security is not None:
-            properties |= self._security.settings(HOST, port, controller_port, self._more_ports)
+            properties |= self._security.settings(self._host, port, controller_port, self._more_ports)
         properties |= self._settings
         escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
         # It has the passwords of a secured broker.
@@ -324,7 +327,7 @@ class EmbeddedKafka:
     def _placement(self) -> dict[str, str]:
         if self._membership is None:
             return {}
-        voters = (f"{node}@{HOST}:{port}" for node, port in self._membership.controllers.items())
+        voters = (f"{node}@{self._host}:{port}" for node, port in self._membership.controllers.items())
         return {"node.id": str(self._membership.node_id), "controller.quorum.voters": ",".join(voters)}
 
     def _format(self, java: str, classpath: str) -> None:
@@ -365,7 +368,7 @@ class EmbeddedKafka:
         self._owned = OwnedProcess(command, log=self.log_path, cwd=self.data_dir, detached=detached)
         self._record = KafkaRecord(
             pid=self._owned.pid,
-            bootstrap_servers=f"{HOST}:{port}",
+            bootstrap_servers=f"{self._host}:{port}",
             created=psutil.Process(self._owned.pid).create_time(),
         )
         fresh = self._record_path.with_suffix(".new")

@@ -102,11 +102,13 @@ class EmbeddedZooKeeper:
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
         membership: Membership | None = None,
+        host: str = HOST,
     ) -> None:
         """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
         `heap` is the JVM's -Xmx; `settings` (of zoo.cfg) and `jvm_options` override its own. With a `membership` it is
-        part of an ensemble, which assigns and reserves its ports.
+        part of an ensemble, which assigns and reserves its ports. `host`: a name or address of this machine, where it
+        listens.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-zookeeper-"))).absolute()
@@ -114,6 +116,7 @@ class EmbeddedZooKeeper:
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
         self._membership = membership
+        self._host = host
         self._owned: OwnedProcess | None = None
         self._record: ZooKeeperRecord | None = None
         self._port: ReservedPort | None = None
@@ -197,7 +200,7 @@ class EmbeddedZooKeeper:
                     command, log=self.log_path, cwd=self.data_dir, detached=detached, pass_fds=(lock,)
                 )
                 identity = ProcessIdentity.from_pid(self._owned.pid)
-                self._record = ZooKeeperRecord(identity, f"{HOST}:{port.number}")
+                self._record = ZooKeeperRecord(identity, f"{self._host}:{port.number}")
                 fresh = self._record_path.with_suffix(".new")
                 fresh.write_bytes(msgspec.json.encode(self._record))
                 fresh.replace(self._record_path)
@@ -305,7 +308,7 @@ class EmbeddedZooKeeper:
             **_SETTINGS,
             "dataDir": str(data),
             "clientPort": str(port),
-            "clientPortAddress": HOST,
+            "clientPortAddress": self._host,
         }
         if self._membership is not None:
             (data / "myid").write_text(f"{self._membership.number}\n")

@@ -13,7 +13,6 @@ from ..args.common_options import (
     ClusterOptions,
     Definitions,
     Format,
-    Home,
     Output,
     check_kafka_is_wanted,
 )
@@ -104,19 +103,31 @@ def stop(
             "--suspend", help="Suspend the jobs instead of cancelling them. The next start resumes them."
         ),
     ] = False,
-    home: Home = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log stays."""
+    """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log stays.
+
+    If no cluster was started in --home, and a Kafka is named, the processes on all hosts end, and Kafka runs on.
+    """
     from ...configuration.options.kafka import KafkaUser
     from ..local.cluster import LocalCluster
+    from ..local.shutdown import STOP_REASON, request_end
     from ..local.topic_recovery import describe_remaining_topics
 
-    found = ClusterOptions(home).configuration().as_user(KafkaUser.JOBMANAGER)
+    found = cluster.configuration().as_user(KafkaUser.JOBMANAGER)
     check_kafka_is_wanted(found)
     with progress("Stopping the cluster") as say:
         local = LocalCluster.from_configuration(found, progress=say)
-        if local is None:
+        if local is None and not found.bootstrap_servers:
             say(f"no cluster runs in {found.home}: nothing to stop")
+            return
+        if local is None:
+            if not request_end(cluster.find(), STOP_REASON, say, suspend=suspend):
+                raise CommandFailure(
+                    ExitCode.UNREACHABLE,
+                    f"cluster {found.cluster_id} on {found.bootstrap_servers} has not ended: does a jobmanager "
+                    "lead it? `tailrace cluster status` lists them",
+                )
             return
         has_log = local.stop(suspend=suspend)
     place = f"in {local.servers.kafka_dir}" if local.servers.embedded else "on its Kafka"

@@ -125,7 +125,9 @@ class RunScreen:
 
     def on_accepted(self, job: JobOutcome) -> None:
         print_progress(f"job {job.job_id} ({job.name}) is accepted")
-        if self._detached:
+        if self._detached and self._output is Format.JSON:
+            print_json({"job_id": job.job_id, "name": job.name})
+        elif self._detached:
             print_result(job.job_id)
 
     def on_incident(self, incident: Incident) -> None:

@@ -29,7 +29,7 @@ from .cluster_record import ClusterRecord, ProcessRecord, locked, read_record, r
 from .local_process import LocalProcess, Progress
 from .process_names import JOBMANAGER, SIMULATED, is_master, masters, slots_per_taskexecutor, taskexecutors
 from .servers import Servers
-from .shutdown import end_by_force, end_in_order, end_soon
+from .shutdown import STOP_REASON, end_by_force, end_in_order, end_soon
 
 TASKEXECUTORS: Final = 1
 """The default number: one JVM serves all slots of a machine with the least memory and start-up work."""
@@ -180,7 +180,7 @@ class LocalCluster:
         self.servers.check_same(record)
         self._take_over(record)
 
-    def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> bool | None:
+    def stop(self, reason: str = STOP_REASON, *, suspend: bool = False) -> bool | None:
         """Shuts the cluster down, kills what does not end, and stops ZooKeeper and Kafka if they are embedded.
 
         With `suspend` jobs are not cancelled: they continue when the cluster starts again. Returns whether the log

@@ -11,6 +11,7 @@ from ....schemas.everyone import ClusterTerminated
 from ...configuration import Configuration
 from .local_process import LocalProcess, Progress
 
+STOP_REASON = "asked for on the command line"
 STOP_TIMEOUT_S = 40.0
 TERMINATE_TIMEOUT_S = 15.0
 KILL_AFTER_S = 5.0
@@ -26,6 +27,13 @@ def end_in_order(
     suspend: bool,
 ) -> None:
     """Requests the shutdown of the cluster, and waits until the processes have ended. Reports failures."""
+    if request_end(configuration, reason, progress, suspend=suspend):
+        _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
+
+
+def request_end(configuration: Configuration, reason: str, progress: Progress, *, suspend: bool) -> bool:
+    """Requests the shutdown of the cluster, and waits until its log has the end. Reports failures; returns whether
+    the cluster has ended."""
     from ...client import Client
     from ...core.feature_level import UnknownFeatureLevel
     from ...log import LogTruncated, LogUnavailable
@@ -38,14 +46,14 @@ def end_in_order(
     except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:
         # Signals end the processes, whatever the log holds.
         progress(f"the cluster can't be asked to end: {error}")
-        return
+        return False
     if over is None:
         progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
-        return
+        return False
     progress(f"the cluster has ended: {escape_control_characters(over.reason)}")
     for line in over.remains:
         progress(escape_control_characters(line))
-    _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
+    return True
 
 
 def end_by_force(running: Callable[[], list[LocalProcess]], progress: Progress) -> None:
