@@ -140,6 +140,7 @@ class TopicQueryInput:
             gathers=pace is QueryMode.BULK,
             key_format=self.source.key_format,
             condition=self._condition,
+            delivers_one_by_one=pace is QueryMode.REAL_TIME,
         )
 
 

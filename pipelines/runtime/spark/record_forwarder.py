@@ -6,7 +6,8 @@ so the StreamTask's position is exact, however many records the prefix emits per
 
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
-Spark may have dropped messages (message_condition.py): their rows have only a place.
+Spark may have dropped messages (message_condition.py): their rows have only a place. In real time those between two
+others are one frame without records, which a StreamTask may have taken in part from another reader.
 
 A message that cannot be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a
 value. Timestamps are the messages' own (milliseconds), unless the prefix assigns others: then the greatest one of each
@@ -84,6 +85,8 @@ class RecordForwardingPlan(msgspec.Struct, frozen=True):
     """For keys, if records are KafkaRecords."""
     condition: MessageCondition | None = None
     """By which Spark drops messages of its query."""
+    delivers_one_by_one: bool = False
+    """Whether each message is forwarded alone, as in real time. Messages that Spark has dropped may be together."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -149,7 +152,11 @@ class RecordForwardingWorker:
         if self._plan.condition is not None:
             batch = mark_dropped(batch)
         for part in _by_partition(batch):
-            self._take_partition(part)
+            if self._plan.condition is not None and self._plan.delivers_one_by_one:
+                for run in _apart_from_dropped(part):
+                    self._take_partition(run)
+            else:
+                self._take_partition(part)
 
     def finish(self) -> None:
         """Forwards the held results."""
@@ -330,6 +337,18 @@ def _within(
         rows = rows.filter(pc.less(rows.column(PLACE), to_place(partition, target.end)))
         first, following = min(first, target.end), target.end
     return rows, PartitionPosition(target.input_index, partition, first, following)
+
+
+def _apart_from_dropped(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yields each message alone, and those together that were dropped between two of them."""
+    first = 0
+    for row, dropped in enumerate([*rows.column(DROPPED).to_pylist(), False]):
+        if not dropped:
+            if first < row:
+                yield rows.slice(first, row - first)
+            if row < rows.num_rows:
+                yield rows.slice(row, 1)
+            first = row + 1
 
 
 def _without_dropped(rows: pa.RecordBatch) -> pa.RecordBatch:

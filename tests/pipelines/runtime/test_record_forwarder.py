@@ -161,6 +161,7 @@ def hand_over(
     form: FormatKind = FormatKind.JSON,
     one_by_one_to: int = 0,
     condition: MessageCondition | None = None,
+    delivers_one_by_one: bool = False,
 ) -> list[Frame]:
     with stream_task() as (path, frames):
         plan = RecordForwardingPlan(
@@ -172,6 +173,7 @@ def hand_over(
             prefix,
             gathers=gathers,
             condition=condition,
+            delivers_one_by_one=delivers_one_by_one,
         )
         run(plan, batches)
     return frames
@@ -258,8 +260,15 @@ def test_messages_that_spark_drops_are_covered_by_positions(
             found += [rows([(-1, None)])] * REAL_TIME_ROWS
     batches = [pa.concat_batches(part) for part in cut(found, data)]
     frames = hand_over(
-        batches, end=end, skips=True, one_by_one_to=one_by_one_to, condition=MessageCondition(None, "FALSE")
+        batches,
+        end=end,
+        skips=True,
+        one_by_one_to=one_by_one_to,
+        condition=MessageCondition(None, "FALSE"),
+        delivers_one_by_one=in_real_time,
     )
+    if in_real_time:
+        assert all(f.following - f.first == 1 for f in frames if f.content)
     before = [(offset, value) for offset, value in log if end is None or offset < end]
     good = [
         (offset * 1000, int(value))

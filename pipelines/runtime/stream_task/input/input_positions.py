@@ -1,7 +1,8 @@
 """The position of each partition of each input: what is below it is processed, and is ignored if it arrives again.
 
 Spark may forward a range of offsets twice. A range lies below the position, or begins at or above it. A range that
-crosses the position cannot occur: its first delivery would have ended at another offset.
+crosses the position cannot occur: its first delivery would have ended at another offset. Only a range without records
+may, because another reader may have divided it.
 
 A buffer that is held back for a barrier is below the position and not processed. Its offset is *held*: it is committed
 with the position, so commits go on during an alignment. A new attempt reads from the first held offset, and takes those
@@ -40,6 +41,11 @@ class InputPositions:
             f"offsets {first} to {following - 1} of partition {partition} of input {input_index} were forwarded, of"
             f" which those below {position} were already taken: restart the job from a checkpoint"
         )
+
+    def first_left(self, input_index: int, partition: int, first: int, following: int) -> int:
+        """Returns the first of these offsets to take. They have no records, so they may cross the position."""
+        position = self._next.get((input_index, partition), 0)
+        return position if first < position < following else first
 
     def advance(self, input_index: int, partition: int, following: int) -> None:
         """Records that everything below `following` is taken, or the missing buffer before it."""

@@ -265,6 +265,10 @@ class Subtask:
         """Whether these offsets have not been taken yet. Raises TaskError if some of them have."""
         return self._positions.admits(input_index, partition, first, following)
 
+    def first_left(self, input_index: int, partition: int, first: int, following: int) -> int:
+        """Returns the first of these offsets to take. They have no records, so some may have been taken."""
+        return self._positions.first_left(input_index, partition, first, following)
+
     def emit_marker(self) -> None:
         """Emits a latency marker if the subtask is of a source, and a marker is due."""
         if self.latencies is not None and (marker := self.latencies.take_due()) is not None:
@@ -283,6 +287,8 @@ class Subtask:
         """Processes the records of a Kafka source at these offsets, after the prefix (BufferCodec.payload). Counts
         skipped records. `greatest_timestamp`: the greatest one that the prefix has assigned; None if it has assigned
         none."""
+        if not data and not any(skipped) and greatest_timestamp is None:
+            first = self.first_left(input_index, partition, first, following)
         if not self.admits(input_index, partition, first, following):
             return
         if self._stop.savepoint is not None:

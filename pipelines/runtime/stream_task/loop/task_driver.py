@@ -156,7 +156,10 @@ class TaskDriver:
                 self._poll_at = 0.0
 
     def _take(self, letter: ForwardedMessage) -> None:
-        task, place = self.task, (letter.input_index, letter.partition, letter.first)
+        task, first = self.task, letter.first
+        if letter.kind == RECORDS and not letter.content:
+            first = task.first_left(letter.input_index, letter.partition, first, letter.following)
+        place = letter.input_index, letter.partition, first
         if (
             self._query_ends is not None
             and letter.query < self._next_query
