@@ -76,6 +76,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.TriggerCheckpoint": "532fbb4dec84dffa",
         "tailrace.job_master.UpdateTaskExecutionState": "dae57b2d9563385b",
         "tailrace.resource_manager.ApplicationMasterRegistered": "3fa8f3635c682b00",
+        "tailrace.resource_manager.ApplicationMasterUnregistered": "f3a062c3158df1f1",
         "tailrace.resource_manager.CancelSlotRequest": "637906636f52fb79",
         "tailrace.resource_manager.ContainerCompleted": "6c26301e25770535",
         "tailrace.resource_manager.DisconnectJobManager": "1e43cd3ca5289e8b",

@@ -12,6 +12,7 @@ from ..types import HardwareDescription, JobStatus, ResourceProfile, SlotID, Slo
 
 __all__ = [
     "ApplicationMasterRegistered",
+    "ApplicationMasterUnregistered",
     "CancelSlotRequest",
     "ContainerCompleted",
     "DisconnectJobManager",
@@ -51,6 +52,18 @@ class ApplicationMasterRegistered(Body, frozen=True, gc=False, kw_only=True):
     """Virtual cores of the largest container that YARN allocates. Since 0.1.0."""
     previous_containers: tuple[str, ...]
     """Ids of the containers of earlier attempts that still run; the jobmanager takes them over. Since 0.1.0."""
+
+
+class ApplicationMasterUnregistered(Body, frozen=True, gc=False, kw_only=True):
+    """The cluster has terminated, and the jobmanager has unregistered as ApplicationMaster: the application has ended in YARN. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ApplicationMasterUnregistered"
+    final_status: str
+    """SUCCEEDED, or FAILED. Since 0.1.0."""
+    diagnostics: str
+    """What YARN shows as the application's diagnostics, as text for people. Since 0.1.0."""
+    staging_directory: str
+    """URI of the staging directory that was deleted; empty if there was none. Since 0.1.0."""
 
 
 class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):

@@ -58,7 +58,7 @@ from ..log.topic_validation import check_topics
 from ..log.topics import answers_topics, describe_topics, submissions_topic
 from ..metrics.event_totals import EventTotals
 from ..metrics.samples import Sample
-from ..resource_manager.drivers import ClusterEnd
+from ..resource_manager.drivers import ClusterEnd, WorkerDrivers
 from ..resource_manager.drivers.factory import create_drivers
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
@@ -295,7 +295,7 @@ def run(
                 publisher.start()
             if traces is not None:
                 traces.start()
-            host.run(stop, shells, finished=_has_ended)
+            host.run(stop, shells, finished=lambda replica: _has_ended(replica, drivers))
             _log.info("jobmanager ends", cluster=cluster)
         finally:
             loop_ended.set()
@@ -316,7 +316,7 @@ def run(
                 topics.close()
                 for shell in shells.values():
                     shell.close()
-                drivers.close(_find_end(replica))
+                drivers.close()
                 blobs.close()
                 log.close()
 
@@ -372,13 +372,16 @@ def _find_led_dispatcher(host: Host) -> DispatcherState | None:
 def _find_end(replica: Replica) -> ClusterEnd | None:
     """Returns how the cluster has terminated; None if it has not."""
     state = replica.states.get(RESOURCE_MANAGER)
-    if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.is_over:
+    if not isinstance(state, ResourceManagerState) or state.ending is None:
         return None
-    return ClusterEnd(state.ending.reason)
+    if state.ending.terminated_at is None:
+        return None
+    return ClusterEnd(state.ending.reason, state.ending.terminated_at)
 
 
-def _has_ended(replica: Replica) -> bool:
-    """Returns whether the cluster has terminated and all its jobs are cleaned up."""
-    return _find_end(replica) is not None and not any(
-        needs_cleanup(state) for state in replica.states.values()
-    )
+def _has_ended(replica: Replica, drivers: WorkerDrivers) -> bool:
+    """Returns whether the cluster has terminated, all its jobs are cleaned up, and it has left its platform."""
+    end = _find_end(replica)
+    if end is None or any(needs_cleanup(state) for state in replica.states.values()):
+        return False
+    return drivers.leave(end)

@@ -17,6 +17,12 @@ def on_application_master_registered(
     return state
 
 
+def on_application_master_unregistered(
+    state: ResourceManagerState, _record: Record, _body: resource_manager.ApplicationMasterUnregistered
+) -> ResourceManagerState:
+    return state
+
+
 def on_container_completed(
     state: ResourceManagerState, _record: Record, _body: resource_manager.ContainerCompleted
 ) -> ResourceManagerState:
@@ -25,5 +31,6 @@ def on_container_completed(
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
     resource_manager.ApplicationMasterRegistered: on_application_master_registered,
+    resource_manager.ApplicationMasterUnregistered: on_application_master_unregistered,
     resource_manager.ContainerCompleted: on_container_completed,
 }

@@ -84,6 +84,8 @@ class ResourceManagerShell:
         """Workers that are being stopped -> the offset of the request."""
         self._reported: dict[str, str | None] = {}
         """Workers that were reported by WorkerLost -> the registration in that event."""
+        self._lost: set[str] = set()
+        """Workers that are gone, and whose end the driver has not reported yet."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not isinstance(state, ResourceManagerState):
@@ -124,6 +126,8 @@ class ResourceManagerShell:
                 if worker_id not in workers and worker_id not in known
             ]:
                 del self._reported[resource_id]
+                if resource_id in self._addresses:
+                    self._lost.add(resource_id)
         if workers is self._registered:
             return
         with self._lock:
@@ -212,11 +216,13 @@ class ResourceManagerShell:
                 self._ended_workers[resource_id] = address, reason
                 if len(self._ended_workers) > _REMEMBERED:
                     del self._ended_workers[next(iter(self._ended_workers))]
+            if resource_id in self._lost:
+                self._lost.remove(resource_id)
+                return
         self._report_lost(resource_id, self._instance_of(resource_id), reason, asked_for)
 
-    def _report(self, body: Body) -> None:
+    def _report(self, body: Body, cause: int | None) -> None:
         """Called when the driver has an event of the platform for the log."""
-        cause = None
         if isinstance(body, resource_manager.ContainerCompleted):
             with self._lock:
                 cause = self._causes.pop(body.resource_id, None)

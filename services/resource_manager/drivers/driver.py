@@ -19,14 +19,16 @@ from ....schemas.body import Body
 OnExit = Callable[[str, str], None]
 """(resource id, reason): a worker that was started has ended, by itself or because it was stopped; from any thread,
 once for each worker, as soon as the driver knows."""
-Report = Callable[[Body], None]
-"""An event of the platform for the log, by which no role goes; from any thread."""
+Report = Callable[[Body, int | None], None]
+"""(event, cause): an event of the platform for the log, by which no role goes; from any thread. The cause is an offset;
+None: that of its worker."""
 
 
 class ClusterEnd(msgspec.Struct, frozen=True):
-    """How the cluster has terminated."""
+    """How the cluster has terminated. `cause`: the offset of ClusterTerminated."""
 
     reason: str
+    cause: int
     has_failed: bool = False
 
 
@@ -68,6 +70,11 @@ class WorkerDrivers(Protocol):
         """Returns the driver of the next term."""
         ...
 
-    def close(self, end: ClusterEnd | None) -> None:
-        """Leaves the platform at the end of the process; `end`: the cluster has terminated."""
+    def leave(self, end: ClusterEnd) -> bool:
+        """Leaves the platform, because the cluster has terminated. Returns at once, True when it is done; the caller
+        asks again until then."""
+        ...
+
+    def close(self) -> None:
+        """Ends the conversation with the platform. Workers continue, unless the cluster has left it."""
         ...

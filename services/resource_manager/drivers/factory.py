@@ -27,8 +27,12 @@ class LocalProcessDrivers:
         configuration = self._configuration
         return LocalProcessDriver(configuration.home, configuration.cluster_id, self._command, on_exit)
 
-    def close(self, end: ClusterEnd | None) -> None:
+    def leave(self, end: ClusterEnd) -> bool:
         del end
+        return True
+
+    def close(self) -> None:
+        pass
 
 
 def _local_process(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
@@ -41,12 +45,12 @@ def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure
     from ...yarn.application_master import ApplicationMaster
     from ...yarn.jvm_application_master import JvmApplicationMaster
     from .yarn import YarnContainers
-    from .yarn_launch import create_launch, yarn_settings
+    from .yarn_launch import create_launch, jvm_log, yarn_settings
 
     environment = dict(os.environ)
 
     def connect() -> ApplicationMaster:
-        return JvmApplicationMaster(log=configuration.home / "log" / "hadoop-client.log")
+        return JvmApplicationMaster(log=jvm_log(configuration, environment))
 
     return YarnContainers(
         connect,

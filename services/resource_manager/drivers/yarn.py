@@ -10,6 +10,7 @@ container, then asks the NodeManager to start the TaskExecutor.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Final
@@ -19,6 +20,7 @@ import msgspec
 from ....infra import threads
 from ....infra.logging_setup import logger
 from ....schemas import resource_manager
+from ....schemas.body import Body
 from ...yarn.application_master import (
     Allocation,
     ApplicationMaster,
@@ -36,6 +38,8 @@ from .driver import ClusterEnd, OnExit, Report, WorkerNotStarted
 
 _log = logger(__name__)
 _END_TIMEOUT_S: Final = 10.0
+_LEAVE_TIMEOUT_S: Final = 30.0
+"""Hadoop's client would try for many minutes."""
 
 CreateLaunch = Callable[[str, int], ContainerLaunch]
 """(resource id, number of slots) -> what runs in the container."""
@@ -86,6 +90,8 @@ class YarnContainers:
         self._listener: YarnDriver | None = None
         self._is_closed = False
         self._beating: threading.Thread | None = None
+        self._leaving: threading.Thread | None = None
+        self._leave_until = 0.0
 
     def create(self, on_exit: OnExit, report: Report) -> YarnDriver:
         """Returns the driver of a new term, which hears of all containers from now on."""
@@ -152,46 +158,64 @@ class YarnContainers:
         with self._changed:
             return {resource_id: container.address for resource_id, container in self._containers.items()}
 
-    def close(self, end: ClusterEnd | None) -> None:
-        """Ends the conversation. With the `end` of the cluster the application ends; else YARN starts the next attempt
-        when this process has ended."""
+    def leave(self, end: ClusterEnd) -> bool:
+        """Unregisters in a thread, so the application ends; without it, YARN starts the next attempt when this process
+        has ended. A process that has not registered has nothing to leave."""
+        master = self._master
+        if master is None:
+            return True
+        if self._leaving is None:
+            self._leaving = threads.Thread(target=self._unregister, args=[master, end], name="YARN end")
+            self._leaving.start()
+            self._leave_until = time.monotonic() + _LEAVE_TIMEOUT_S
+        return not self._leaving.is_alive() or time.monotonic() > self._leave_until
+
+    def close(self) -> None:
+        """Ends the conversation."""
         with self._changed:
             self._is_closed = True
             self._listener = None
             self._changed.notify_all()
         if self._beating is not None:
             self._beating.join(_END_TIMEOUT_S)
-        with self._registering:
-            master = self._master
-        if master is None:
-            return
-        try:
-            if end is not None:
-                self._unregister(master, end)
-        except YarnError as error:
-            _log.warning("the application does not end in order", reason=str(error))
-        finally:
-            master.close()
+        if self._master is not None:
+            self._master.close()
 
     def _unregister(self, master: ApplicationMaster, end: ClusterEnd) -> None:
+        with self._changed:
+            # A heartbeat after the end is an error.
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._beating is not None:
+            self._beating.join(_END_TIMEOUT_S)
         status = FinalStatus.FAILED if end.has_failed else FinalStatus.SUCCEEDED
-        master.unregister(status, end.reason, self._settings.tracking_url)
-        _log.info("application unregistered", status=status.value, diagnostics=end.reason)
         staging = self._settings.staging_directory
-        if staging and not master.delete_directory(staging):
-            _log.warning("there is no staging directory", uri=staging)
+        try:
+            master.unregister(status, end.reason, self._settings.tracking_url)
+            if staging and not master.delete_directory(staging):
+                _log.warning("there is no staging directory", uri=staging)
+                staging = ""
+        except YarnError as error:
+            _log.warning("the application does not end in order", reason=str(error))
+            return
+        _log.info("application unregistered", status=status.value, diagnostics=end.reason)
+        body = resource_manager.ApplicationMasterUnregistered(
+            final_status=status.value, diagnostics=end.reason, staging_directory=staging
+        )
+        self._report(body, end.cause)
 
     def _registered(self) -> ApplicationMaster:
         """Returns the conversation; registers this attempt before its first use."""
         with self._registering:
             if self._master is not None:
                 return self._master
-            settings, master = self._settings, self._connect()
+            settings = self._settings
             try:
+                master = self._connect()
                 registration = master.register(settings.host, settings.port, settings.tracking_url)
                 self._adopt(master, registration.previous)
-            except YarnError as error:
-                master.close()
+            except Exception as error:
+                # The next attempt may have another machine.
                 self._on_failure(error)
                 raise
             self._master = master
@@ -232,13 +256,11 @@ class YarnContainers:
             )
         )
 
-    def _report(
-        self, body: resource_manager.ApplicationMasterRegistered | resource_manager.ContainerCompleted
-    ) -> None:
+    def _report(self, body: Body, cause: int | None = None) -> None:
         with self._changed:
             listener = self._listener
         if listener is not None:
-            listener.report(body)
+            listener.report(body, cause)
 
     def _give_back(self, master: ApplicationMaster, resource_id: str) -> None:
         with self._changed:

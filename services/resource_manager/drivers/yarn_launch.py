@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -43,7 +44,7 @@ def create_launch(
     directory."""
     python = environment.get(PYTHON_VARIABLE) or sys.executable
     arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
-    command = shlex.join([python, "-m", "tailrace.services.cli", *arguments])
+    command = shlex.join([python, "-P", "-m", "tailrace.services.cli", *arguments])
     values = {
         **{name: environment[name] for name in _HANDED_ON if name in environment},
         **configuration.environment(),
@@ -63,6 +64,14 @@ def read_local_resources(environment: Mapping[str, str]) -> dict[str, LocalResou
     """Returns the files of a container. Raises msgspec.MsgspecError if the variable is damaged."""
     text = environment.get(LOCAL_RESOURCES_VARIABLE, "")
     return msgspec.json.decode(text, type=dict[str, LocalResource]) if text else {}
+
+
+def jvm_log(configuration: Configuration, environment: Mapping[str, str]) -> Path:
+    """Returns the file for what the JVM with Hadoop's clients prints: in YARN's log directory, else in `home`."""
+    own = environment.get("LOG_DIRS", "").partition(",")[0]
+    folder = Path(own) if own else configuration.home / "log"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "hadoop-client.log"
 
 
 def yarn_settings(

@@ -121,6 +121,6 @@ def test_every_named_worker_driver_can_be_created(tmp_path: Path) -> None:
     for name in WorkerDriver:
         wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})
         drivers = create_drivers(wanted, "", lambda error: None)
-        driver = drivers.create(lambda resource_id, reason: None, lambda body: None)
+        driver = drivers.create(lambda resource_id, reason: None, lambda body, cause: None)
         driver.close()
-        drivers.close(None)
+        drivers.close()

@@ -29,7 +29,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.on_exit: OnExit = lambda _name, _reason: None
-        self.report: Report = lambda _body: None
+        self.report: Report = lambda _body, _cause: None
         self.running: dict[str, str] = {}
         self.started: list[tuple[str, int]] = []
         self.stopped: queue.Queue[tuple[str, str]] = queue.Queue()
@@ -239,3 +239,26 @@ def test_shell_keeps_nothing_of_worker_that_is_gone(bench: Bench) -> None:
     bench.perform()
     bench.watch.on_end("w", "i", "and again")
     assert bench.next_loss() == ("w", "i", "and again")
+
+
+def test_end_that_platform_reports_after_loss_is_no_second_loss(bench: Bench) -> None:
+    bench.perform(START)
+    assert bench.next() == STARTED
+    bench.registers("w")
+    bench.perform(START)
+    bench.watch.on_end("w", "i", "its process has ended")
+    assert bench.next_loss() == ("w", "i", "its process has ended")
+    bench.leaves("w")
+    bench.perform()
+    bench.driver.exits("w")
+
+
+def test_completed_container_is_reported_with_cause_of_worker(bench: Bench) -> None:
+    bench.perform(START)
+    assert bench.next() == STARTED
+    completed = resource_manager.ContainerCompleted(
+        resource_id="w", container_id="c", node="n:1", exit_status=137, diagnostics=""
+    )
+    bench.driver.report(completed, None)
+    assert bench.next() == completed
+    assert bench.causes[-1] == START.cause

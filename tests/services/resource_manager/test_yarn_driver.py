@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from polling import wait_until
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
@@ -105,7 +106,9 @@ class Bench:
         self.threads = ThreadPoolExecutor(4)
 
     def new_driver(self) -> YarnDriver:
-        return self.containers.create(lambda *end: self.exits.put(end), self.reports.put)
+        return self.containers.create(
+            lambda *end: self.exits.put(end), lambda body, cause: self.reports.put(body)
+        )
 
     def registers(self) -> resource_manager.ApplicationMasterRegistered:
         assert self.master.next() == ("register", "am", 8081, "http://am:8081")
@@ -134,7 +137,7 @@ def bench() -> Iterator[Bench]:
     made.registers()
     yield made
     made.driver.close()
-    made.containers.close(None)
+    made.containers.close()
     made.threads.shutdown()
 
 
@@ -225,7 +228,7 @@ def test_next_attempt_adopts_running_containers_and_gives_others_back() -> None:
     assert {bench.master.next(), bench.master.next()} == {("stop", "container_2"), ("stop", "container_9")}
     bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", 1, ""),)))
     assert bench.exits.get(timeout=TIMEOUT_S)[0] == "worker-1"
-    bench.containers.close(None)
+    bench.containers.close()
 
 
 def test_refused_heartbeat_is_sent_again_and_superseded_attempt_ends(bench: Bench) -> None:
@@ -237,15 +240,24 @@ def test_refused_heartbeat_is_sent_again_and_superseded_attempt_ends(bench: Benc
 
 @pytest.mark.parametrize("has_failed", [False, True])
 def test_end_of_cluster_unregisters_and_deletes_staging_directory(bench: Bench, has_failed: bool) -> None:
-    bench.containers.close(ClusterEnd("no job is left", has_failed))
+    end = ClusterEnd("no job is left", 7, has_failed)
+    wait_until(lambda: bench.containers.leave(end))
     status = FinalStatus.FAILED if has_failed else FinalStatus.SUCCEEDED
     assert bench.master.next() == ("unregister", status, "no job is left", "http://am:8081")
     assert bench.master.next() == ("delete", "hdfs://x/.tailrace/app")
-    assert bench.master.next() == ("close",)
+    assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.ApplicationMasterUnregistered(
+        final_status=status.value,
+        diagnostics="no job is left",
+        staging_directory="hdfs://x/.tailrace/app",
+    )
+
+
+def test_process_that_never_led_has_nothing_to_leave() -> None:
+    assert Bench().containers.leave(ClusterEnd("no job is left", 7))
 
 
 def test_end_of_process_leaves_application_to_next_attempt(bench: Bench) -> None:
-    bench.containers.close(None)
+    bench.containers.close()
     assert bench.master.next() == ("close",)
 
 
@@ -266,7 +278,7 @@ def test_launch_survives_shell_of_node_manager() -> None:
     }
     launch = create_launch(configuration, environment, "worker-3", 2)
     assert launch.command == (
-        "./venv/bin/python -m tailrace.services.cli taskexecutor --resource-id worker-3 --slots 2 "
+        "./venv/bin/python -P -m tailrace.services.cli taskexecutor --resource-id worker-3 --slots 2 "
         "1> <LOG_DIR>/taskexecutor.out 2> <LOG_DIR>/taskexecutor.err"
     )
     assert launch.environment["TAILRACE_HOME"] == "$PWD"
