@@ -109,6 +109,7 @@ FIXED: Mapping[str, int] = {
     "MAX_CHOSEN": 4,
     "MAX_EXCEPTIONS": 16,
     "job_master.checkpoints.state._SAVEPOINTS": 16,
+    "job_master.checkpoints.trigger._MOST_REPEATS": 64,
     "job_master.exception_history._LONGEST": 8_000,
     "task_executor.checkpoints._MOST_ENDS": 8,
     # Texts and times in states.

@@ -34,6 +34,10 @@ from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
 from .state import MOST_REQUESTS
 from .stop_phase import StopPhase
 
+_MOST_REPEATS = 64
+"""The position among the waiting requests up to which a repeated one shares the checkpoint of the first. Folding uses
+it, so another value needs a feature level. It is not above MOST_REQUESTS, behind which requests are refused."""
+
 
 def job_directory(state: StartedJob) -> str:
     """Returns the directory of all checkpoints of the job; empty if the cluster has not configured any."""
@@ -61,7 +65,7 @@ def on_trigger_checkpoint(
         answer = OwedCheckpointSucceeded(request.offset, request.requester, taken, request.tenant)
         return replace(state, outbox=state.outbox.owe_all([answer]))
     for pending in checkpoints.pending.values():
-        if len(pending.requests) < MOST_REQUESTS and any(map(request.repeats, pending.requests)):
+        if len(pending.requests) < _MOST_REPEATS and any(map(request.repeats, pending.requests)):
             answering = replace(pending, requests=(*pending.requests, request))
             return replace(state, checkpoints=checkpoints.put(answering))
     return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
@@ -320,7 +324,7 @@ def _answered(waiting: Sequence[CheckpointRequest], offsets: Sequence[int]) -> t
     return tuple(
         request
         for number, request in enumerate(waiting)
-        if request in wanted or (number < MOST_REQUESTS and any(map(request.repeats, wanted)))
+        if request in wanted or (number < _MOST_REPEATS and any(map(request.repeats, wanted)))
     )
 
 
