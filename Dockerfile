@@ -1,6 +1,8 @@
 # Two images: `docker build --target jobmanager .` and `docker build --target taskexecutor .`
 # A jobmanager needs no Java, unless resourcemanager.mode is active: then it starts TaskExecutors, and needs their image.
 ARG PYTHON_VERSION=3.12
+# Optional packages, such as [kubernetes] for jobmanagers that start pods.
+ARG EXTRAS=
 
 FROM python:${PYTHON_VERSION}-slim-trixie AS wheel
 WORKDIR /src
@@ -8,10 +10,11 @@ COPY . .
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheel .
 
 FROM python:${PYTHON_VERSION}-slim-trixie AS jobmanager
+ARG EXTRAS
 COPY --from=wheel /wheel /tmp/wheel
 COPY requirements.lock /tmp/requirements.lock
 # The lock is a constraint here: the image gets the packages that tailrace needs, at the pinned versions.
-RUN pip install --no-cache-dir --constraint /tmp/requirements.lock /tmp/wheel/*.whl && \
+RUN pip install --no-cache-dir --constraint /tmp/requirements.lock "$(ls /tmp/wheel/*.whl)${EXTRAS}" && \
     rm -r /tmp/wheel /tmp/requirements.lock && \
     useradd --uid 1000 --home-dir /home/tailrace --create-home tailrace && \
     install --directory --owner tailrace /home/tailrace/cache /home/tailrace/cluster /storage

@@ -104,5 +104,17 @@ MINI_YARN_JARS: Final = JarSet(
     transitive=False,
 )
 
+# An API server of Kubernetes with resources and watches, for tests. kubernetes-client-api is a dependency of the mock,
+# but Ivy takes it for one of tests only, because the POM names it twice.
+KUBERNETES_API_JARS: Final = JarSet(
+    name="kubernetes-api",
+    coordinates=(
+        Coordinate("io.fabric8", "kubernetes-server-mock", "8.0.0"),
+        Coordinate("io.fabric8", "kubernetes-client-api", "8.0.0"),
+        Coordinate("org.slf4j", "slf4j-simple", "2.0.17"),
+    ),
+    transitive=True,
+)
+
 ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)
 """The jars that `make setup` fetches."""

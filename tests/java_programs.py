@@ -16,7 +16,7 @@ TIMEOUT_S = 120
 
 
 @functools.cache
-def _java_compiles() -> bool:
+def java_compiles() -> bool:
     """Returns whether there is a JDK: a JRE alone cannot launch a source file."""
     modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, check=True)
     return "jdk.compiler" in modules.stdout
@@ -24,7 +24,7 @@ def _java_compiles() -> bool:
 
 def run_java(program: Path, classpath: Iterable[Path], *arguments: str) -> str:
     """Returns what a program of one file prints. Skips the test if there is no JDK."""
-    if not _java_compiles():
+    if not java_compiles():
         pytest.skip("no JDK on this machine, only a JRE: the single-file Java program cannot be launched")
     command = [find_java(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     result = subprocess.run(

@@ -22,11 +22,12 @@ from tailrace.services.configuration.sources import load_configuration
 from tailrace.services.diagnostics.server import Query
 from tailrace.services.processes.health import health_paths
 from tailrace.services.processes.process_lifecycle import END_TIMEOUT_S
+from tailrace.services.resource_manager.drivers.kubernetes.pod_manifest import pod_manifest
 
 FOLDER = Path(tailrace.__file__).parent / "infra" / "kubernetes"
 RELEASES = ("1.31", "1.37")
-STANDALONE, MONITORED = (), ("prometheus",)
-VARIANTS = [STANDALONE, MONITORED]
+STANDALONE, MONITORED, ACTIVE = (), ("prometheus",), ("prometheus", "active")
+VARIANTS = [STANDALONE, ACTIVE]
 OWN_KINDS = {"ServiceMonitor"}
 """Kinds that are not the API server's own."""
 HEALTHY = SimpleNamespace(position=1, silent_s=0.0)
@@ -78,7 +79,18 @@ def of_kind(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
 
 
 def workloads(manifests: list[Manifest]) -> list[Manifest]:
-    return of_kind(manifests, "Deployment", "StatefulSet")
+    """Returns what has pods, and in active mode the driver's pods."""
+    found = of_kind(manifests, "Deployment", "StatefulSet")
+    for each in of_kind(manifests, "ConfigMap"):
+        if "pod-template.yaml" in each["data"]:
+            (jobmanager,) = (one for one in found if one["metadata"]["name"] == "tailrace-jobmanager")
+            (container,) = jobmanager["spec"]["template"]["spec"]["containers"]
+            configuration = load_configuration(environment=environment(manifests, container))
+            template = yaml.safe_load(each["data"]["pod-template.yaml"])
+            pod = pod_manifest(configuration, template, None, "worker-1", 2)
+            selector = {"matchLabels": pod["metadata"]["labels"]}
+            found.append({"kind": "Pod", "spec": {"selector": selector, "template": pod}})
+    return found
 
 
 def containers(manifests: list[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
@@ -99,7 +111,11 @@ def environment(manifests: list[Manifest], container: Manifest) -> dict[str, str
     found: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         found |= maps[source["configMapRef"]["name"]]
-    fields = {"status.podIP": "10.0.0.7", "metadata.name": "tailrace-taskexecutor-0"}
+    fields = {
+        "status.podIP": "10.0.0.7",
+        "metadata.name": "tailrace-taskexecutor-0",
+        "metadata.namespace": "streams",
+    }
     for variable in container.get("env", ()):
         value = variable.get("value")
         if value is None:
@@ -160,8 +176,9 @@ def test_every_pod_has_budget_and_policy(manifests: list[Manifest]) -> None:
     budgets = [each["spec"]["selector"]["matchLabels"] for each in of_kind(manifests, "PodDisruptionBudget")]
     policies = [each["spec"]["podSelector"]["matchLabels"] for each in of_kind(manifests, "NetworkPolicy")]
     for workload in workloads(manifests):
-        for labels in (budgets, policies):
-            assert sum(has_labels(workload, each) for each in labels) == 1
+        assert sum(has_labels(workload, each) for each in policies) == 1
+        # A budget needs a controller, which the driver's pods do not have.
+        assert sum(has_labels(workload, each) for each in budgets) == (workload["kind"] != "Pod")
 
 
 def test_named_ports_of_services_and_policies_exist(manifests: list[Manifest]) -> None:
@@ -183,7 +200,7 @@ def port_names(workload: Manifest) -> set[str]:
 def test_probes_ask_for_paths_that_are_served(manifests: list[Manifest]) -> None:
     (health,) = health_paths(HEALTHY).values()
     for _, container in containers(manifests):
-        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        for name in {"startupProbe", "livenessProbe", "readinessProbe"} & container.keys():
             path, port = container[name]["httpGet"]["path"], container[name]["httpGet"]["port"]
             if port == "rest":
                 # The page, which needs no token.
@@ -229,3 +246,20 @@ def test_service_monitor_finds_services_with_metrics(tmp_path_factory: pytest.Te
     assert {each["metadata"]["name"] for each in selected} == {"tailrace-jobmanager", "tailrace-taskexecutor"}
     (endpoint,) = monitor["spec"]["endpoints"]
     assert all(endpoint["port"] in {port["name"] for port in each["spec"]["ports"]} for each in selected)
+
+
+def test_jobmanager_in_active_mode_may_do_what_the_driver_does(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    found = variant(ACTIVE, tmp_path_factory)
+    (role,) = of_kind(found, "Role")
+    (binding,) = of_kind(found, "RoleBinding")
+    rights = {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
+    assert rights["pods"] == {"create", "get", "list", "watch", "delete"}
+    assert rights["deployments"] == rights["statefulsets"] == {"get"}
+    (account,) = (each["name"] for each in binding["subjects"])
+    (jobmanager,) = (
+        each for each in of_kind(found, "Deployment") if "jobmanager" in each["metadata"]["name"]
+    )
+    assert jobmanager["spec"]["template"]["spec"]["serviceAccountName"] == account
+    assert not of_kind(found, "StatefulSet")

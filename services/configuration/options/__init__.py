@@ -21,6 +21,7 @@ from . import (
     high_availability,
     jobs,
     kafka,
+    kubernetes,
     metrics,
     relay,
     resource_manager,
@@ -55,6 +56,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Slots": slots.OPTIONS,
     "ResourceManager": resource_manager.OPTIONS,
     "YARN": yarn.OPTIONS,
+    "Kubernetes": kubernetes.OPTIONS,
     "Dispatcher": jobs.OPTIONS,
     "Tenants": tenants.OPTIONS,
     "Heartbeats": heartbeat.OPTIONS,
@@ -113,3 +115,4 @@ def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     yield from external_resources.find_contradictions(configuration)
     yield from topics.find_contradictions(configuration)
     yield from tenants.find_contradictions(configuration)
+    yield from kubernetes.find_contradictions(configuration)

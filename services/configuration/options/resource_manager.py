@@ -22,6 +22,7 @@ class WorkerDriver(StrEnum):
 
     LOCAL_PROCESS = "local-process"
     YARN = "yarn"
+    KUBERNETES = "kubernetes"
 
 
 RESOURCE_MANAGER_MODE = ConfigOption(
@@ -38,7 +39,8 @@ WORKER_DRIVER = ConfigOption(
     type=choice(WorkerDriver),
     default=WorkerDriver.LOCAL_PROCESS,
     doc="What starts TaskExecutors in active mode. local-process: they are processes of the jobmanager's machine. "
-    "yarn: they run in containers, and the jobmanager is the ApplicationMaster (docs/yarn.md).",
+    "yarn: they run in containers, and the jobmanager is the ApplicationMaster (docs/yarn.md). kubernetes: they run in "
+    "pods ([kubernetes.md](kubernetes.md#taskexecutors-as-they-are-needed)).",
     scopes=MASTER,
     ours=True,
 )

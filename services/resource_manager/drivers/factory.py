@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
 
-from ...configuration import Configuration
+from ...configuration import Configuration, ConfigurationError
 from ...configuration.options.resource_manager import WORKER_DRIVER
 from ...configuration.options.resource_manager import WorkerDriver as Name
 from .driver import ClusterEnd, OnExit, Report, WorkerDriver, WorkerDrivers
+from .kubernetes.driver import KubernetesDriver
 from .local_process import LocalProcessDriver, taskexecutor_command
 
 OnFailure = Callable[[Exception], None]
@@ -60,9 +62,40 @@ def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure
     )
 
 
+class KubernetesDrivers:
+    """Drivers of pods."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
+        del report
+        return KubernetesDriver(self._configuration, on_exit)
+
+    def leave(self, end: ClusterEnd) -> bool:
+        del end
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+def _kubernetes(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
+    del rest_address, on_failure
+    if importlib.util.find_spec("kubernetes") is None:
+        needed = "pip install 'tailrace[kubernetes]'"
+        raise ConfigurationError(
+            [
+                f"{WORKER_DRIVER.key} is {Name.KUBERNETES}, but the package kubernetes is not installed: {needed}"
+            ]
+        )
+    return KubernetesDrivers(configuration)
+
+
 DRIVERS: Mapping[Name, Callable[[Configuration, str, OnFailure], WorkerDrivers]] = {
     Name.LOCAL_PROCESS: _local_process,
     Name.YARN: _yarn,
+    Name.KUBERNETES: _kubernetes,
 }
 
 

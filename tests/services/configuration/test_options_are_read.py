@@ -119,7 +119,8 @@ def test_every_role_option_is_read_by_role(struct: type[msgspec.Struct]) -> None
 def test_every_named_worker_driver_can_be_created(tmp_path: Path) -> None:
     assert set(DRIVERS) == set(WorkerDriver)
     for name in WorkerDriver:
-        wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})
+        values = {"home": str(tmp_path), "resourcemanager.worker-driver": name.value}
+        wanted = Configuration({**values, "kubernetes.container.image.ref": "tailrace"})
         drivers = create_drivers(wanted, "", lambda error: None)
         driver = drivers.create(lambda resource_id, reason: None, lambda body, cause: None)
         driver.close()

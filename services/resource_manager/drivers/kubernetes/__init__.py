@@ -1,0 +1,1 @@
+"""Workers as pods of Kubernetes (`resourcemanager.worker-driver: kubernetes`)."""
