@@ -129,9 +129,12 @@ class YarnContainers:
             container = allocated.result()
             if is_new:
                 master.start_container(container, self._create_launch(resource_id, number_of_slots))
-        except YarnError as error:
+        except WorkerNotStarted:
+            raise
+        except Exception as error:
+            # Whatever went wrong: a container that runs nothing must not fill the cluster.
             self._give_back(master, resource_id)
-            raise WorkerNotStarted(f"YARN does not start {resource_id}: {error}") from error
+            raise WorkerNotStarted(f"YARN does not start {resource_id}: {error or repr(error)}") from error
         _log.info("worker started", resource_id=resource_id, container=container.container_id)
         return container.address
 

@@ -44,7 +44,7 @@ class ScriptedMaster:
         self.answers: queue.Queue[Allocation | YarnError] = queue.Queue()
         self.requests: set[int] = set()
         self.never_started: set[str] = set()
-        self.refuses_start = False
+        self.refusal: Exception | None = None
 
     def register(self, host: str, port: int, tracking_url: str) -> Registration:
         self.calls.put(("register", host, port, tracking_url))
@@ -69,8 +69,8 @@ class ScriptedMaster:
 
     def start_container(self, container: Container, launch: ContainerLaunch) -> None:
         assert launch is LAUNCH
-        if self.refuses_start:
-            raise YarnError("InvalidToken: too late")
+        if self.refusal is not None:
+            raise self.refusal
         self.calls.put(("start", container.container_id))
 
     def is_running(self, container: Container) -> bool:
@@ -208,8 +208,11 @@ def test_end_of_term_ends_waiting_starts_and_keeps_containers(bench: Bench) -> N
     assert bench.new_driver().survivors() == {"worker-1": FIRST.address}
 
 
-def test_container_that_node_manager_refuses_to_start_is_given_back(bench: Bench) -> None:
-    bench.master.refuses_start = True
+@pytest.mark.parametrize(
+    "refusal", [YarnError("InvalidToken: too late"), ValueError("InvalidToken: too late")]
+)
+def test_container_that_cannot_be_started_is_given_back(bench: Bench, refusal: Exception) -> None:
+    bench.master.refusal = refusal
     started = bench.starts("worker-1")
     bench.master.answers.put(Allocation(allocated=(FIRST,)))
     with pytest.raises(WorkerNotStarted, match="InvalidToken: too late"):
@@ -254,6 +257,18 @@ def test_end_of_cluster_unregisters_and_deletes_staging_directory(bench: Bench, 
 
 def test_process_that_never_led_has_nothing_to_leave() -> None:
     assert Bench().containers.leave(ClusterEnd("no job is left", 7))
+
+
+def test_process_that_cannot_register_ends_whatever_the_error() -> None:
+    failures: queue.Queue[Exception] = queue.Queue()
+
+    def connect() -> ScriptedMaster:
+        raise FileNotFoundError("no folder for the log")
+
+    containers = YarnContainers(connect, SETTINGS, lambda resource_id, slots: LAUNCH, failures.put)
+    with pytest.raises(FileNotFoundError):
+        containers.survivors()
+    assert isinstance(failures.get(timeout=TIMEOUT_S), FileNotFoundError)
 
 
 def test_end_of_process_leaves_application_to_next_attempt(bench: Bench) -> None:
