@@ -1,7 +1,9 @@
 """If any thread of a TaskExecutor or StreamTask fails, its process ends and names it, and no result is wrong.
 
 One cluster and one job serve all tests: the ResourceManager starts another TaskExecutor for one that has ended, and the
-results of the job are compared with what was sent.
+results of the job are compared with what was sent. `make test` holds the parts of this law: a failed thread ends its
+process (tests/infra/test_threads.py, test_planted_failures.py), a TaskExecutor or StreamTask that has ended is replaced
+(test_kill.py), and the results are exact (test_torture.py).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tailrace.services.resource_manager.drivers.local_process import worker_reco
 from .test_broker_restart import Feed
 from .test_cluster import EAGER_SPARK, Cluster, alive
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 PLANTING = Path(__file__).parents[1] / "planting"
 PROGRAM = """
@@ -159,11 +161,7 @@ def fails(cluster: Cluster, plants: Plants, thread: str) -> None:
     assert "the process ends" in line
 
 
-def soak(*names: str) -> list[object]:
-    return [pytest.param(name, marks=pytest.mark.soak) for name in names]
-
-
-@pytest.mark.parametrize("thread", ["watchdog", *soak(*(item for item in STREAM_TASK if item != "watchdog"))])
+@pytest.mark.parametrize("thread", STREAM_TASK)
 def test_stream_task_with_failed_thread_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
@@ -172,7 +170,6 @@ def test_stream_task_with_failed_thread_is_replaced(
     wait_for_output(feed)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("thread", STREAM_TASK_STARTS)
 def test_stream_task_with_thread_that_fails_at_start_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
@@ -184,9 +181,7 @@ def test_stream_task_with_thread_that_fails_at_start_is_replaced(
     wait_for_output(feed)
 
 
-@pytest.mark.parametrize(
-    "thread", ["task-runtime", *soak(*(item for item in TASK_EXECUTOR if item != "task-runtime"))]
-)
+@pytest.mark.parametrize("thread", TASK_EXECUTOR)
 def test_taskexecutor_with_failed_thread_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
 ) -> None:
@@ -195,7 +190,6 @@ def test_taskexecutor_with_failed_thread_is_replaced(
     wait_for_output(feed)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("thread", TASK_EXECUTOR_STARTS)
 def test_taskexecutor_with_thread_that_fails_at_start_is_replaced(
     cluster: Cluster, plants: Plants, feed: Feed, thread: str
@@ -212,7 +206,6 @@ def test_taskexecutor_with_thread_that_fails_at_start_is_replaced(
     wait_for_output(feed)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("kind", "planted"),
     [
