@@ -67,7 +67,7 @@ settings.register_profile(
     "tailrace",
     deadline=None,
     derandomize="EXAMPLES" not in os.environ,
-    max_examples=example_count(40),
+    max_examples=example_count(20),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tailrace")
@@ -101,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="run this seed of tests/services/simulated_cluster/test_chaos.py, and no other",
     )
-    parser.addoption("--seeds", type=int, default=100, help="how many seeds to run (default: 100)")
+    parser.addoption("--seeds", type=int, default=50, help="how many seeds to run (default: 50)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them (default: 0)")
 
 

@@ -58,7 +58,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 AnyOrder.TestCase.settings = settings(
-    max_examples=int(os.environ.get("EXAMPLES", "100")),
+    max_examples=int(os.environ.get("EXAMPLES", "40")),
     stateful_step_count=60 if SOAK else 40,
     derandomize=not SOAK,
     deadline=None,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from example_count import example_count
 from graphs import edge, operator, vertex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -126,7 +127,7 @@ def sizes(cluster: Cluster) -> list[int]:
     ]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=graphs_at_the_bounds(), end=st.sampled_from(("cancel", "suspend", "fail", "stop", "lose")))
 def test_events_about_accepted_graph_fit_into_log(graph: JobGraph, end: str) -> None:
     assert validate(graph) == []
@@ -190,7 +191,7 @@ REQUESTS = st.sampled_from(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     requests=st.lists(REQUESTS, min_size=1, max_size=3),
     character=st.sampled_from(("x", "/", "\n", '"', WIDE)),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -294,7 +295,7 @@ def _known(name: str | int) -> dict[str, st.SearchStrategy[Any]]:
 
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=example_count(15), deadline=None)
 @given(data=st.data())
 def test_any_event_is_folded_or_illegal(event: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(LOGS))

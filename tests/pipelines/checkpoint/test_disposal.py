@@ -79,7 +79,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=example_count(30))
 @given(steps=st.lists(STEPS, min_size=5, max_size=40), retained=st.integers(1, 3))
 def test_files_deleted_with_subsumed_checkpoint_are_never_referenced_again(
     fresh: Callable[[], Storage], steps: list[tuple[int, str]], retained: int

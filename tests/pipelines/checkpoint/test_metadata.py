@@ -94,7 +94,7 @@ def test_operators_are_identified_by_uids_of_program(uids: list[str | None]) -> 
     assert [operator.uid for vertex in outline for operator in vertex.operators] == [*uids, None]
 
 
-@settings(max_examples=example_count(20))
+@settings(max_examples=example_count(10))
 @given(parts=PARTS, kind=st.sampled_from(SnapshotType))
 def test_metadata_survives_round_trip(
     fresh: Callable[[], Storage], parts: tuple[SubtaskSnapshot, ...], kind: SnapshotType
@@ -106,7 +106,7 @@ def test_metadata_survives_round_trip(
     assert read_metadata(uri) == read_metadata(f"{uri}/") == read_metadata(f"{uri}/{METADATA}") == written
 
 
-@settings(max_examples=example_count(20))
+@settings(max_examples=example_count(10))
 @given(data=st.data())
 def test_truncated_or_changed_metadata_is_rejected(fresh: Callable[[], Storage], data: st.DataObject) -> None:
     storage = fresh()

@@ -22,7 +22,7 @@ from pipelines.model.programs import Program, decoded, topics, write
 
 from pipelines import memory_cluster
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "8"))
 
 
 @pytest.mark.timeout(1800)

@@ -306,7 +306,7 @@ def printed(outcome: Outcome) -> Counter[tuple[str | None, str]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(inputs, st.integers(1, 3), st.booleans(), ISOLATIONS, st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 def test_output_is_independent_of_interleaving(
     name: str, pairs: list[Pair], parallelism: int, chaining: bool, isolation: str, seed: int, crashes: int
 ) -> None:
@@ -318,7 +318,7 @@ def test_output_is_independent_of_interleaving(
 
 
 @given(inputs, st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 def test_processing_time_windows_count_each_record_once(
     pairs: list[Pair], parallelism: int, seed: int, crashes: int
 ) -> None:
@@ -338,7 +338,7 @@ def test_processing_time_windows_count_each_record_once(
     st.integers(0, 1 << 32),
     st.integers(0, 4),
 )
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 def test_each_message_of_topic_counts_once(
     partitions: list[list[str]], parallelism: int, seed: int, crashes: int
 ) -> None:
@@ -366,7 +366,7 @@ def test_each_message_of_topic_counts_once(
     st.integers(0, 1 << 32),
     st.integers(0, 4),
 )
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 def test_no_record_is_late_if_partitions_are_in_order(
     steps: list[list[int]], parallelism: int, given_to_source: bool, seed: int, crashes: int
 ) -> None:

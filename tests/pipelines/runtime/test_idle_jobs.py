@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -225,7 +226,7 @@ def test_processing_time_timer_fires_in_time(kind: str) -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=15)
+@settings(max_examples=example_count(10))
 def test_timers_before_crash_or_savepoint_fire_once_after_it(
     parallelism: int, other: int, seed: int, crashes: int
 ) -> None:

@@ -34,7 +34,7 @@ from tailrace.schemas.types import JobGraph, OperatorConfig
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster, give_uids, run
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "6"))
 LIMIT = 200
 
 

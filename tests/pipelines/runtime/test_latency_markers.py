@@ -40,7 +40,7 @@ def graph_of(program: Program, pairs: list[Pair], parallelism: int, interval: st
     st.integers(0, 1 << 32),
     st.integers(0, 4),
 )
-@settings(max_examples=example_count(25))
+@settings(max_examples=example_count(15))
 def test_output_is_independent_of_markers(
     name: str, pairs: list[Pair], parallelism: int, interval_ms: int, seed: int, crashes: int
 ) -> None:
@@ -146,7 +146,7 @@ def tracker(
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=2 * HISTORY_SIZE))
-@settings(max_examples=example_count(50))
+@settings(max_examples=example_count(20))
 def test_histogram_counts_each_latency_in_its_bucket(latencies: list[int]) -> None:
     clock = Clock()
     measuring = tracker(clock)

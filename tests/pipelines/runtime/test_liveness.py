@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def fired(kafka: MemoryKafka) -> int:
 
 
 @given(st.integers(1, 2), st.integers(0, 1), st.integers(0, 1 << 32), st.integers(0, 4))
-@settings(max_examples=25)
+@settings(max_examples=example_count(15))
 def test_windows_fire_despite_lost_ticks_and_restarts(
     parallelism: int, hops: int, seed: int, crashes: int
 ) -> None:

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from tailrace.pipelines.types import ClassOf, RecordType
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
-EXAMPLES: Final = int(os.environ.get("EXAMPLES", "25"))
+EXAMPLES: Final = int(os.environ.get("EXAMPLES", "12"))
 NOTHING: Final = object()
 SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 

@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -150,7 +151,7 @@ class Outboxes(RuleBasedStateMachine):
         assert self.outbox.earliest == min(times, default=None)
 
 
-Outboxes.TestCase.settings = settings(max_examples=40, deadline=None)
+Outboxes.TestCase.settings = settings(max_examples=example_count(20), deadline=None)
 test_outboxes = Outboxes.TestCase
 
 

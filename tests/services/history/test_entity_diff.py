@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ OPPOSITE = {
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=example_count(15))
 @given(data=st.data())
 def test_every_change_belongs_to_one_entity_and_reverse_is_inverse(seed: int, data: st.DataObject) -> None:
     offsets = st.integers(0, len(record_live_moments(seed)) - 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def as_json(value: object) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=example_count(15))
 @given(data=st.data())
 def test_difference_applied_to_first_moment_gives_second(seed: int, data: st.DataObject) -> None:
     """In both directions, with the hash; also after the difference was written and read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from example_count import example_count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -113,5 +114,5 @@ class Pools(RuleBasedStateMachine):
             self.steps[allocation_id] = after
 
 
-Pools.TestCase.settings = settings(max_examples=80, deadline=None)
+Pools.TestCase.settings = settings(max_examples=example_count(30), deadline=None)
 test_pools = Pools.TestCase

@@ -83,7 +83,7 @@ def test_truncated_event_is_reported_as_truncated(length: int) -> None:
         CODEC.decode(CODEC.encode(CANCEL)[:length])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=example_count(10), deadline=None)
 @given(event=events())
 def test_codec_with_registry_writes_confluent_format_and_reads_both(event: Event) -> None:
     known = registry()
@@ -175,7 +175,7 @@ def test_any_bytes_are_event_or_undecodable_in_one_line(head: bytes, rest: bytes
     assert len(reason) < 600
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=example_count(60), deadline=None)
 @given(event=events(), data=st.data())
 def test_damaged_event_is_other_event_or_undecodable(event: Event, data: st.DataObject) -> None:
     value = bytearray(CODEC.encode(event))

@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import msgspec
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.simulated_cluster.cluster import header
@@ -115,7 +116,7 @@ def is_no_registration(event: Event) -> bool:
     return not isinstance(event.body, SchemasRegistered)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=example_count(15), deadline=None)
 @given(appended=st.lists(events().filter(is_no_registration), min_size=1, max_size=8))
 def test_log_is_readable_by_its_own_schemas(appended: list[Event]) -> None:
     """Needs the definition of one record only, and no code of this package."""

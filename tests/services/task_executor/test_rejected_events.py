@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from example_count import example_count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
@@ -90,7 +91,7 @@ def running() -> Cluster:
     return cluster
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_decisions_after_events_of_task_executors_fit_into_log(data: st.DataObject) -> None:
     cluster = running()
@@ -117,7 +118,7 @@ def test_decisions_after_events_of_task_executors_fit_into_log(data: st.DataObje
     check(cluster, "task_executor/te", "resource_manager", events)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_decisions_after_events_of_clients_fit_into_log(data: st.DataObject) -> None:
     known = {"job_id": JOBS, "directory": st.none() | PATHS, "path": PATHS, "reason": TEXTS, "name": TEXTS}
@@ -128,7 +129,7 @@ def test_decisions_after_events_of_clients_fit_into_log(data: st.DataObject) -> 
     check(running(), "client/c", "dispatcher", [data.draw(instances(kind, known)) for kind in kinds])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=example_count(40), deadline=None)
 @given(body=st.sampled_from(FROM_TASK_EXECUTORS).flatmap(instances))
 def test_registration_with_valid_fields_is_accepted(body: Body) -> None:
     assert find_error(body) is None

@@ -103,7 +103,7 @@ def in_range(records: list[Record]) -> bool:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 @given(records=RECORDS, cuts=CUTS)
 def test_one_record_out_per_record_in(
     function: str, columnar: bool, records: list[Record], cuts: list[int]
@@ -155,7 +155,7 @@ def test_sums_near_64_bit_limit_are_correct(numbers: list[int]) -> None:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 @given(commits=st.lists(RECORDS, max_size=4))
 def test_mini_batch_emits_last_value_of_each_changed_key_once_per_commit(
     function: str, columnar: bool, commits: list[list[Record]]
@@ -187,7 +187,7 @@ def test_held_results_are_emitted_before_watermark_and_at_end() -> None:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=example_count(15))
+@settings(max_examples=example_count(10))
 @given(records=RECORDS, cuts=CUTS)
 def test_aggregation_before_shuffle_changes_no_total(
     function: str, columnar: bool, records: list[Record], cuts: list[int]

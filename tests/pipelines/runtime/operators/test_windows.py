@@ -204,7 +204,7 @@ EVENTS = st.lists(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=example_count(15))  # for each of many kinds
+@settings(max_examples=example_count(10))  # for each of many kinds
 @given(program=EVENTS, lateness=st.sampled_from([0, 4, 100]), tagged=st.booleans())
 def test_event_time_windows_equal_those_of_model(
     assigner: dict[str, Any], kind: str, program: list[Item], lateness: int, tagged: bool
@@ -258,7 +258,7 @@ def arrivals(draw: st.DrawFn) -> tuple[list[Item], list[Item]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=example_count(15))  # for each of many kinds
+@settings(max_examples=example_count(10))  # for each of many kinds
 @given(both=arrivals())
 def test_order_of_arrival_within_bound_does_not_matter(
     assigner: dict[str, Any], kind: str, both: tuple[list[Item], list[Item]]
@@ -302,7 +302,7 @@ def clocked(draw: st.DrawFn) -> list[Item]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=example_count(15))  # for each of many kinds
+@settings(max_examples=example_count(10))  # for each of many kinds
 @given(program=clocked())
 def test_processing_time_windows_follow_wall_clock(
     assigner: dict[str, Any], kind: str, program: list[Item]
@@ -387,7 +387,7 @@ class Numbered(ProcessWindowFunction[Any, Any, str]):
 @pytest.mark.parametrize("time", ["event", "processing"])
 @pytest.mark.parametrize("kind", [*KINDS, "state"])
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
-@settings(max_examples=example_count(15))  # for each of many kinds
+@settings(max_examples=example_count(10))  # for each of many kinds
 @given(program=MIXED, lateness=st.sampled_from([0, 6]))
 def test_crash_at_any_commit_changes_nothing(
     assigner: dict[str, Any], kind: str, time: str, program: list[Item], lateness: int

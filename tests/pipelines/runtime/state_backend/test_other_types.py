@@ -27,7 +27,7 @@ from tailrace.pipelines.runtime.state_backend.rocksdb_database import RocksDatab
 from tailrace.pipelines.runtime.state_backend.rocksdb_store import open_store
 from tailrace.pipelines.types import PICKLED, RecordType
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "30"))
 SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 NOTHING: Final = object()
 KEYS: Final = ("a", "b", "c")

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import fsspec
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.state_backend.programs import ALL, backend, programs
@@ -160,7 +161,7 @@ def check(base: str, cut: StateSnapshot, options: CheckpointOptions, state: dict
 
 @pytest.mark.parametrize("incremental", [True, False])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=example_count(20), deadline=None)
 def test_every_cut_restores_its_state(
     incremental: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -199,7 +200,7 @@ def test_every_cut_restores_its_state(
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=example_count(20), deadline=None)
 def test_slow_storage_bounds_pending_writes_and_no_cut_is_wrong(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -444,7 +445,7 @@ def test_missing_or_truncated_state_is_lost_progress(tmp_path: Path, harm: str) 
 
 
 @given(before=st.integers(1, 4), after=st.integers(1, 4))
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=example_count(10), deadline=None)
 def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     base = str(tmp_path_factory.mktemp("state"))
     options = CheckpointOptions(snapshot_type=SnapshotType.SAVEPOINT, directory=base, shared=f"{base}/shared")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from example_count import example_count
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -52,7 +53,7 @@ def test_every_history_is_recomputed_without_difference(name: str | int) -> None
 
 
 @pytest.mark.parametrize("name", WALKS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=example_count(10), deadline=None)
 @given(data=st.data())
 def test_event_that_was_not_required_is_detected(name: int, data: st.DataObject) -> None:
     log = list(history(name))
@@ -78,7 +79,7 @@ def test_event_that_was_not_required_is_detected(name: int, data: st.DataObject)
 
 
 @pytest.mark.parametrize("name", WALKS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=example_count(10), deadline=None)
 @given(data=st.data())
 def test_missing_required_event_is_detected(name: int, data: st.DataObject) -> None:
     """After the next step of its leader, which must show in another event."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from example_count import example_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -58,7 +59,7 @@ def cuts(draw: st.DrawFn) -> tuple[list[int], int, int]:
     return ends, draw(st.integers(0, ends[-1] - 1)), draw(st.integers(0, end))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=example_count(30), deadline=None)
 @given(cuts())
 def test_archive_and_topic_have_all_entries_of_uncut_log(
     tmp_path_factory: pytest.TempPathFactory, drawn: tuple[list[int], int, int]

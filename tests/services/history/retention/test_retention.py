@@ -272,7 +272,7 @@ class UnreliableArchive(ClusterArchive):
         return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=example_count(15), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 80), st.integers(0, 4), st.booleans(), st.sampled_from([1, 10**15])),

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from example_count import example_count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -119,7 +120,7 @@ def test_replica_from_mark_continues_like_live_one(seed: int, tmp_path: Path) ->
     assert describe_difference(replica, record_live_moments(seed)[-1]) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=example_count(15), deadline=None)
 @given(data=st.data())
 def test_mark_is_found_by_time(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -138,7 +139,7 @@ def test_mark_is_found_by_time(data: st.DataObject) -> None:
         )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=example_count(15), deadline=None)
 @given(data=st.data())
 def test_time_is_same_position_with_and_without_marks(data: st.DataObject) -> None:
     """The longest prefix whose events have at most that time."""
@@ -205,7 +206,7 @@ def one_warning(about: str) -> Iterator[None]:
     assert "\n" not in reports[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=example_count(20), deadline=None)
 @given(data=st.data())
 def test_damage_is_detected_or_harmless(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
