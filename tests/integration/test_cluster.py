@@ -327,6 +327,12 @@ def test_job_runs_on_all_slots_and_counts_exactly(
     assert (listed["job_id"], listed["status"], listed["tasks"]) == (job, "RUNNING", {"RUNNING": 8})
 
 
+def test_taskexecutor_does_not_load_pandas(cluster: Cluster, started_with: dict[str, str]) -> None:
+    """It would be a third of its memory, and PySpark loads it at every opportunity."""
+    files = psutil.Process(cluster.pid("taskexecutor-1")).memory_maps()
+    assert not [file.path for file in files if "/pandas/" in file.path]
+
+
 def test_killed_jobmanager_loses_nothing(
     cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
 ) -> None:

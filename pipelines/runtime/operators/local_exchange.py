@@ -8,7 +8,7 @@ on as they are. Behind a channel, size is limited, too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ....schemas.types import OperatorConfig
@@ -18,7 +18,7 @@ from ..records.batch import Batch
 from ..records.buffers import BufferCodec
 from ..records.record_copying import is_atom
 from ..records.small_batches import MAX_SMALL_ROWS, SmallBatchCodec, create_value_check
-from .user_functions import within_limits
+from .user_functions import typed_by, within_limits
 
 _BYTES_A_BYTE: Final = 2
 """The largest number of bytes that UTF-8 has for one byte of a string in memory."""
@@ -30,6 +30,7 @@ class LocalExchange:
     def __init__(self, sender: OperatorConfig, output_tag: str | None, *, limits_size: bool = False) -> None:
         """`limits_size`: whether it refuses records that are too large for a channel."""
         self._sender = sender
+        self._errors = within_limits if limits_size else typed_by
         self._record_type = output_type(sender, output_tag)
         self._codec = SmallBatchCodec(self._record_type)
         self._can_share = _sharing_check(self._record_type)
@@ -38,12 +39,12 @@ class LocalExchange:
     def take(self, batch: Batch) -> Batch:
         """Returns the records as the receiver takes them. Raises UserCodeError of the sender for a value of another
         type, and TaskError for a record that is too large."""
-        with within_limits(self._sender):
+        with self._errors(self._sender):
             if not batch.is_columnar:
                 values = batch.values
                 if self._can_share is not None and all(map(self._can_share, values)):
                     if self._limit is not None:
-                        self._limit.check_sizes(batch, _BYTES_A_BYTE * sum(map(_memory_bytes, values)))
+                        self._limit.check_sizes(batch, _BYTES_A_BYTE * _memory_bytes(values))
                     return batch
                 if len(values) <= MAX_SMALL_ROWS:
                     encoded = self._codec.encode(batch.timestamps, values)
@@ -64,6 +65,10 @@ def _sharing_check(record_type: RecordType) -> Callable[[Any], bool] | None:
     return create_value_check(record_type) if record_type.immutable else None
 
 
-def _memory_bytes(value: Any) -> int:
-    """Returns the size of an immutable record in memory."""
-    return sum(map(_memory_bytes, value)) if type(value) is tuple else sys.getsizeof(value)
+def _memory_bytes(values: Sequence[Any]) -> int:
+    """Returns the size of immutable records in memory."""
+    size = 0
+    while values:
+        size += sum(map(sys.getsizeof, values))
+        values = [part for value in values if type(value) is tuple for part in value]
+    return size

@@ -115,8 +115,9 @@ def typed_by(config: OperatorConfig) -> Iterator[None]:
 def within_limits(sender: OperatorConfig) -> Iterator[None]:
     """Raises UserCodeError for a value of another type, and TaskError for a record that is too large for a channel."""
     try:
-        with typed_by(sender):
-            yield
+        yield
+    except RecordTypeError as error:
+        raise UserCodeError(sender.name, sender.location) from error.with_traceback(None)
     except RecordTooLarge as error:
         raise TaskError(f"operator {sender.name!r}: {error}: send a reference to it instead") from error
 

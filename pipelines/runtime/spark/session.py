@@ -97,6 +97,7 @@ def start_session(
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     from pyspark.sql import SparkSession
 
+    _forget_numpy_converters()
     scratch.mkdir(parents=True, exist_ok=True)
     temporary = scratch / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -116,6 +117,16 @@ def start_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _forget_numpy_converters() -> None:
+    """Removes PySpark's converters of NumPy values. They are asked about each argument of a call to the JVM; to answer,
+    they import PySpark's testing tools, which import pandas."""
+    from py4j.protocol import INPUT_CONVERTER
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+    unused = NumpyArrayConverter, NumpyScalarConverter
+    INPUT_CONVERTER[:] = [converter for converter in INPUT_CONVERTER if not isinstance(converter, unused)]
 
 
 class BulkSessions:
