@@ -47,10 +47,10 @@ from .options.slots import (
 )
 from .options.task_executor import NUMBER_OF_TASK_SLOTS, RESTART_GRACE, SLOT_TIMEOUT
 from .options.tenants import (
-    JOB_NAME_PREFIX_OF_TENANT,
-    MAX_JOBS_OF_TENANT,
-    MAX_REQUESTS_OF_TENANT,
-    MAX_SLOTS_OF_TENANT,
+    TENANT_JOB_NAME_PREFIX,
+    TENANT_MAX_JOBS,
+    TENANT_MAX_REQUESTS,
+    TENANT_MAX_SLOTS,
     TENANTS,
     option_of,
 )
@@ -107,10 +107,10 @@ class TenantOptions(msgspec.Struct, frozen=True, kw_only=True):
     def from_configuration(cls, tenant: str, configuration: Mapping[str, str]) -> TenantOptions:
         """Reads the options of a tenant. Never fails."""
         return cls(
-            max_jobs=option_of(MAX_JOBS_OF_TENANT, tenant).of(configuration),
-            max_slots=option_of(MAX_SLOTS_OF_TENANT, tenant).of(configuration),
-            max_requests_per_minute=option_of(MAX_REQUESTS_OF_TENANT, tenant).of(configuration),
-            job_name_prefix=option_of(JOB_NAME_PREFIX_OF_TENANT, tenant).of(configuration),
+            max_jobs=option_of(TENANT_MAX_JOBS, tenant).of(configuration),
+            max_slots=option_of(TENANT_MAX_SLOTS, tenant).of(configuration),
+            max_requests_per_minute=option_of(TENANT_MAX_REQUESTS, tenant).of(configuration),
+            job_name_prefix=option_of(TENANT_JOB_NAME_PREFIX, tenant).of(configuration),
         )
 
 

@@ -82,7 +82,7 @@ class JobTopicCleaner:
                     _log.info("deleted topics of ended jobs", topics=len(deleted))
 
 
-def delete_topics_of_jobs(admin: AdminClient, cluster: str, job_ids: Iterable[str]) -> None:
+def delete_job_topics(admin: AdminClient, cluster: str, job_ids: Iterable[str]) -> None:
     """Deletes all topics of these jobs. Raises KafkaException, LogUnavailable."""
     jobs = frozenset(job_ids)
     listed = admin.list_topics(timeout=_LIST_TIMEOUT_S).topics

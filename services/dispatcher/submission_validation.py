@@ -25,8 +25,8 @@ from ..configuration.options.jobs import (
     MAX_WAITING_PROGRAMS_PER_CLIENT,
 )
 from ..configuration.options.tenants import (
-    MAX_JOBS_OF_TENANT,
-    MAX_SLOTS_OF_TENANT,
+    TENANT_MAX_JOBS,
+    TENANT_MAX_SLOTS,
     TENANTS,
     job_id_prefix,
     option_of,
@@ -80,7 +80,7 @@ def find_tenant_error(
     used = state.slots_of.get(submitter, 0) + accepted.slots[submitter]
     if options.max_slots is None or used + required <= options.max_slots:
         return None
-    option = option_of(MAX_SLOTS_OF_TENANT, tenant)
+    option = option_of(TENANT_MAX_SLOTS, tenant)
     what = f"it requires {required:,} slots, and the jobs of tenant {tenant} have {used:,}"
     allowed = f"{options.max_slots:,} that {option.key} allows"
     return f"{what} of the {allowed}: submit it when some have ended, or raise the option"
@@ -141,7 +141,7 @@ def _find_quota_error(
         who = f"tenant {submission.tenant}"
         tenant = options.tenants.get(submission.tenant, TenantOptions())
         if tenant.max_jobs is not None:
-            max_jobs, of_whom = tenant.max_jobs, option_of(MAX_JOBS_OF_TENANT, submission.tenant)
+            max_jobs, of_whom = tenant.max_jobs, option_of(TENANT_MAX_JOBS, submission.tenant)
     jobs = len(state.live) + len(state.suspended) + accepted.jobs.total()
     own = state.jobs_of.get(submitter, 0) + accepted.jobs[submitter]
     if jobs >= options.max_jobs:

@@ -42,7 +42,7 @@ _FINISHED: Final = ExecutionState.FINISHED
 _FAILED: Final = ExecutionState.FAILED
 _CANCELING: Final = ExecutionState.CANCELING
 
-MAX_SUBTASKS_OF_DEPLOYMENT: Final = 1_000
+MAX_SUBTASKS_PER_DEPLOYMENT: Final = 1_000
 """The limit of one SubmitTask: about 80 bytes each."""
 
 
@@ -240,11 +240,11 @@ def submit_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     return [
         OutgoingEvent(
             address(TASK_EXECUTOR, resource_id),
-            _submit(state, vertex_id, resource_id, subtasks[first : first + MAX_SUBTASKS_OF_DEPLOYMENT]),
+            _submit(state, vertex_id, resource_id, subtasks[first : first + MAX_SUBTASKS_PER_DEPLOYMENT]),
             cause,
         )
         for (cause, vertex_id, resource_id), subtasks in together.items()
-        for first in range(0, len(subtasks), MAX_SUBTASKS_OF_DEPLOYMENT)
+        for first in range(0, len(subtasks), MAX_SUBTASKS_PER_DEPLOYMENT)
     ]
 
 

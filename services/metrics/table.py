@@ -337,8 +337,8 @@ def _kafka_client(prefix: str, labels: tuple[str, ...]) -> tuple[Metric, ...]:
     )
 
 
-KAFKA_OF_MASTER: Final = _kafka_client(_MASTER, ())
-KAFKA_OF_WORKER: Final = _kafka_client(_WORKER, ("tm_id",))
+MASTER_KAFKA: Final = _kafka_client(_MASTER, ())
+WORKER_KAFKA: Final = _kafka_client(_WORKER, ("tm_id",))
 
 SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Jobmanagers": (
@@ -398,7 +398,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         USER_METRIC,
         ACCUMULATOR,
     ),
-    "Kafka clients": (*KAFKA_OF_MASTER, *KAFKA_OF_WORKER),
+    "Kafka clients": (*MASTER_KAFKA, *WORKER_KAFKA),
 }
 """Title of a section of the page -> its metrics."""
 METRICS: Final = tuple(metric for section in SECTIONS.values() for metric in section)

@@ -34,7 +34,7 @@ from ..diagnostics.server import ENDPOINT as DIAGNOSTICS_ENDPOINT
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.answers_publisher import AnswersPublisher
 from ..dispatcher.inline_limit import InlineLimit
-from ..dispatcher.job_topic_cleaner import JobTopicCleaner, delete_topics_of_jobs
+from ..dispatcher.job_topic_cleaner import JobTopicCleaner, delete_job_topics
 from ..dispatcher.savepoints import SavepointDisposer, dispose_savepoint
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
@@ -245,7 +245,7 @@ def run(
             if closed.wait(_JOB_END_PAUSE_S):
                 return
         if effects.deletes_job_topics:
-            delete_topics_of_jobs(create_admin_client(configuration), cluster, job_ids)
+            delete_job_topics(create_admin_client(configuration), cluster, job_ids)
         blobs.delete_jobs(job_ids)
 
     def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:

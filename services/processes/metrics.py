@@ -67,7 +67,7 @@ def collect_jobmanager(
         Sample(table.IS_LEADER, (), host.leads(DISPATCHER)),
         Sample(table.MASTER_OMITTED, (), omitted),
         *_trace_samples(traces),
-        *_kafka_samples((), table.KAFKA_OF_MASTER),
+        *_kafka_samples((), table.MASTER_KAFKA),
         *_log_samples(host, log, (), table.MASTER_LOG_POSITION, table.MASTER_LOG_LAG),
     ]
 
@@ -90,7 +90,7 @@ def collect_task_executor(
     return [
         *included,
         Sample(table.WORKER_OMITTED, labels, omitted),
-        *_kafka_samples(labels, table.KAFKA_OF_WORKER),
+        *_kafka_samples(labels, table.WORKER_KAFKA),
         *_log_samples(host, log, labels, table.WORKER_LOG_POSITION, table.WORKER_LOG_LAG),
     ]
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...infra.config.options import ConfigOption, Scope
 from ..configuration import options
 from ..configuration.options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
-from ..configuration.options.tenants import OPTIONS_OF_TENANT, TENANTS
+from ..configuration.options.tenants import TENANT_OPTIONS, TENANTS
 from ..configuration.sources import FILE
 from .generated_page import write_or_check
 
@@ -76,7 +76,7 @@ def _table(group: Iterable[ConfigOption[Any]]) -> str:
         if option is EXTERNAL_RESOURCES:
             rows.append(_row(EXTERNAL_RESOURCE_AMOUNT))
         if option is TENANTS:
-            rows += map(_row, OPTIONS_OF_TENANT)
+            rows += map(_row, TENANT_OPTIONS)
     return "\n".join(rows) + "\n"
 
 

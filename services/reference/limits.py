@@ -297,17 +297,17 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
             Limit("tenants", _count(tenants.MAX_TENANTS), "services/configuration/options/tenants.py"),
             Limit(
                 "jobs of a tenant that have not ended",
-                f"`{tenants.MAX_JOBS_OF_TENANT.key}`, else as of one client",
+                f"`{tenants.TENANT_MAX_JOBS.key}`, else as of one client",
                 "services/configuration/options/tenants.py",
             ),
             Limit(
                 "slots of these jobs",
-                f"`{tenants.MAX_SLOTS_OF_TENANT.key}`",
+                f"`{tenants.TENANT_MAX_SLOTS.key}`",
                 "services/configuration/options/tenants.py",
             ),
             Limit(
                 "requests of a tenant that a leader admits in a minute; the others wait",
-                f"`{tenants.MAX_REQUESTS_OF_TENANT.key}`",
+                f"`{tenants.TENANT_MAX_REQUESTS.key}`",
                 "services/configuration/options/tenants.py",
             ),
             Limit(

@@ -151,7 +151,7 @@ class HistoryApplication:
             "/jobs": self._jobs,
             "/jobs/overview": self._jobs_overview,
             "/overview": self._overview,
-            "/config": _configuration_of_all,
+            "/config": _shared_configuration,
         }
         flink = [
             replace(each, view=None, command=merged[each.path], response=each.response_type, query=(AT,))
@@ -299,7 +299,7 @@ def _configuration(moment: Moment, parameters: Parameters) -> DashboardConfigura
     return msgspec.structs.replace(found, features=features)
 
 
-def _configuration_of_all(_parameters: Parameters, _body: object, _key: str | None) -> Answer:
+def _shared_configuration(_parameters: Parameters, _body: object, _key: str | None) -> Answer:
     """GET /config"""
     now = Moment(HistoryProjection(), time.time_ns() // 1_000_000)
     return Answer(_configuration(now, {}), 200)

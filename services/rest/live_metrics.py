@@ -27,36 +27,36 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveMetrics:
-    """`of_workers`: resource id -> the metrics of a TaskExecutor itself."""
+    """`workers`: resource id -> the metrics of a TaskExecutor itself."""
 
-    of_workers: Mapping[str, Values] = field(default_factory=dict)
-    of_tasks: Mapping[TaskKey, Values] = field(default_factory=dict)
-    of_jobs: Mapping[str, Values] = field(default_factory=dict)
+    workers: Mapping[str, Values] = field(default_factory=dict)
+    tasks: Mapping[TaskKey, Values] = field(default_factory=dict)
+    jobs: Mapping[str, Values] = field(default_factory=dict)
     """Job id -> the latencies that its tasks measure."""
 
     @classmethod
     def from_samples(cls, resource_id: str, samples: Iterable[Sample]) -> LiveMetrics:
         """Returns the metrics of one TaskExecutor. Raises ValueError for a subtask index that is no number."""
-        of_jobs, others = _latencies_of_jobs(samples)
-        own, of_vertices = _divide(others)
-        of_tasks: dict[TaskKey, Values] = {}
-        for (job_id, vertex_id), of_vertex in of_vertices.items():
-            for subtask, values in _divide_vertex(of_vertex).items():
-                of_tasks[TaskKey(resource_id, job_id, vertex_id, subtask)] = values_of(values)
-        return cls({resource_id: values_of(own)}, of_tasks, of_jobs)
+        jobs, others = _job_latencies(samples)
+        own, vertices = _divide(others)
+        tasks: dict[TaskKey, Values] = {}
+        for (job_id, vertex_id), vertex_samples in vertices.items():
+            for subtask, values in _divide_vertex(vertex_samples).items():
+                tasks[TaskKey(resource_id, job_id, vertex_id, subtask)] = values_of(values)
+        return cls({resource_id: values_of(own)}, tasks, jobs)
 
     @classmethod
     def merge(cls, parts: Iterable[LiveMetrics]) -> LiveMetrics:
         """Returns the metrics of several TaskExecutors."""
-        of_workers: dict[str, Values] = {}
-        of_tasks: dict[TaskKey, Values] = {}
-        of_jobs: dict[str, Values] = {}
+        workers: dict[str, Values] = {}
+        tasks: dict[TaskKey, Values] = {}
+        jobs: dict[str, Values] = {}
         for part in parts:
-            of_workers.update(part.of_workers)
-            of_tasks.update(part.of_tasks)
-            for job_id, values in part.of_jobs.items():
-                of_jobs[job_id] = {**of_jobs.get(job_id, {}), **values}
-        return cls(of_workers, of_tasks, of_jobs)
+            workers.update(part.workers)
+            tasks.update(part.tasks)
+            for job_id, values in part.jobs.items():
+                jobs[job_id] = {**jobs.get(job_id, {}), **values}
+        return cls(workers, tasks, jobs)
 
 
 NO_METRICS: Final = LiveMetrics()
@@ -102,9 +102,9 @@ _FACTORS: Final[Mapping[Metric, float]] = {
 """From seconds to Flink's unit."""
 
 
-def _latencies_of_jobs(samples: Iterable[Sample]) -> tuple[dict[str, Values], list[Sample]]:
+def _job_latencies(samples: Iterable[Sample]) -> tuple[dict[str, Values], list[Sample]]:
     """Returns job id -> latencies by Flink's names (LatencyStats) in milliseconds, and all other samples."""
-    of_jobs: dict[str, dict[str, float]] = {}
+    jobs: dict[str, dict[str, float]] = {}
     others: list[Sample] = []
     for sample in samples:
         if sample.metric is not table.LATENCY or sample.histogram is None:
@@ -116,10 +116,10 @@ def _latencies_of_jobs(samples: Iterable[Sample]) -> tuple[dict[str, Values], li
             for label in _LATENCY_SCOPE
             if labels[label]
         )
-        values = of_jobs.setdefault(labels["job_id"], {})
+        values = jobs.setdefault(labels["job_id"], {})
         for name, value in sample.histogram.recent.items():
             values[f"latency.{scope}.latency_{name}"] = value
-    return dict(of_jobs), others
+    return dict(jobs), others
 
 
 _OPERATOR_IDS: Final = ("source_id", "operator_id")
@@ -129,27 +129,27 @@ _LATENCY_SCOPE: Final = ("source_id", "source_subtask_index", "operator_id", "op
 def _divide(samples: Iterable[Sample]) -> tuple[list[Sample], dict[tuple[str, str], list[Sample]]]:
     """Returns the samples of the TaskExecutor itself, and those of each vertex and its subtasks."""
     own: list[Sample] = []
-    of_vertices: dict[tuple[str, str], list[Sample]] = {}
+    vertices: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         labels = sample.metric.labels
         if "task_id" in labels:
             key = sample.labels[labels.index("job_id")], sample.labels[labels.index("task_id")]
-            of_vertices.setdefault(key, []).append(sample)
+            vertices.setdefault(key, []).append(sample)
         else:
             own.append(sample)
-    return own, of_vertices
+    return own, vertices
 
 
 def _divide_vertex(samples: Iterable[Sample]) -> dict[int, list[Sample]]:
     """Returns the samples of each subtask of a vertex. What is measured for all of them belongs to the first one."""
-    of_subtasks: dict[int, list[Sample]] = {}
-    of_all: list[Sample] = []
+    subtasks: dict[int, list[Sample]] = {}
+    shared: list[Sample] = []
     for sample in samples:
         labels = sample.metric.labels
         if "subtask_index" in labels:
-            of_subtasks.setdefault(int(sample.labels[labels.index("subtask_index")]), []).append(sample)
+            subtasks.setdefault(int(sample.labels[labels.index("subtask_index")]), []).append(sample)
         else:
-            of_all.append(sample)
-    if of_subtasks:
-        of_subtasks[min(of_subtasks)] += of_all
-    return of_subtasks
+            shared.append(sample)
+    if subtasks:
+        subtasks[min(subtasks)] += shared
+    return subtasks

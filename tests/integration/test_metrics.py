@@ -27,8 +27,8 @@ from tailrace.services.metrics.table import (
     JOB_UPTIME,
     JVM_CPU,
     JVM_MEMORY,
-    KAFKA_OF_MASTER,
     LATENCY,
+    MASTER_KAFKA,
     MASTER_LOG_LAG,
     MASTER_OMITTED,
     PENDING_RECORDS,
@@ -175,7 +175,7 @@ def test_metrics_agree_with_job_and_end_with_it(four_slots: Cluster, tmp_path: P
         "reports of its clients",
     )
     master = Scrape(jobmanager)
-    requests, sent, received, errors, *_ = KAFKA_OF_MASTER
+    requests, sent, received, errors, *_ = MASTER_KAFKA
     for role in ClientRole:
         assert master.value(requests, client=role) > 0
         assert master.value(sent, client=role) > 0

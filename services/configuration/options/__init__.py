@@ -39,7 +39,7 @@ from . import (
 )
 from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
 from .heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from .tenants import OPTIONS_OF_TENANT, find_tenant_option
+from .tenants import TENANT_OPTIONS, find_tenant_option
 
 GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": cluster.OPTIONS,
@@ -78,7 +78,7 @@ BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 KEYS = (
     *BY_KEY,
     EXTERNAL_RESOURCE_AMOUNT.key,
-    *(option.key for option in (*OPTIONS_OF_TENANT, *kafka.OPTIONS)),
+    *(option.key for option in (*TENANT_OPTIONS, *kafka.OPTIONS)),
 )
 """In the order of the page."""
 

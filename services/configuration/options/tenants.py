@@ -61,7 +61,7 @@ TENANTS: ConfigOption[tuple[str, ...]] = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
-MAX_JOBS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
+TENANT_MAX_JOBS: ConfigOption[int | None] = ConfigOption(
     key="dispatcher.tenant.<name>.max-jobs",
     type=optional(INT),
     default=None,
@@ -71,7 +71,7 @@ MAX_JOBS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
-MAX_SLOTS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
+TENANT_MAX_SLOTS: ConfigOption[int | None] = ConfigOption(
     key="dispatcher.tenant.<name>.max-slots",
     type=unlimited(INT),
     default=None,
@@ -81,7 +81,7 @@ MAX_SLOTS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
-MAX_REQUESTS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
+TENANT_MAX_REQUESTS: ConfigOption[int | None] = ConfigOption(
     key="dispatcher.tenant.<name>.max-requests-per-minute",
     type=unlimited(INT),
     default=None,
@@ -91,7 +91,7 @@ MAX_REQUESTS_OF_TENANT: ConfigOption[int | None] = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
-JOB_NAME_PREFIX_OF_TENANT: ConfigOption[str] = ConfigOption(
+TENANT_JOB_NAME_PREFIX: ConfigOption[str] = ConfigOption(
     key="dispatcher.tenant.<name>.job-name-prefix",
     type=pattern("up to 100 printable characters", lambda text: len(text) <= 100 and text.isprintable()),
     default="",
@@ -99,11 +99,11 @@ JOB_NAME_PREFIX_OF_TENANT: ConfigOption[str] = ConfigOption(
     scopes=MASTER,
     ours=True,
 )
-OPTIONS_OF_TENANT: tuple[ConfigOption[Any], ...] = (
-    MAX_JOBS_OF_TENANT,
-    MAX_SLOTS_OF_TENANT,
-    MAX_REQUESTS_OF_TENANT,
-    JOB_NAME_PREFIX_OF_TENANT,
+TENANT_OPTIONS: tuple[ConfigOption[Any], ...] = (
+    TENANT_MAX_JOBS,
+    TENANT_MAX_SLOTS,
+    TENANT_MAX_REQUESTS,
+    TENANT_JOB_NAME_PREFIX,
 )
 """The options that each tenant has; their keys have `<name>` for its name."""
 TENANT: ConfigOption[str] = ConfigOption(
@@ -116,14 +116,14 @@ TENANT: ConfigOption[str] = ConfigOption(
     ours=True,
 )
 OPTIONS: tuple[ConfigOption[Any], ...] = (TENANTS, TENANT)
-_PROPERTIES = {option.key.rpartition(".")[2]: option for option in OPTIONS_OF_TENANT}
+_PROPERTIES = {option.key.rpartition(".")[2]: option for option in TENANT_OPTIONS}
 _VARIABLE = re.compile(
     rf"TAILRACE_DISPATCHER_TENANT_([A-Z0-9_]+)_({'|'.join(name.upper().replace('-', '_') for name in _PROPERTIES)})"
 )
 
 
 def option_of(option: ConfigOption[Any], tenant: str) -> ConfigOption[Any]:
-    """Returns one of OPTIONS_OF_TENANT for a tenant."""
+    """Returns one of TENANT_OPTIONS for a tenant."""
     return replace(option, key=option.key.replace("<name>", tenant))
 
 

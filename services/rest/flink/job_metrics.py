@@ -21,7 +21,7 @@ from .lookup import find_graph, find_job
 from .metrics import AggregatedMetric, Metric, aggregate, names_of, select
 
 JobValues = dict[str, float | str]
-_NAMES_OF_STATUSES: Final = {
+_STATUS_NAMES: Final = {
     JobStatus.CREATED: "createdTime",
     JobStatus.RUNNING: "runningTime",
     JobStatus.RESTARTING: "restartingTime",
@@ -39,7 +39,7 @@ def metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
 def aggregated_metrics(moment: Moment, parameters: Parameters) -> Sequence[AggregatedMetric]:
     """GET /jobs/metrics: over all jobs, or those of `jobs`"""
     chosen = names_of(parameters, "jobs")
-    return aggregate(list(_values_of_jobs(moment, chosen)), parameters)
+    return aggregate(list(_job_values(moment, chosen)), parameters)
 
 
 def cluster_metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
@@ -54,7 +54,7 @@ def cluster_metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
     return select(values, parameters)
 
 
-def _values_of_jobs(moment: Moment, chosen: Collection[str] | None) -> Iterator[JobValues]:
+def _job_values(moment: Moment, chosen: Collection[str] | None) -> Iterator[JobValues]:
     for job_id in chosen if chosen is not None else [each.id for each in jobs(moment, {}).jobs]:
         yield _values(moment, {"jobid": job_id})
 
@@ -66,7 +66,7 @@ def _values(moment: Moment, parameters: Parameters) -> JobValues:
         "numRestarts": sum(each.attempt_number for each in attempts),
         **_times(moment, view, attempts),
         **_checkpoint_values(checkpoints(moment, parameters)),
-        **moment.live.of_jobs.get(view.job_id, {}),
+        **moment.live.jobs.get(view.job_id, {}),
     }
 
 
@@ -77,7 +77,7 @@ def _times(moment: Moment, view: JobView, attempts: Sequence[AttemptView]) -> Jo
     entered = statuses.get(view.status)
     values: JobValues = {
         name: max(0, moment.now - entered // 1000) if status is view.status and entered is not None else 0
-        for status, name in _NAMES_OF_STATUSES.items()
+        for status, name in _STATUS_NAMES.items()
     }
     has_ended = view.status in JOB_ENDS
     running = [each.times.get(ExecutionState.RUNNING) for each in attempts if each.state in _RUNS]

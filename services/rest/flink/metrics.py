@@ -60,7 +60,7 @@ def live_values(moment: Moment, job_id: str, attempt: AttemptView) -> Values:
     if attempt.resource_id is None or not attempt.is_current or has_ended(attempt):
         return _NOTHING
     key = TaskKey(attempt.resource_id, job_id, attempt.vertex_id, attempt.subtask_index)
-    return moment.live.of_tasks.get(key, _NOTHING)
+    return moment.live.tasks.get(key, _NOTHING)
 
 
 def io_metrics(

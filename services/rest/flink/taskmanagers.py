@@ -153,7 +153,7 @@ def taskmanager(moment: Moment, parameters: Parameters) -> TaskManagerDetails:
         **{name: getattr(found, name) for name in TaskManager.__struct_fields__},
         allocated_slots=held,
         metrics=TaskManagerMetrics(
-            heap_max=int(moment.live.of_workers.get(wanted, {}).get("Status.JVM.Memory.Heap.Max", 0))
+            heap_max=int(moment.live.workers.get(wanted, {}).get("Status.JVM.Memory.Heap.Max", 0))
         ),
     )
 
@@ -161,14 +161,14 @@ def taskmanager(moment: Moment, parameters: Parameters) -> TaskManagerDetails:
 def metrics(moment: Moment, parameters: Parameters) -> Sequence[Metric]:
     """GET /taskmanagers/:taskmanagerid/metrics"""
     taskmanager(moment, parameters)
-    return select(moment.live.of_workers.get(parameters["taskmanagerid"], {}), parameters)
+    return select(moment.live.workers.get(parameters["taskmanagerid"], {}), parameters)
 
 
 def aggregated_metrics(moment: Moment, parameters: Parameters) -> Sequence[AggregatedMetric]:
     """GET /taskmanagers/metrics: over all TaskExecutors, or those of `taskmanagers`"""
     chosen = names_of(parameters, "taskmanagers")
     return aggregate(
-        [values for name, values in moment.live.of_workers.items() if chosen is None or name in chosen],
+        [values for name, values in moment.live.workers.items() if chosen is None or name in chosen],
         parameters,
     )
 

@@ -430,7 +430,7 @@ def test_tasks_whose_slots_are_lost_during_submission_are_retried() -> None:
 
 
 def test_deployment_too_large_for_one_event_is_split() -> None:
-    count = deployment.MAX_SUBTASKS_OF_DEPLOYMENT
+    count = deployment.MAX_SUBTASKS_PER_DEPLOYMENT
     job = Job(job_graph(source(parallelism=count + 1)))
     offer_all(job)
     events = [event for event in job.owed() if isinstance(event.body, task_executor.SubmitTask)]

@@ -47,7 +47,7 @@ def samples_of(*tasks: TaskFigures, pending: int | None = None) -> list[Sample]:
 
 def live(*tasks: TaskFigures, pending: int | None = None) -> Mapping[TaskKey, Mapping[str, float]]:
     encoded = diagnostics_metrics.encode(samples_of(*tasks, pending=pending))
-    return LiveMetrics.from_samples("te-1", diagnostics_metrics.decode(encoded)).of_tasks
+    return LiveMetrics.from_samples("te-1", diagnostics_metrics.decode(encoded)).tasks
 
 
 def test_values_have_flinks_names_and_units() -> None:
@@ -79,7 +79,7 @@ def test_latencies_are_metrics_of_job_by_flinks_names() -> None:
     parts = [latencies("", None, 0), latencies(source, None, 1), latencies(source, 3, 2)]
     merged = LiveMetrics.merge(parts)
     own = [f"operator_id.{operator}.operator_subtask_index.{i}.latency" for i in range(3)]
-    assert merged.of_jobs["j"] == {
+    assert merged.jobs["j"] == {
         f"latency.{scope}_{name}": value
         for scope in (
             own[0],
@@ -88,7 +88,7 @@ def test_latencies_are_metrics_of_job_by_flinks_names() -> None:
         )
         for name, value in recent.items()
     }
-    assert not any("latency" in name for values in merged.of_workers.values() for name in values)
+    assert not any("latency" in name for values in merged.workers.values() for name in values)
 
 
 def test_load_of_subtask_is_in_shares_and_without_unknown_values() -> None:
@@ -194,8 +194,8 @@ def test_fetcher_asks_once_in_its_interval_and_leaves_out_who_is_silent() -> Non
         for now in (0.0, 1.0, 1.9, 2.0, 3.0):
             time[0] = now
             found = fetcher.fetch(addresses)
-            assert list(found.of_workers) == ["te-1"]
-            assert list(found.of_tasks) == [TaskKey("te-1", "j", "v", 0)]
+            assert list(found.workers) == ["te-1"]
+            assert list(found.tasks) == [TaskKey("te-1", "j", "v", 0)]
         assert asked == [0.0, 2.0]
 
 
@@ -209,7 +209,7 @@ def test_metrics_of_job_have_its_latencies() -> None:
             break
     assert job_id is not None
     name = "latency.operator_id.a.operator_subtask_index.0.latency_p99"
-    moment = Moment(fold, 0, live=LiveMetrics(of_jobs={job_id: {name: 12.0}, "other": {name: 13.0}}))
+    moment = Moment(fold, 0, live=LiveMetrics(jobs={job_id: {name: 12.0}, "other": {name: 13.0}}))
     (found,) = job_metrics(moment, {"jobid": job_id, "get": name})
     assert (found.id, found.value) == (name, "12")
     assert name in {each.id for each in job_metrics(moment, {"jobid": job_id})}
