@@ -26,6 +26,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from .jars import pyspark_jars_dir, resolve
+from .ports import ReservedPort
 from .prerequisites import find_java
 from .processes import ProcessIdentity
 from .versions import MINI_YARN_JARS
@@ -36,10 +37,21 @@ STOP_TIMEOUT_S: Final = 20.0
 _JARS: Final = ("hadoop-client-*", "commons-logging-*", "log4j-[1acs]*", "slf4j-api-*", "jcl-over-slf4j-*")
 _SHUTDOWN_PRIORITY: Final = 50
 
+_NAME: Final = "localhost"
+_SERVERS: Final = (
+    "yarn.resourcemanager.address",
+    "yarn.resourcemanager.admin.address",
+    "yarn.resourcemanager.resource-tracker.address",
+    "yarn.resourcemanager.scheduler.address",
+    "yarn.resourcemanager.webapp.address",
+)
+"""The ResourceManager's addresses. They are known before its start, because its proxy for web pages names itself by
+what is configured."""
+
 _SETTINGS: Final[Mapping[str, str]] = {
     "dfs.replication": "1",
     "dfs.namenode.fs-limits.min-block-size": "0",
-    "yarn.minicluster.fixed.ports": "false",
+    "yarn.minicluster.fixed.ports": "true",
     "yarn.minicluster.yarn.nodemanager.resource.memory-mb": "8192",
     "yarn.nodemanager.resource.cpu-vcores": "8",
     "yarn.scheduler.minimum-allocation-mb": "128",
@@ -48,6 +60,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "yarn.nodemanager.disk-health-checker.enable": "false",
     "yarn.nodemanager.pmem-check-enabled": "false",
     "yarn.nodemanager.vmem-check-enabled": "false",
+    **{
+        f"yarn.nodemanager.{each}": f"{_NAME}:0"
+        for each in ("address", "localizer.address", "webapp.address")
+    },
     "yarn.nodemanager.heartbeat.interval-ms": "200",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "200",
     "yarn.log-aggregation-enable": "true",
@@ -62,12 +78,8 @@ _SITES: Final[Mapping[str, tuple[str, ...]]] = {
     "core-site.xml": ("fs.defaultFS",),
     "hdfs-site.xml": ("dfs.replication",),
     "yarn-site.xml": (
-        "yarn.resourcemanager.address",
-        "yarn.resourcemanager.admin.address",
+        *_SERVERS,
         "yarn.resourcemanager.am.max-attempts",
-        "yarn.resourcemanager.resource-tracker.address",
-        "yarn.resourcemanager.scheduler.address",
-        "yarn.resourcemanager.webapp.address",
         "yarn.log-aggregation-enable",
         "yarn.nodemanager.remote-app-log-dir",
         "yarn.scheduler.maximum-allocation-mb",
@@ -232,6 +244,9 @@ class EmbeddedYarn:
         for key, value in self._settings.items():
             configuration.set(key, value)
         configuration.set("hdfs.minidfs.basedir", str(self.data_dir / "hdfs"))
+        ports = [ReservedPort() for _ in _SERVERS]
+        for key, port in zip(_SERVERS, ports, strict=True):
+            configuration.set(key, f"{_NAME}:{port.number}")
         builder = getattr(hadoop.hdfs, "MiniDFSCluster$Builder")
         self.mini_hdfs = builder(configuration).numDataNodes(1).build()
         self.mini_hdfs.waitActive()
@@ -239,6 +254,8 @@ class EmbeddedYarn:
         self.mini_yarn = hadoop.yarn.server.MiniYARNCluster("yarn", self._node_managers, 1, 1)
         self.mini_yarn.init(configuration)
         self.mini_yarn.start()
+        for port in ports:
+            port.release()
         hook = getattr(hadoop.service, "CompositeService$CompositeServiceShutdownHook")(self.mini_yarn)
         hadoop.util.ShutdownHookManager.get().addShutdownHook(hook, _SHUTDOWN_PRIORITY)
         remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "taskexecutor": "commands.processes:taskexecutor",
     "gateway": "commands.processes:gateway",
     "history-server": "commands.processes:history_server",
+    "yarn-session": "commands.yarn_session:yarn_session",
     "run": "commands.run:run",
     "plan": "commands.plan:plan",
     "list": "commands.jobs:list_jobs",

@@ -91,6 +91,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.simulation.fork:CorruptMembersFile": ExitCode.USAGE,
     "services.traces.otlp:OtlpPackageMissing": ExitCode.USAGE,
     "services.traces.otlp_exporters:OtlpUnavailable": ExitCode.UNREACHABLE,
+    "services.yarn.errors:YarnError": ExitCode.PROCESS_FAILED,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }

@@ -26,7 +26,11 @@ FILE = "tailrace.yaml"
 DEFINITION = "-D"
 """The origin of settings by -D."""
 _PREFIX = "TAILRACE_"
-OTHER_VARIABLES = frozenset({"TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"})
+OTHER_VARIABLES = frozenset(
+    {"TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"}
+    # A client in YARN leaves these for the ApplicationMaster.
+    | {"TAILRACE_YARN_LOCAL_RESOURCES", "TAILRACE_YARN_PYTHON", "TAILRACE_YARN_STAGING"}
+)
 """Variables that infra reads, also on machines without a cluster."""
 _AMOUNT_VARIABLE = re.compile(r"TAILRACE_EXTERNAL_RESOURCE_([A-Z][A-Z0-9_]*)_AMOUNT")
 _KUBERNETES = re.compile(r"TAILRACE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")

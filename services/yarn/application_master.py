@@ -6,6 +6,7 @@ attempt of an ApplicationMaster gets its predecessor's containers with these ids
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Protocol
@@ -28,6 +29,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     -109: "it wrote too large logs",
 }
 """The negative exit statuses (ContainerExitStatus)."""
+_PAIR_OF_BRACES: Final = re.compile(r"(\{(?=\{)|\}(?=\}))")
 
 
 class FinalStatus(StrEnum):
@@ -179,4 +181,6 @@ def describe_end(container: Container, completed: CompletedContainer) -> str:
 
 def escape_for_launch(text: str) -> str:
     """Returns text that stays as it is between the double quotes of a NodeManager's launch script."""
-    return "".join(f"\\{each}" if each in '\\"$`' else each for each in text)
+    escaped = "".join(f"\\{each}" if each in '\\"$`' else each for each in text)
+    # YARN replaces pairs of braces, as those of {{JAVA_HOME}}: "" between two of them is nothing to the shell.
+    return _PAIR_OF_BRACES.sub(r'\1""', escaped)

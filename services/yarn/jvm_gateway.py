@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,6 +56,8 @@ class JvmGateway(Closeable):
                 javaopts=[f"-Xmx{_HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
                 die_on_exit=True,
                 redirect_stderr=stderr,
+                # Ctrl-C is for this process, which may need the JVM to end in order.
+                create_new_process_group=True,
                 enable_auth=True,
                 return_proc=True,
             )
@@ -83,6 +85,13 @@ class JvmGateway(Closeable):
     def class_of(self, name: str) -> Any:
         """Returns the Class of a name."""
         return self.jvm.java.lang.Class.forName(name)
+
+    def array_of(self, kind: Any, elements: Sequence[object]) -> Any:
+        """Returns an array of a class, such as `jvm.java.lang.String`."""
+        made = self._gateway.new_array(kind, len(elements))
+        for index, element in enumerate(elements):
+            made[index] = element
+        return made
 
     def list_of(self, elements: Iterable[object]) -> Any:
         """Returns a java.util.ArrayList."""

@@ -57,6 +57,7 @@ class LocalCluster:
         self._progress = progress
         self.servers = Servers(self.home, configuration, progress)
         self._processes: dict[str, LocalProcess] = {}
+        self._is_in_yarn = False
         self._recorded_before = False
         """Whether the cluster was started before; then its number of TaskExecutors stays."""
 
@@ -217,6 +218,12 @@ class LocalCluster:
         return {**{k: text for k, text in elections if not self._given.has(k)}, **record.configuration}
 
     def _check_same(self, record: ClusterRecord) -> None:
+        if record.yarn_application:
+            raise CommandFailure(
+                ExitCode.USAGE,
+                f"{self.home} has the session {record.yarn_application} in YARN: end it with `tailrace cluster stop`, "
+                "or give another --home",
+            )
         if not self._given.has(CLUSTER_ID.key):
             self._given = self._given.replace({CLUSTER_ID.key: record.cluster_id})
         if record.cluster_id != self._given.cluster_id:
@@ -252,6 +259,7 @@ class LocalCluster:
             self._given = self._given.replace({NUMBER_OF_TASK_SLOTS.key: str(slots)}, "-D")
 
     def _take_over(self, record: ClusterRecord) -> None:
+        self._is_in_yarn = bool(record.yarn_application)
         for process in record.processes:
             self._processes.setdefault(process.name, LocalProcess(process))
         self.servers.take_over(record)
@@ -319,6 +327,9 @@ class LocalCluster:
             remove_record(self.home)
 
     def _end_in_order(self, reason: str, *, suspend: bool = False) -> None:
+        if self._is_in_yarn:
+            end_in_order(self.configuration, (), reason, self._progress, suspend=suspend)
+            return
         alive = self._running()
         if not alive:
             return

@@ -30,6 +30,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
     `configuration`: what the command line of its start has set, which holds for what a later start completes.
     `high_availability`: what its masters were told of that, ZooKeeper's address included; for whoever joins them.
+    `yarn_application`: the id of the application if the cluster runs in YARN (`tailrace yarn-session`).
     """
 
     cluster_id: str
@@ -39,6 +40,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     configuration: dict[str, str] = {}
     embedded_zookeeper: bool = False
     high_availability: dict[str, str] = {}
+    yarn_application: str = ""
 
 
 def record_path(home: Path) -> Path:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, INT, MEMORY, MILLISECOND, SECOND, derived
-from ....infra.config.options import ConfigOption
+from ....infra.config.option_types import DURATION, INT, MEMORY, MILLISECOND, SECOND, derived, pattern
+from ....infra.config.options import ConfigOption, Scope
 from .kinds import MASTER
+
+_CLIENT = (Scope.CLIENT,)
+_TEXT = pattern("one line of text", str.isprintable)
 
 YARN_HEARTBEAT_INTERVAL = ConfigOption(
     key="yarn.heartbeat.interval",
@@ -45,7 +48,74 @@ TASK_MANAGER_PROCESS_MEMORY = ConfigOption(
     flink="none",
 )
 
+APPLICATION_NAME = ConfigOption(
+    key="yarn.application.name",
+    type=_TEXT,
+    default="tailrace",
+    doc="The name of the application in YARN.",
+    scopes=_CLIENT,
+    flink="none",
+)
+APPLICATION_QUEUE = ConfigOption(
+    key="yarn.application.queue",
+    type=_TEXT,
+    default="default",
+    doc="The queue of YARN that the application is submitted to.",
+    scopes=_CLIENT,
+    flink="none",
+)
+APPLICATION_ATTEMPTS = ConfigOption(
+    key="yarn.application-attempts",
+    type=INT,
+    default=2,
+    at_least=1,
+    doc="How often YARN starts the ApplicationMaster, at most: YARN's own limit holds too. The first attempt counts.",
+    scopes=_CLIENT,
+    flink="none",
+)
+APPLICATION_MASTER_VCORES = ConfigOption(
+    key="yarn.appmaster.vcores",
+    type=INT,
+    default=1,
+    at_least=1,
+    doc="The virtual cores of the ApplicationMaster's container.",
+    scopes=_CLIENT,
+)
+JOB_MANAGER_PROCESS_MEMORY = ConfigOption(
+    key="jobmanager.memory.process.size",
+    type=MEMORY,
+    default=1600 << 20,
+    at_least=1 << 20,
+    doc="The memory of the ApplicationMaster's container.",
+    scopes=_CLIENT,
+    flink="none",
+)
+PYTHON_EXECUTABLE = ConfigOption(
+    key="yarn.python-executable",
+    type=_TEXT,
+    default="",
+    doc="The path of a Python with tailrace that every node has. Then no environment is shipped.",
+    scopes=_CLIENT,
+    ours=True,
+)
+PYTHON_ARCHIVE = ConfigOption(
+    key="yarn.python-archive",
+    type=_TEXT,
+    default="",
+    doc="An archive (.tar.gz, .zip) of an environment with tailrace and its bin/python, as venv-pack or conda-pack "
+    "make it. It is shipped to the nodes. Empty: `yarn.python-executable` names one there.",
+    scopes=_CLIENT,
+    ours=True,
+)
+
 OPTIONS: tuple[ConfigOption[Any], ...] = (
+    APPLICATION_NAME,
+    APPLICATION_QUEUE,
+    APPLICATION_ATTEMPTS,
+    APPLICATION_MASTER_VCORES,
+    JOB_MANAGER_PROCESS_MEMORY,
+    PYTHON_EXECUTABLE,
+    PYTHON_ARCHIVE,
     YARN_HEARTBEAT_INTERVAL,
     YARN_CONTAINER_REQUEST_INTERVAL,
     YARN_CONTAINER_VCORES,

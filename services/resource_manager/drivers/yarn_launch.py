@@ -33,7 +33,14 @@ LOCAL_RESOURCES_VARIABLE: Final = "TAILRACE_YARN_LOCAL_RESOURCES"
 """The files of a container as JSON: name -> LocalResource."""
 STAGING_VARIABLE: Final = "TAILRACE_YARN_STAGING"
 """The URI of the application's staging directory."""
-_HANDED_ON: Final = (PYTHON_VARIABLE, "HADOOP_CONF_DIR", "JAVA_HOME", "PATH", "LANG")
+_HANDED_ON: Final = (
+    PYTHON_VARIABLE,
+    "HADOOP_CONF_DIR",
+    "JAVA_HOME",
+    "LANG",
+    "PATH",
+    "TAILRACE_CACHE_DIR",
+)
 _MIB: Final = 1 << 20
 
 
@@ -45,12 +52,14 @@ def create_launch(
     python = environment.get(PYTHON_VARIABLE) or sys.executable
     arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
     command = shlex.join([python, "-P", "-m", "tailrace.services.cli", *arguments])
-    values = {
-        **{name: environment[name] for name in _HANDED_ON if name in environment},
-        **configuration.environment(),
-        "PYTHONUNBUFFERED": "1",
-    }
+    values = {**configuration.environment(), "PYTHONUNBUFFERED": "1"}
     texts = {name: escape_for_launch(value) for name, value in values.items()}
+    own = f"{configuration.home.absolute()}/"
+    for name in _HANDED_ON:
+        if (value := environment.get(name)) is not None:
+            # A file that was shipped is in each container's own directory.
+            inner = value.removeprefix(own)
+            texts[name] = escape_for_launch(inner) if inner == value else f"$PWD/{escape_for_launch(inner)}"
     # The NodeManager's shell fills the directory in.
     texts[environment_variable(HOME.key)] = "$PWD"
     return ContainerLaunch(

@@ -1,0 +1,243 @@
+"""What a client says to YARN and HDFS to bring an application up: YarnClient and FileSystem, in a JVM beside it.
+
+It checks everything that can be checked before it uploads the first file. An application that does not come up is
+killed, and its staging directory deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from ...infra.closing import Closeable
+from .application import ApplicationReport, ApplicationRequest
+from .application_master import LocalResource
+from .errors import JvmEnded, YarnError
+from .jvm_gateway import JvmGateway, describe_java_error
+from .resource_check import Node
+
+STAGING_PARENT: Final = ".tailrace"
+_POLL_S: Final = 0.25
+_FAILURES: Final = ("FAILED", "KILLED")
+_DIRECTORY_MODE: Final = "700"
+_FILE_MODE: Final = "600"
+
+
+class JvmApplicationClient(Closeable):
+    """One conversation with YARN, for one application. All methods raise YarnError."""
+
+    def __init__(self, configuration_directory: Path | None = None, *, log: Path | None = None) -> None:
+        """Starts the JVM; it does not connect."""
+        self._gateway = JvmGateway(configuration_directory, log=log)
+        self._hadoop = self._gateway.jvm.org.apache.hadoop
+        self._records = self._hadoop.yarn.api.records
+        self._configuration = self._gateway.configuration()
+        self._created: Any = None
+        self.application_id = ""
+        """The id, once `create` has been called."""
+        try:
+            with _refusals():
+                self._yarn = self._hadoop.yarn.client.api.YarnClient.createYarnClient()
+                self._yarn.init(self._configuration)
+                self._yarn.start()
+                self._files = self._hadoop.fs.FileSystem.get(self._configuration)
+        except BaseException:
+            self._gateway.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the JVM. The application continues."""
+        self._gateway.close()
+
+    def check_security(self) -> None:
+        """Raises YarnError if this YARN requires Kerberos, which is not supported."""
+        if self._hadoop.security.UserGroupInformation.isSecurityEnabled():
+            raise YarnError(
+                "hadoop.security.authentication is kerberos, which tailrace does not support: use a YARN with simple "
+                "authentication"
+            )
+
+    def nodes(self) -> list[Node]:
+        """Returns the running nodes (getClusterNodes)."""
+        with _refusals():
+            running = [self._records.NodeState.RUNNING]
+            array = self._gateway.array_of(self._records.NodeState, running)
+            return [
+                _node(str(each.getNodeId().toString()), each.getCapability())
+                for each in self._yarn.getNodeReports(array)
+            ]
+
+    def check_queue(self, name: str) -> str:
+        """Returns what a queue says about itself (getQueueInfo). Raises YarnError if it is not there, or stopped."""
+        with _refusals():
+            try:
+                found = self._yarn.getQueueInfo(name)
+            except Py4JJavaError:
+                found = None
+            if found is None:
+                others = sorted(str(each.getQueueName()) for each in self._yarn.getAllQueues())
+                raise YarnError(
+                    f"YARN has no queue {name!r}, but {', '.join(others)}: choose one with -q or yarn.application.queue"
+                )
+            state = str(found.getQueueState().toString())
+            if state != "RUNNING":
+                raise YarnError(f"the queue {name} of YARN is {state}: choose another with -q, or start it")
+            used = max(0.0, float(found.getCurrentCapacity()))
+            return (
+                f"queue {name}: {state}, {found.getCapacity():.0%} of the cluster, {used:.0%} of that in use"
+            )
+
+    def check_file_system(self) -> None:
+        """Raises YarnError if HDFS takes no files."""
+        with _refusals():
+            is_hdfs = str(self._files.getScheme()) == "hdfs"
+            if is_hdfs and self._files.isInSafeMode():
+                raise YarnError(
+                    f"HDFS at {self._files.getUri().toString()} is in safe mode and takes no files: wait until it has "
+                    "left it, or run `hdfs dfsadmin -safemode leave`"
+                )
+
+    def create(self) -> Node:
+        """Gets a new application id (getNewApplication); returns the largest container that YARN allocates."""
+        with _refusals():
+            self._created = self._yarn.createApplication()
+            answer = self._created.getNewApplicationResponse()
+            self.application_id = str(answer.getApplicationId().toString())
+            return _node("", answer.getMaximumResourceCapability())
+
+    @property
+    def staging_directory(self) -> str:
+        """The URI of the application's directory, below the user's home."""
+        return str(self._staging().toString())
+
+    def upload(self, sources: Mapping[str, Path]) -> dict[str, LocalResource]:
+        """Copies files into the staging directory, which only the user may read. The name of each is also its name in
+        the containers; an archive (.zip, .tar.gz, .tgz) is unpacked into a directory of its name without the ending.
+        """
+        uploaded: dict[str, LocalResource] = {}
+        with _refusals():
+            permission = self._hadoop.fs.permission.FsPermission
+            directory = self._staging()
+            self._files.mkdirs(directory)
+            self._files.setPermission(directory, permission(_DIRECTORY_MODE))
+            for name, source in sources.items():
+                target = self._hadoop.fs.Path(directory, name)
+                self._files.copyFromLocalFile(False, True, self._hadoop.fs.Path(str(source)), target)
+                self._files.setPermission(target, permission(_FILE_MODE))
+                status = self._files.getFileStatus(target)
+                stem = _stem(name)
+                uploaded[stem] = LocalResource(
+                    uri=str(target.toUri().toString()),
+                    size=int(status.getLen()),
+                    timestamp=int(status.getModificationTime()),
+                    type="FILE" if stem == name else "ARCHIVE",
+                )
+        return uploaded
+
+    def submit(self, request: ApplicationRequest) -> None:
+        """Submits the application (submitApplication); returns when YARN has accepted it."""
+        records = self._records
+        with _refusals():
+            resources = self._gateway.jvm.java.util.HashMap()
+            for name, resource in request.local_resources.items():
+                resources.put(name, self._local_resource(resource))
+            container = records.ContainerLaunchContext.newInstance(
+                resources, dict(request.environment), [request.command], None, None, None
+            )
+            context = self._created.getApplicationSubmissionContext()
+            context.setApplicationName(request.name)
+            context.setApplicationType("tailrace")
+            context.setQueue(request.queue)
+            context.setMaxAppAttempts(request.attempts)
+            context.setKeepContainersAcrossApplicationAttempts(True)
+            context.setResource(records.Resource.newInstance(request.memory_mib, request.vcores))
+            context.setAMContainerSpec(container)
+            self._yarn.submitApplication(context)
+
+    def report(self) -> ApplicationReport:
+        """Returns what YARN says now (getApplicationReport)."""
+        with _refusals():
+            found = self._yarn.getApplicationReport(self._id())
+            return ApplicationReport(
+                state=str(found.getYarnApplicationState().toString()),
+                final_status=str(found.getFinalApplicationStatus().toString()),
+                diagnostics=" ".join(str(found.getDiagnostics() or "").split()),
+                host=str(found.getHost() or ""),
+                port=int(found.getRpcPort()),
+                tracking_url=str(found.getTrackingUrl() or ""),
+            )
+
+    def reports(self, until: Sequence[str], timeout_s: float) -> Iterator[ApplicationReport]:
+        """Yields each report that differs from the one before, up to one with a state in `until`.
+
+        Raises YarnError if the application fails, is killed, or takes longer.
+        """
+        deadline, last = time.monotonic() + timeout_s, None
+        while True:
+            report = self.report()
+            if report != last:
+                yield report
+            if report.state in until:
+                return
+            if report.state in _FAILURES:
+                raise YarnError(
+                    f"{self.application_id} is {report.state}: {report.diagnostics}; "
+                    f"`yarn logs -applicationId {self.application_id}` shows its output"
+                )
+            if time.monotonic() > deadline:
+                raise YarnError(
+                    f"{self.application_id} is still {report.state} after {timeout_s:.0f} s: {report.diagnostics}"
+                )
+            last = report
+            time.sleep(_POLL_S)
+
+    def discard(self) -> None:
+        """Kills the application if it was submitted, and deletes its staging directory."""
+        with contextlib.suppress(YarnError), _refusals():
+            self._yarn.killApplication(self._id())
+        with _refusals():
+            self._files.delete(self._staging(), True)
+
+    def _id(self) -> Any:
+        return self._records.ApplicationId.fromString(self.application_id)
+
+    def _staging(self) -> Any:
+        paths = self._hadoop.fs.Path
+        return paths(self._files.getHomeDirectory(), f"{STAGING_PARENT}/{self.application_id}")
+
+    def _local_resource(self, resource: LocalResource) -> Any:
+        records = self._records
+        return records.LocalResource.newInstance(
+            records.URL.fromURI(self._gateway.jvm.java.net.URI(resource.uri)),
+            getattr(records.LocalResourceType, resource.type),
+            getattr(records.LocalResourceVisibility, resource.visibility),
+            resource.size,
+            resource.timestamp,
+        )
+
+
+def _stem(name: str) -> str:
+    for ending in (".zip", ".tar.gz", ".tgz"):
+        if name.endswith(ending):
+            return name.removesuffix(ending)
+    return name
+
+
+def _node(name: str, capability: Any) -> Node:
+    return Node(name, int(capability.getMemorySize()), int(capability.getVirtualCores()))
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raises Hadoop's exceptions, and the end of the JVM, as YarnError."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise YarnError(f"Hadoop refuses: {describe_java_error(error)}") from error
+    except (Py4JError, OSError) as error:
+        raise JvmEnded(f"the JVM with Hadoop's clients does not answer: {error or repr(error)}") from error
