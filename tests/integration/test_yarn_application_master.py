@@ -172,7 +172,6 @@ def test_killed_container_completes_with_exit_status_and_is_replaced(
         assert "exit_status=137" in cluster.ok("story", entity).stdout
 
 
-@pytest.mark.soak
 def test_next_application_master_adopts_containers_and_restarts_no_task(
     cluster: YarnCluster, log: LogFollower
 ) -> None:

@@ -17,17 +17,15 @@ OnFailure = Callable[[Exception], None]
 """Ends the process with an error."""
 
 
-class LocalProcessDrivers:
-    """Drivers of processes of this machine."""
+class DriversWithoutSession:
+    """Drivers that share nothing: the platform knows the workers, and not this process."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-        self._command = taskexecutor_command(configuration)
+    def __init__(self, new_driver: Callable[[OnExit], WorkerDriver]) -> None:
+        self._new_driver = new_driver
 
     def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
         del report
-        configuration = self._configuration
-        return LocalProcessDriver(configuration.home, configuration.cluster_id, self._command, on_exit)
+        return self._new_driver(on_exit)
 
     def leave(self, end: ClusterEnd) -> bool:
         del end
@@ -39,7 +37,10 @@ class LocalProcessDrivers:
 
 def _local_process(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
     del rest_address, on_failure
-    return LocalProcessDrivers(configuration)
+    command = taskexecutor_command(configuration)
+    return DriversWithoutSession(
+        lambda on_exit: LocalProcessDriver(configuration.home, configuration.cluster_id, command, on_exit)
+    )
 
 
 def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
@@ -62,24 +63,6 @@ def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure
     )
 
 
-class KubernetesDrivers:
-    """Drivers of pods."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-
-    def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
-        del report
-        return KubernetesDriver(self._configuration, on_exit)
-
-    def leave(self, end: ClusterEnd) -> bool:
-        del end
-        return True
-
-    def close(self) -> None:
-        pass
-
-
 def _kubernetes(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
     del rest_address, on_failure
     if importlib.util.find_spec("kubernetes") is None:
@@ -89,7 +72,7 @@ def _kubernetes(configuration: Configuration, rest_address: str, on_failure: OnF
                 f"{WORKER_DRIVER.key} is {Name.KUBERNETES}, but the package kubernetes is not installed: {needed}"
             ]
         )
-    return KubernetesDrivers(configuration)
+    return DriversWithoutSession(lambda on_exit: KubernetesDriver(configuration, on_exit))
 
 
 DRIVERS: Mapping[Name, Callable[[Configuration, str, OnFailure], WorkerDrivers]] = {
