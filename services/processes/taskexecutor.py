@@ -17,13 +17,22 @@ from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...pipelines.runtime.formats.schema_registry import CREDENTIALS_FILE_VARIABLE
+from ...pipelines.runtime.spark.session import SparkClusterAddress
 from ...pipelines.runtime.task_runtime.task_runtime import DEFAULT_HEAP_MIB, TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..configuration.options.kafka import KafkaUser
-from ..configuration.options.task_executor import LEAVE_ON_STOP, MANAGED_MEMORY, SPARK_ON_DEMAND, TASK_HEAP
+from ..configuration.options.task_executor import (
+    LEAVE_ON_STOP,
+    MANAGED_MEMORY,
+    SPARK_CORES,
+    SPARK_DRIVER_HOST,
+    SPARK_MASTER,
+    SPARK_ON_DEMAND,
+    TASK_HEAP,
+)
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..diagnostics.stacks import STACKS, Stack, serve_stacks
@@ -100,6 +109,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         heartbeat_timeout_s=configuration.get(HEARTBEAT_TIMEOUT) / 1e6,
         managed_memory=configuration.get(MANAGED_MEMORY),
         starts_spark_on_demand=configuration.get(SPARK_ON_DEMAND),
+        spark_cluster=spark_cluster(configuration),
     )
 
     def start_runtime() -> None:
@@ -198,6 +208,14 @@ def describe_tasks(runtime: TaskRuntime) -> list[ThreadInfo]:
 def _has_left(replica: Replica, own_address: str) -> bool:
     state = replica.states.get(own_address)
     return isinstance(state, TaskExecutorState) and state.left
+
+
+def spark_cluster(configuration: Configuration) -> SparkClusterAddress | None:
+    """Returns the cluster that runs the tasks of queries; None: this process's own JVM does."""
+    master = configuration.get(SPARK_MASTER)
+    if master == "local":
+        return None
+    return SparkClusterAddress(master, configuration.get(SPARK_DRIVER_HOST), configuration.get(SPARK_CORES))
 
 
 def jvm_heap_mib(configuration: Configuration) -> int:

@@ -27,6 +27,7 @@ from ..common.failures import describe_failure
 from ..common.frames import encode_frame
 from ..common.protocol import FAILURE, FORWARDED, WorkerHello
 from ..common.task_logging import TaskLogging
+from .worker_connections import GatewayAddress, connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,16 +123,17 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
     python_path: str | None = None
     """The directory of the job's shipped files."""
     logging: TaskLogging | None = None
+    gateway: GatewayAddress | None = None
+    """By which workers on other machines reach the TaskExecutor."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Forwards everything; returns no rows."""
         plan: ForwardingPlan = self.plan
         if self.logging is not None:
             self.logging.begin()
-        connections = SubtaskConnections(self.query)
+        connections = SubtaskConnections(self.query, self.gateway)
         worker = plan.worker(connections)
-        with socket.socket(socket.AF_UNIX) as lobby:
-            lobby.connect(self.rendezvous_path)
+        with connect(self.rendezvous_path, self.gateway) as lobby:
             try:
                 if self.python_path is not None:
                     import_from(Path(self.python_path))
@@ -159,8 +161,9 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
 class SubtaskConnections:
     """The sockets to the StreamTasks, each connected at its first use."""
 
-    def __init__(self, query: int) -> None:
+    def __init__(self, query: int, gateway: GatewayAddress | None = None) -> None:
         self._query = query
+        self._gateway = gateway
         self._open: dict[str, socket.socket | None] = {}
 
     def leads(self, path: str) -> bool:
@@ -197,12 +200,8 @@ class SubtaskConnections:
 
     def _connection(self, path: str) -> socket.socket | None:
         if path not in self._open:
-            connection = socket.socket(socket.AF_UNIX)
             try:
-                connection.connect(path)
+                self._open[path] = connect(path, self._gateway)
             except (ConnectionError, FileNotFoundError):
-                connection.close()
                 self._open[path] = None
-            else:
-                self._open[path] = connection
         return self._open[path]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # queries may need.
 _TASK_THREADS: Final = 512
 
+LOCAL_MASTER: Final = f"local[{_TASK_THREADS}]"
+"""The JVM of the TaskExecutor runs the tasks of queries."""
+
 REAL_TIME_ROWS: Final = 8
 """The rows of an Arrow batch in real-time mode. A batch costs PySpark's worker about 50 us, whatever is in it."""
 
@@ -67,6 +70,17 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
+class SparkClusterAddress(msgspec.Struct, frozen=True):
+    """A Spark cluster whose executors run the tasks of queries."""
+
+    master: str
+    """`spark://host:port`."""
+    driver_host: str
+    """The address of this machine at which executors reach the TaskExecutor."""
+    cores: int
+    """The most cores to take: a task of a query needs one."""
+
+
 class BulkBatch(msgspec.Struct, frozen=True):
     """The number of rows in a batch that leaves Spark."""
 
@@ -87,12 +101,18 @@ BULK_BATCHES: Final = (
 
 
 def start_session(
-    scratch: Path, jars: Sequence[Path], heap_mib: int, *, jvm_options: Sequence[str] = ()
+    scratch: Path,
+    jars: Sequence[Path],
+    heap_mib: int,
+    *,
+    jvm_options: Sequence[str] = (),
+    cluster: SparkClusterAddress | None = None,
 ) -> SparkSession:
-    """Starts the JVM, with further `jvm_options`, and the session; takes seconds."""
+    """Starts the JVM, with further `jvm_options`, and the session; takes seconds. `cluster`: whose executors run the
+    tasks of queries; None: the JVM itself."""
     # Workers must use this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1" if cluster is None else cluster.driver_host
     # The C library would keep memory for each of the JVM's threads.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     from pyspark.sql import SparkSession
@@ -112,8 +132,11 @@ def start_session(
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **({} if cluster is None else _cluster_settings(cluster, jars, heap_mib)),
     }
-    builder = SparkSession.builder.master(f"local[{_TASK_THREADS}]").appName("tailrace")
+    builder = SparkSession.builder.master(LOCAL_MASTER if cluster is None else cluster.master).appName(
+        "tailrace"
+    )
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -127,6 +150,20 @@ def _forget_numpy_converters() -> None:
 
     unused = NumpyArrayConverter, NumpyScalarConverter
     INPUT_CONVERTER[:] = [converter for converter in INPUT_CONVERTER if not isinstance(converter, unused)]
+
+
+def _cluster_settings(cluster: SparkClusterAddress, jars: Sequence[Path], heap_mib: int) -> dict[str, str]:
+    return {
+        "spark.driver.host": cluster.driver_host,
+        "spark.driver.bindAddress": cluster.driver_host,
+        # Spark sends them to the executors.
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.executor.memory": f"{heap_mib}m",
+        "spark.cores.max": str(cluster.cores),
+        # A failed query is started again from the tasks' positions. A task that Spark starts again would begin where
+        # its query began.
+        "spark.task.maxFailures": "1",
+    }
 
 
 class BulkSessions:

@@ -31,6 +31,7 @@ from ..spark.partition_forwarder import PartitionForwarder
 from ..spark.query import QueryMode
 from ..spark.query_inputs import TopicQueryInput
 from ..spark.query_runner import QueryRun, QueryRunner
+from ..spark.worker_connections import GatewayAddress
 from .end_offsets import EndOffsets
 from .partition_discovery import PartitionDiscovery
 from .query_phase import QueryEvent, QueryPhase
@@ -76,7 +77,9 @@ class QueryManager:
         *,
         failed: Callable[[RunningDeployment, str], None],
         dropped: Callable[[RunningDeployment], None],
+        gateway: GatewayAddress | None = None,
     ) -> None:
+        self._gateway = gateway
         self._lobby = lobby
         self._post = post
         self._fail_all = failed
@@ -166,6 +169,7 @@ class QueryManager:
             reading.plan(receivers, pace, overlap),
             deployment.python_path,
             TaskLogging.from_deployment(deployment.spec),
+            self._gateway,
         )
         self._queries.start(
             run,

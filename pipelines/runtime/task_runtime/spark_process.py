@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....infra import threads
 from ..common.failures import RuntimeProcessDied
+from ..spark.session import SparkClusterAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,8 +20,15 @@ _OUT_OF_MEMORY: Final = 52
 class SparkProcess:
     """A SparkSession and the JVM behind it."""
 
-    def __init__(self, scratch: Path, jars: Sequence[Path] | None, heap_mib: int) -> None:
-        """`jars`: None for those of the project."""
+    def __init__(
+        self,
+        scratch: Path,
+        jars: Sequence[Path] | None,
+        heap_mib: int,
+        cluster: SparkClusterAddress | None = None,
+    ) -> None:
+        """`jars`: None for those of the project. `cluster`: see start_session."""
+        self._cluster = cluster
         self._scratch = scratch
         self._jars = jars
         self._heap_mib = heap_mib
@@ -52,7 +60,9 @@ class SparkProcess:
 
         jars = spark_jars() if self._jars is None else self._jars
         archived = read_archive_options(spark_archive(find_java()))
-        self._session = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
+        self._session = start_session(
+            self._scratch, jars, self._heap_mib, jvm_options=archived, cluster=self._cluster
+        )
         return self._session
 
     def watch(self, on_end: Callable[[RuntimeProcessDied], None]) -> None:

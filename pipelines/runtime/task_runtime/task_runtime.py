@@ -65,6 +65,7 @@ from ..common.protocol import (
 from ..common.task_figures import RuntimeFigures, TaskReport, TaskStacks, VertexName
 from ..common.vertex_parts import split_vertex
 from ..spark.query_inputs import create_query_input, needs_query
+from ..spark.session import SparkClusterAddress
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
@@ -77,6 +78,7 @@ from .spark_process import SparkProcess
 from .stack_requests import StackRequests
 from .state_directories import StateDirectories
 from .user_files import UserFiles
+from .worker_gateway import WorkerGateway
 from .worker_rendezvous import WorkerRendezvous
 
 if TYPE_CHECKING:
@@ -109,11 +111,13 @@ class TaskRuntime:
         heartbeat_timeout_s: float = 50.0,
         managed_memory: int = 0,
         starts_spark_on_demand: bool = False,
+        spark_cluster: SparkClusterAddress | None = None,
     ) -> None:
         """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
         thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
         StreamTask process that hangs is killed and its attempt fails. `managed_memory`: in bytes, for all slots.
-        `starts_spark_on_demand`: Spark starts with the first query."""
+        `starts_spark_on_demand`: Spark starts with the first query. `spark_cluster`: whose executors run the tasks of
+        queries; None: this machine."""
         self._kafka = kafka
         self._scratch = scratch
         self._slots = slots
@@ -127,6 +131,9 @@ class TaskRuntime:
         self._state_directories = StateDirectories(scratch / "state", managed_memory // slots)
         self._pool = ProcessPool(self._sockets, size=slots)
         self._lobby = WorkerRendezvous(self._sockets)
+        self._gateway = (
+            None if spark_cluster is None else WorkerGateway(spark_cluster.driver_host, self._sockets)
+        )
         self._loop = EventLoop(next_deadline_s=self._next_deadline_s, on_wake=self._kill_late)
         self._executions: dict[str, RunningExecution] = {}
         self._ended: dict[str, None] = {}
@@ -137,7 +144,7 @@ class TaskRuntime:
         self._deadlines: list[tuple[float, RunningProcess]] = []
         self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
         self._stacks = StackRequests()
-        self._spark = SparkProcess(scratch, jars, heap_mib)
+        self._spark = SparkProcess(scratch, jars, heap_mib, spark_cluster)
         self._spark_start = threads.Thread(target=self._start_spark_when_needed, name="spark start")
         self._starts_spark_on_demand = starts_spark_on_demand
         self._queries = QueryManager(
@@ -147,6 +154,7 @@ class TaskRuntime:
             self._loop.post,
             failed=self._fail_all,
             dropped=self._drop,
+            gateway=None if self._gateway is None else self._gateway.address,
         )
         self._loop.register(self._lobby.listener, self._accept_worker)
         ends = bytearray()
@@ -163,6 +171,8 @@ class TaskRuntime:
             self._spark_start.start()
             return
         session = self._start_spark()
+        if self._gateway is not None:
+            return  # the queries of a warm-up have no gateway
         from ..spark.warm_up import warm_up
 
         arguments = (session, self._kafka, self._scratch, self._has_nothing_to_do)
@@ -289,6 +299,8 @@ class TaskRuntime:
         self._spark.close(stop_session=self._broken is None)
         self._pool.close()
         self._lobby.close()
+        if self._gateway is not None:
+            self._gateway.close()
         self._loop.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._user_files.close()

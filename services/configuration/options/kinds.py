@@ -32,5 +32,9 @@ NODE_PATH = pattern(
 )
 HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
 """What a server listens on."""
+SPARK_MASTER_URL = pattern(
+    "`local`, or `spark://host:port,...`; no others, such as yarn and k8s, are supported",
+    lambda text: text == "local" or (text.startswith("spark://") and bool(_SERVERS.fullmatch(text[8:]))),
+)
 PATH = pattern("a path", lambda text: bool(text) and text.isprintable())
 FILE = optional(PATH)

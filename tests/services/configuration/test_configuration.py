@@ -50,6 +50,7 @@ _CANDIDATES = (
     ),
     *(
         "standalone",
+        "spark://host:7077",
         "EAGER",
         "LAZY_FROM_SOURCES",
         "single",

@@ -1,0 +1,124 @@
+"""A standalone Spark cluster on this machine, for tests: Spark's own Master and Workers, from pyspark's jars.
+
+All ports are free ones of the loopback address. Processes do not outlive their owner. The executors that a Worker
+starts end with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+
+from .jars import pyspark_jars_dir
+from .ports import HOST, ReservedPort
+from .prerequisites import find_java
+from .processes import OwnedProcess
+
+START_TIMEOUT_S: Final = 90.0
+STOP_TIMEOUT_S: Final = 10.0
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+
+
+class SparkClusterUnavailable(Exception):
+    """The cluster did not start; the message gives the location of the log."""
+
+
+class SparkCluster:
+    """A Master and some Workers. As a context manager it starts on entry and stops on exit."""
+
+    def __init__(self, workers: int = 2, *, cores: int = 16, memory: str = "1g") -> None:
+        """`cores` and `memory` are what each Worker offers: a task of a query needs a core, but rarely all of it."""
+        self.directory = Path(tempfile.mkdtemp(prefix="tailrace-spark-"))
+        self._workers, self._cores, self._memory = workers, cores, memory
+        self._processes: list[OwnedProcess] = []
+        self._port = 0
+
+    @property
+    def master(self) -> str:
+        """The value for `spark.master`."""
+        return f"spark://{HOST}:{self._port}"
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process ids of the Workers."""
+        return [process.pid for process in self._processes[1:]]
+
+    def executor_pids(self) -> list[int]:
+        """The process ids of all executors that run now."""
+        return [
+            child.pid
+            for pid in self.worker_pids
+            for child in psutil.Process(pid).children(recursive=True)
+            if any(_EXECUTOR in part for part in child.cmdline())
+        ]
+
+    def start(self) -> Self:
+        """Starts the cluster, and returns when all Workers are registered. Raises SparkClusterUnavailable."""
+        port = ReservedPort()
+        self._port = port.number
+        self._launch("master", _MASTER, "--host", HOST, "--port", str(port.number), "--webui-port", "0")
+        self._wait("master", "New state: ALIVE", 1)
+        port.release()
+        for number in range(self._workers):
+            offers = ("--cores", str(self._cores), "--memory", self._memory)
+            work = ("--work-dir", str(self.directory / f"work-{number}"))
+            self._launch(
+                f"worker-{number}", _WORKER, "--host", HOST, "--webui-port", "0", *offers, *work, self.master
+            )
+        self._wait("master", "Registering worker", self._workers)
+        return self
+
+    def stop(self) -> None:
+        """Stops all processes."""
+        executors = [psutil.Process(pid) for pid in self.executor_pids()] if self._processes else []
+        for process in reversed(self._processes):
+            process.stop(STOP_TIMEOUT_S)
+        for executor in psutil.wait_procs(executors, STOP_TIMEOUT_S)[1]:
+            executor.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _launch(self, name: str, main: str, *arguments: str) -> None:
+        home = pyspark_jars_dir().parent
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+        }
+        # The script replaces itself by the JVM, so the process is Spark's.
+        command = [str(home / "bin" / "spark-class"), main, *arguments]
+        self._processes.append(
+            OwnedProcess(command, log=self.directory / f"{name}.log", cwd=self.directory, env=environment)
+        )
+
+    def _wait(self, name: str, text: str, times: int) -> None:
+        log = self.directory / f"{name}.log"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not log.exists() or log.read_text("utf-8", "replace").count(text) < times:
+            ended = [process for process in self._processes if process.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise SparkClusterUnavailable(f"the Spark cluster did not start, see {log}")
+            time.sleep(0.05)
