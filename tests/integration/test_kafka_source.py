@@ -315,7 +315,7 @@ def test_records_that_spark_drops_change_no_result_and_positions_pass_them(
     job = start(env.get_job_graph("hot"))
     (attempt,) = job.deploy_all()
     job.reports.wait([attempt], ExecutionState.RUNNING)
-    on_kafka.read(sink, 2 * backlog // 100)  # so much is read in bulk, and only by Spark
+    on_kafka.read(sink, 2 * backlog // 100)
     os.kill(runtime.process_ids()[attempt], signal.SIGKILL)
     job.reports.wait([attempt], ExecutionState.FAILED)
     (again,) = job.deploy(0, [0], 1)

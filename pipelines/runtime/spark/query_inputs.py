@@ -139,7 +139,8 @@ class TopicQueryInput:
             self._cache,
             gathers=pace is QueryMode.BULK,
             key_format=self.source.key_format,
-            condition=self._condition,
+            # In bulk Spark's parsers cost more than ours, and a message costs Python little (benchmarks/sql_prefix.py).
+            condition=None if pace is QueryMode.BULK else self._condition,
             delivers_one_by_one=pace is QueryMode.REAL_TIME,
         )
 
