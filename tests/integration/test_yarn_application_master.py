@@ -44,6 +44,8 @@ class YarnCluster(Cluster):
         self._client.init(self._gateway.configuration())
         self._client.start()
         self._application: Any = None
+        self._files: Any = None
+        self._staging: Any = None
         self.job_id = ""
 
     @property
@@ -60,9 +62,16 @@ class YarnCluster(Cluster):
         records = self._gateway.jvm.org.apache.hadoop.yarn.api.records
         context = self._client.createApplication().getApplicationSubmissionContext()
         self._application = context.getApplicationId()
+        apache = self._gateway.jvm.org.apache.hadoop
+        self._files = apache.fs.FileSystem.get(self._gateway.configuration())
+        self._staging = self._files.makeQualified(
+            apache.fs.Path(f"staging-of-{self.environment['TAILRACE_CLUSTER_ID']}")
+        )
+        self._files.mkdirs(self._staging)
         own = {
             **{name: value for name, value in self.environment.items() if name.startswith("TAILRACE_")},
             "TAILRACE_HOME": "$PWD",
+            "TAILRACE_YARN_STAGING": str(self._staging.toString()),
             "TAILRACE_HIGH_AVAILABILITY_STORAGEDIR": (self.home / "storage").as_uri(),
             "TAILRACE_RESOURCEMANAGER_MODE": "active",
             "TAILRACE_RESOURCEMANAGER_WORKER_DRIVER": "yarn",
@@ -94,6 +103,9 @@ class YarnCluster(Cluster):
 
     def report(self) -> Any:
         return self._client.getApplicationReport(self._application)
+
+    def has_staging_directory(self) -> bool:
+        return bool(self._files.exists(self._staging))
 
     @property
     def state(self) -> str:
@@ -192,12 +204,14 @@ def test_idle_container_is_given_back_and_application_ends_in_order(
     stopped = log.until(resource_manager.StopWorker)
     completed = log.until(resource_manager.ContainerCompleted)
     assert stopped.body.resource_id == completed.body.resource_id  # type: ignore[attr-defined]
+    assert cluster.has_staging_directory()
     urllib.request.urlopen(
         urllib.request.Request(f"{cluster.report().getOriginalTrackingUrl()}/cluster", method="DELETE")
     )
     terminated = log.until(everyone.ClusterTerminated)
     assert isinstance(terminated.body, everyone.ClusterTerminated)
     assert log.until(resource_manager.ApplicationMasterUnregistered).header.cause == terminated.offset
+    assert not cluster.has_staging_directory()
     wait_until(lambda: cluster.state == "FINISHED")
     assert str(cluster.report().getFinalApplicationStatus().toString()) == "SUCCEEDED"
     assert terminated.body.reason in cluster.report().getDiagnostics()
