@@ -1,4 +1,4 @@
-"""The tree of an expression: as written (syntax.py), then with types (typing.py)."""
+"""The tree of an expression: as written (syntax.py), then with types (checking.py)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Node(msgspec.Struct, frozen=True):
     value: Literal = None
     """The name of a column, a literal, or the type of a cast."""
     type: ValueType = ValueType.NULL
-    """Set by typing.py."""
+    """Set by checking.py."""
 
 
 class NamedExpression(msgspec.Struct, frozen=True):
