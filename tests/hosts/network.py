@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from polling import wait_until
 from tailrace.infra.jars import cache_dir
 
 _READY: Final = "ready"
+_INSTALLED: Final = (str(Path(__file__).resolve().parents[2]), sys.prefix, sys.base_prefix, str(cache_dir()))
+"""What every host has: the project, Python, downloaded jars. A test run may have them in /tmp."""
 
 # The last line says that the host is up.
 # The directory of the network is hidden but for the host's own directory and the shared one.
@@ -33,10 +36,14 @@ mount --make-rprivate /
 mkdir -p "$OWN/tmp" "$OWN/home"
 mount --bind "$NETWORK/hosts" /etc/hosts
 mount -t tmpfs tmpfs /run
-mkdir /run/own /run/shared
+mkdir /run/own /run/shared /run/tmp
+mount --bind /tmp /run/tmp
 mount --bind "$OWN" /run/own
 mount --bind "$NETWORK/shared" /run/shared
 mount --bind /run/own/tmp /tmp
+for path in $INSTALLED; do
+  case $path in /tmp/*) mkdir -p "$path"; mount --bind "/run$path" "$path" ;; esac
+done
 mkdir -p "$NETWORK"
 mount -t tmpfs tmpfs "$NETWORK"
 mkdir "$OWN" "$NETWORK/shared"
@@ -94,6 +101,7 @@ class Host:
                 "NAME": self.name,
                 "OWN": str(self.directory),
                 "NETWORK": str(self._network.directory),
+                "INSTALLED": " ".join(_INSTALLED),
             },
             stderr=subprocess.DEVNULL,  # unshare complains when its child is killed
             start_new_session=True,
