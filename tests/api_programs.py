@@ -393,6 +393,8 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .print()
         .disable_chaining()
     ),
+    "where": lambda env: trades(env).where("price > 1").with_column("twice", "price * 2").print(),
+    "select": lambda env: trades(env).select("symbol, price + 1 AS next").print(),
     "one side output twice": lambda env: [
         stream.get_side_output(tag).map(str).print()
         for stream in [trades(env).process(Split())]

@@ -8,9 +8,10 @@ them unless a test sets its own number (tests/example_count.py).
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TAILRACE_CACHE_DIR", str(own))
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Lets no finalizer run while a failure is formatted. Python 3.11 cannot parse within the parser (CPython's issue
+    106905), and a ResourceWarning of a finalizer is formatted, too: the whole run would end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

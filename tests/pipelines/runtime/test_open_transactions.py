@@ -146,6 +146,7 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     by_key.window(TumblingEventTimeWindows(7)).reduce(max).print()
     timed.map(len, int).key_by(lambda value: value, int).sum().print()
     pairs = timed.map(lambda value: (value[-1], 1), tuple[str, int])
+    pairs.where("f1 > 0").select("f0, f1 AS count").print()
     pairs.key_by(0).window(TumblingEventTimeWindows(7)).sum(1).print()
     lines.connect(strings).map(BothMapped(), output_type=str).print()
     lines.connect(strings).flat_map(BothFlat(), output_type=str).print()
