@@ -376,10 +376,12 @@ def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
 def test_program_runs_without_kafka(four_slots: Cluster, gateway: Rest) -> None:
     (four_slots.home.parent / "three_numbers.py").write_text(BOUNDED_PROGRAM)
     run = ("--rest", gateway.base, "run", "-p", "1", "-o", "json")
-    result = json.loads(four_slots.ok(*run, "three_numbers.py", "Three").stdout)["job"]
+    *output, last = map(json.loads, four_slots.ok(*run, "three_numbers.py", "Three").stdout.splitlines())
+    result = last["job"]
     assert (result["name"], result["status"]) == ("Three", "FINISHED")
     printed = four_slots.ok("output", result["job_id"]).stdout.splitlines()
     assert sorted(printed) == ["1> 2", "1> 4", "1> 6"]
+    assert len(output) == len(printed), output
     # The program has no argument now.
     failed = four_slots.run(*run, "three_numbers.py")
     assert (failed.returncode, failed.stdout) == (1, "")
