@@ -58,7 +58,7 @@ class SparkCluster:
             child.pid
             for pid in self.worker_pids
             for child in psutil.Process(pid).children(recursive=True)
-            if any(_EXECUTOR in part for part in child.cmdline())
+            if _is_executor(child)
         ]
 
     def start(self) -> Self:
@@ -122,3 +122,10 @@ class SparkCluster:
             if ended or time.monotonic() > deadline:
                 raise SparkClusterUnavailable(f"the Spark cluster did not start, see {log}")
             time.sleep(0.05)
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        return any(_EXECUTOR in part for part in process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # it has ended meanwhile
+        return False

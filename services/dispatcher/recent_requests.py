@@ -15,7 +15,8 @@ from ...schemas import dispatcher
 from ..core.role import CLIENT, kind_of
 from ..log import Codec, EventLog, LogUnavailable, Undecodable
 from ..log.clients import ENDS_READING, consumer_configuration
-from ..log.kafka import SENDER, TYPE, poll_messages
+from ..log.kafka import TYPE, poll_messages
+from ..log.raw_record import addresses_in
 from .tenant_turns import MINUTE_S
 
 _REFUSED = dispatcher.SubmissionRefused.AVRO_NAME.encode()
@@ -60,10 +61,9 @@ def _read(consumer: Consumer, topic: str, codec: Codec, end: int) -> list[tuple[
 
 def _tenant_of(message: Message, codec: Codec) -> str:
     """Returns the tenant whose request the record admits or refuses; empty if there is none."""
-    headers = dict(message.headers() or ())
-    sender = headers.get(SENDER)
-    is_admitted = isinstance(sender, bytes) and kind_of(sender.decode("utf-8", "replace")) == CLIENT
-    if not is_admitted and headers.get(TYPE) != _REFUSED:
+    addresses = addresses_in(message.key())
+    is_admitted = addresses is not None and kind_of(addresses[0]) == CLIENT
+    if not is_admitted and dict(message.headers() or ()).get(TYPE) != _REFUSED:
         return ""
     try:
         event = codec.decode(message.value())

@@ -21,7 +21,7 @@ from tailrace.pipelines.runtime.spark.session import SparkClusterAddress
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
 LINES = 20_000
 """So many in each of two partitions that Spark reads them in bulk, and the StreamTasks do not read themselves."""
 
