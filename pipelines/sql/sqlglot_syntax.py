@@ -76,7 +76,7 @@ _DIALECT: Final = _Dialect()
 
 def read_expression(text: str) -> Node:
     """Returns the tree of an expression. Raises SqlError."""
-    return _convert(_parse(text), 0)
+    return _convert(_parse(text, _tokenize(text)), 0)
 
 
 def read_select(text: str) -> list[NamedExpression | None]:
@@ -85,11 +85,11 @@ def read_select(text: str) -> list[NamedExpression | None]:
 
 
 def _item(text: str) -> NamedExpression | None:
-    found = _parse(text)
+    tokens = _tokenize(text)
+    found = _parse(text, tokens)
     if isinstance(found, exp.Star):
         return None
     if isinstance(found, exp.Alias):
-        tokens = _DIALECT.tokenize(text)
         has_as = len(tokens) > 1 and tokens[-2].token_type is TokenType.ALIAS
         before = text[: tokens[-2 if has_as else -1].start].strip()
         return NamedExpression(found.alias, _convert(found.this, 0), before)
@@ -121,10 +121,9 @@ def _tokenize(text: str) -> list[Token]:
         raise SqlError(f"cannot read {_shorten(text)!r}: a quote or a comment does not end") from None
 
 
-def _parse(text: str) -> exp.Expr:
-    _tokenize(text)
+def _parse(text: str, tokens: list[Token]) -> exp.Expr:
     try:
-        statements = _DIALECT.parse(text)
+        statements = _DIALECT.parser().parse(tokens, text)
     except ParseError as error:
         place = error.errors[0] if error.errors else {}
         where = f" at character {place['col']}" if place else ""

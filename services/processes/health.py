@@ -36,14 +36,12 @@ def health_paths(host: ObservedHost) -> Mapping[str, Handler]:
     """Returns the paths of a process for DiagnosticsServer."""
 
     def answer(query: Query) -> Content:
-        match query.rest:
-            case "live":
-                return _require(host.silent_s < HUNG_AFTER_S, f"the loop is silent for {host.silent_s:.0f} s")
-            case "ready":
-                _require(host.position >= 0, "the process has not read the log yet")
-                return _require(host.silent_s < IDLE_AFTER_S, f"the loop is silent for {host.silent_s:.0f} s")
-            case _:
-                raise UnknownPath(f"there is only /{HEALTH}/{LIVE} and /{HEALTH}/{READY}")
+        if query.rest not in (LIVE, READY):
+            raise UnknownPath(f"there is only /{HEALTH}/{LIVE} and /{HEALTH}/{READY}")
+        if query.rest == READY:
+            _require(host.position >= 0, "the process has not read the log yet")
+        longest_s = IDLE_AFTER_S if query.rest == READY else HUNG_AFTER_S
+        return _require(host.silent_s < longest_s, f"the loop is silent for {host.silent_s:.0f} s")
 
     return {HEALTH: answer}
 
