@@ -22,6 +22,8 @@ _CONNECT_S: Final = 3.0
 _LOOK_S: Final = 0.02
 _TOKEN_FAILURE: Final = "Failed to acquire SASL OAUTHBEARER token"
 """How librdkafka begins the error of a client that has got no token."""
+_MOST_BACKOFF_MS: Final = 200
+"""The client connects so often that it has those errors in time."""
 _MOST_ERRORS: Final = 12
 """So many errors of a client with TLS: the broker does not take it as it is."""
 
@@ -45,7 +47,11 @@ def check_connection(kafka: KafkaConnection, timeout_s: float = 10.0) -> None:
     _connect_any(kafka, context)
     errors: list[KafkaError] = []
     try:
-        own: dict[str, Any] = {"log_level": 0, "error_cb": errors.append}
+        own: dict[str, Any] = {
+            "log_level": 0,
+            "error_cb": errors.append,
+            "reconnect.backoff.max.ms": _MOST_BACKOFF_MS,
+        }
         client = AdminClient({**configuration, **own})
     except KafkaException as error:
         raise KafkaRefusal(f"the properties of Kafka at {kafka} are refused: {error.args[0].str()}") from None

@@ -7,6 +7,7 @@ itself, and modules beside it that are not shipped, are pickled by value.
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from ..sentinels import dump_code
 from .source_location import is_users
 
 _PACKAGE = __name__.split(".", 1)[0]
+
+_registry = threading.RLock()
+"""Protects cloudpickle's registry, which all threads share. A program may make another one."""
 
 
 def dump_functions(
@@ -41,22 +45,24 @@ def dump_functions(
 
 @contextmanager
 def local_modules_by_value(is_shipped: Callable[[types.ModuleType], bool]) -> Iterator[None]:
-    """Context manager: inside it, cloudpickle pickles by value all modules that are neither installed nor shipped."""
+    """Context manager: inside it, cloudpickle pickles by value all modules that are neither installed nor shipped. One
+    thread at a time is inside."""
     import cloudpickle
 
-    already = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [
-        module
-        for module in list(sys.modules.values())
-        if _is_local(module) and module.__name__ not in already and not is_shipped(module)
-    ]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
+    with _registry:
+        already = set(cloudpickle.list_registry_pickle_by_value())
+        modules = [
+            module
+            for module in list(sys.modules.values())
+            if _is_local(module) and module.__name__ not in already and not is_shipped(module)
+        ]
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def _is_local(module: Any) -> bool:

@@ -27,7 +27,7 @@ from ..client.subscription import JobRejectedError
 from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT
 from ..core.role import CLIENT, address
-from ..dispatcher.state import DispatcherState, Job
+from ..dispatcher.state import Job
 from ..dispatcher.submission_validation import savepoint_directory
 from ..history import cluster_view
 from ..history.cluster_view import JobView
@@ -254,9 +254,7 @@ class Requests(Closeable):
             if trigger_id is None:
                 trigger_id = secrets.token_hex(16) if key is None else _digest(f"{view.job_id}/{key}")
             requester = operations.requester_of(trigger_id)
-            is_known = moment.fold.snapshot_requests.get(requester) is not None or _is_requested(
-                dispatcher(moment), requester
-            )
+            is_known = operations.find_snapshot_request(moment, requester) is not None
             offset = moment.offset
         answer = operations.TriggerResponse(trigger_id)
         if is_known:
@@ -348,7 +346,3 @@ def _requester(key: str | None) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _is_requested(state: DispatcherState, requester: str) -> bool:
-    return any(getattr(request, "requester", None) == requester for request in state.requests.values())

@@ -81,12 +81,12 @@ class TaskError(Exception):
 class RuntimeProcessDied(TaskError):
     """A process that all tasks of a TaskExecutor need has died, for example killed by the kernel for lack of memory."""
 
-    def __init__(self, what: str, pid: int, status: int | None, hint: str = "") -> None:
-        """`status`: as of a subprocess, negative for a signal; None if it is unknown. `hint` is appended to the
-        message."""
+    def __init__(self, what: str, pid: int | None, status: int | None, hint: str = "") -> None:
+        """`status`: as of a subprocess, negative for a signal. None: unknown. `hint` is appended to the message."""
+        process = "" if pid is None else f" (process {pid})"
         super().__init__(
-            f"{what} (process {pid}) {describe_status(status)}{hint}: the TaskExecutor ends, and its tasks start again "
-            "where slots are free"
+            f"{what}{process} {describe_status(status)}{hint}: the TaskExecutor ends, and its tasks start again where "
+            "slots are free"
         )
 
 

@@ -52,7 +52,11 @@ class SparkProcess:
         return None if gateway is None else gateway.proc.pid
 
     def start(self) -> SparkSession:
-        """Starts Spark, and returns its session. Raises what Spark raises."""
+        """Starts Spark, and returns its session. Raises RuntimeProcessDied if its JVM ends meanwhile, else what Spark
+        raises."""
+        from py4j.protocol import Py4JNetworkError
+        from pyspark.errors import PySparkRuntimeError
+
         from ....infra.cds_archives import read_archive_options, spark_archive
         from ....infra.jars import spark_jars
         from ....infra.prerequisites import find_java
@@ -60,9 +64,16 @@ class SparkProcess:
 
         jars = spark_jars() if self._jars is None else self._jars
         archived = read_archive_options(spark_archive(find_java()))
-        self._session = start_session(
-            self._scratch, jars, self._heap_mib, jvm_options=archived, cluster=self._cluster
-        )
+        try:
+            self._session = start_session(
+                self._scratch, jars, self._heap_mib, jvm_options=archived, cluster=self._cluster
+            )
+        except (Py4JNetworkError, PySparkRuntimeError) as error:
+            has_ended = isinstance(error, Py4JNetworkError) or error.getCondition() == "JAVA_GATEWAY_EXITED"
+            if not has_ended:
+                raise
+            hint = " before it was ready (what it printed is in the log)"
+            raise RuntimeProcessDied("Spark's JVM", None, None, hint) from error
         return self._session
 
     def watch(self, on_end: Callable[[RuntimeProcessDied], None]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from ....schemas.types import SnapshotType
 from ...core.role import CLIENT, address
-from ...dispatcher.state import DispatcherState, DisposalRequest
+from ...dispatcher.state import DispatcherState, DisposalRequest, SnapshotRequest
 from ...history.snapshot_requests import SnapshotRequestView
 from ..endpoint import Parameters
 from ..errors import NotFound
@@ -174,10 +174,20 @@ def is_disposal_pending(state: DispatcherState, requester: str) -> bool:
     return any(each.requester == requester for each in (*asked, *state.disposals.values()))
 
 
+def find_snapshot_request(moment: Moment, requester: str) -> SnapshotRequestView | None:
+    """Returns the request of a client for a checkpoint or savepoint, from the moment it is in the log."""
+    if (found := moment.fold.snapshot_requests.get(requester)) is not None:
+        return found
+    for request in dispatcher(moment).requests.values():
+        if isinstance(request, SnapshotRequest) and request.requester == requester:
+            return SnapshotRequestView(request.job_id, request.snapshot_type)
+    return None
+
+
 def _find_request(moment: Moment, parameters: Parameters, wanted: SnapshotType) -> SnapshotRequestView:
     """Returns the request with a trigger id. One that was refused early has no type. Raises NotFound."""
     _, view = find_job(moment, parameters)
-    found = moment.fold.snapshot_requests.get(requester_of(parameters["triggerid"]))
+    found = find_snapshot_request(moment, requester_of(parameters["triggerid"]))
     if found is None or found.job_id != view.job_id or found.snapshot_type not in (wanted, None):
         raise NotFound(
             f"There is no {wanted.value.lower()} operation with triggerId={parameters['triggerid'][:80]} for job "

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from tailrace.pipelines.api import ProgramError, StreamExecutionEnvironment
+from tailrace.pipelines.api.pickling import local_modules_by_value
 from tailrace.pipelines.graph import python_files
 from tailrace.pipelines.graph.program import BuildRequest, build_request
 from tailrace.pipelines.graph.python_files import MAX_BYTES, unpack
@@ -166,3 +170,24 @@ def test_program_in_shipped_files_ships_them_too(tmp_path_factory: pytest.TempPa
     assert all(len(code) < 200 for code in codes(graph))
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     assert called_elsewhere(without_source(graph), elsewhere) == "3"
+
+
+def test_threads_pickle_modules_by_value_one_after_the_other(folder: Path) -> None:
+    """The registry is one for all threads: who leaves it would take the modules of the others away."""
+    module = importlib.import_module("left_behind")
+    inside = threading.Event()
+    seen: list[set[str]] = []
+
+    def enter() -> None:
+        with local_modules_by_value(lambda _: False):
+            inside.set()
+            seen.append(cloudpickle.list_registry_pickle_by_value())
+
+    other = threading.Thread(target=enter)
+    with local_modules_by_value(lambda _: False):
+        other.start()
+        assert not inside.wait(0.1)
+        assert module.__name__ in cloudpickle.list_registry_pickle_by_value()
+    other.join(60)
+    assert module.__name__ in seen[0]
+    assert module.__name__ not in cloudpickle.list_registry_pickle_by_value()

@@ -1,15 +1,23 @@
-"""What /savepoint-disposal/:triggerid says at every prefix of a log."""
+"""What a trigger id is answered at every prefix of a log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+import pytest
 
 from tailrace.schemas import client, dispatcher
+from tailrace.schemas.types import SnapshotType
 from tailrace.services.history import HistoryProjection
 from tailrace.services.rest.errors import NotFound
-from tailrace.services.rest.flink.operations import disposal_result, requester_of
+from tailrace.services.rest.flink.ids import to_job_id
+from tailrace.services.rest.flink.operations import (
+    checkpoint_result,
+    disposal_result,
+    requester_of,
+    savepoint_result,
+)
 from tailrace.services.rest.moment import Moment
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 
@@ -70,3 +78,28 @@ def test_disposal_is_in_progress_until_its_first_answer() -> None:
     assert refused == {"status": done, "operation": {}}
     assert cause["class"] == "org.apache.flink.util.FlinkException"
     assert "a/relative/path" in cause["stack-trace"]
+
+
+@pytest.mark.parametrize("snapshot_type", SnapshotType)
+def test_snapshot_is_in_progress_from_its_request_on(snapshot_type: SnapshotType) -> None:
+    """A server answers 202 when the request is in the log: from there on, no server may answer 404."""
+    world = AsyncSimulator({**DIRECTORIES})
+    world.start_master()
+    world.start_worker("te-1", 2)
+    world.settle()
+    world.request(dispatcher.SubmitJob(job_id="first", job_graph=graph()))
+    world.settle()
+    is_savepoint = snapshot_type is SnapshotType.SAVEPOINT
+    request = dispatcher.TriggerSavepoint if is_savepoint else dispatcher.TriggerCheckpoint
+    for _ in range(2):
+        world.request(request(job_id="first"), requester=requester_of("1" * 32))
+    world.settle()
+    find_result = savepoint_result if is_savepoint else checkpoint_result
+    fold, found = HistoryProjection(), []
+    for record in world.log:
+        fold.apply(record)
+        if isinstance(record.body, request) or found:
+            parameters = {"jobid": to_job_id("first"), "triggerid": "1" * 32}
+            found.append(find_result(Moment(fold, 0), parameters).status.id)
+    assert set(found) == {"IN_PROGRESS", "COMPLETED"}
+    assert found == sorted(found, reverse=True)
