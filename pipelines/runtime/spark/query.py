@@ -145,7 +145,7 @@ def _selections(plan: Any, pace: QueryMode) -> list[list[str]]:
     Spark's Arrow writer emits a batch of N rows when it sees the row after it. So this adds N empty rows to each row:
     wherever in a batch a row is, the batch is full and a row follows. One empty row and batches of one row would do,
     but cost twice as many batches, which are most of the cost of a message in Python (docs/notes/latency.md). In
-    coalesced mode further messages fill the batch. A dropped message has one row: up to N - 1 of them wait for the next
+    coalesced mode further messages fill the batch. A dropped message has one row: up to N of them wait for the next
     message.
     """
     columns = [f"{SQL} AS {PLACE}" if name == PLACE else name for name in plan.columns]
