@@ -18,7 +18,9 @@ __all__ = [
     "DisconnectJobManager",
     "DisconnectTaskManager",
     "HeartbeatFromTaskManager",
+    "NodeStateChanged",
     "NotifySlotAvailable",
+    "PreemptionAnnounced",
     "RegisterJobManager",
     "RegisterTaskExecutor",
     "RequestSlot",
@@ -124,6 +126,22 @@ class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
     """Offset up to which the TaskExecutor had folded the log. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
     """The SlotReport: the status of every slot, ordered by slot number. Since 0.1.0."""
+    container_id: str = ""
+    """Id of the container in YARN that the TaskExecutor runs in. Empty outside of YARN. Since 0.1.0."""
+
+
+class NodeStateChanged(Body, frozen=True, gc=False, kw_only=True):
+    """YARN has reported a new state of a node. It names the containers of this application that ran there. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.NodeStateChanged"
+    node: str
+    """The NodeManager, as host:port. Since 0.1.0."""
+    state: str
+    """NodeState in YARN: RUNNING, UNHEALTHY, LOST, SHUTDOWN, DECOMMISSIONING, ... Since 0.1.0."""
+    health_report: str
+    """What the node says about its health, as text for people. Since 0.1.0."""
+    resource_ids: tuple[str, ...] = ()
+    """ResourceIDs of the workers that have a container on the node. Since 0.1.0."""
 
 
 class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
@@ -136,6 +154,18 @@ class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
     """TaskExecutor and number of the slot that is free. Since 0.1.0."""
     old_allocation_id: str
     """AllocationID that the slot had until now. Since 0.1.0."""
+
+
+class PreemptionAnnounced(Body, frozen=True, gc=False, kw_only=True):
+    """YARN wants to take the container of a worker back, because another queue has a right to the resources. If the container is not needed any more, YARN does not stop it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.PreemptionAnnounced"
+    resource_id: str
+    """ResourceID of the worker's TaskExecutor. Since 0.1.0."""
+    container_id: str
+    """Id of the container in YARN. Since 0.1.0."""
+    is_strict: bool
+    """Whether YARN takes this very container; otherwise it takes others of the same size as well. Since 0.1.0."""
 
 
 class RegisterJobManager(Body, frozen=True, gc=False, kw_only=True):
@@ -168,6 +198,8 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     """Id of the operating system's process that is never reused on its machine (infra/process_marker.py). Empty if the platform has none: then only heartbeats show whether the process lives. Since 0.1.0."""
     diagnostics_address: str = ""
     """host:port of the server from which REST servers read metrics, logs and stacks of the TaskExecutor. Empty if there is none. Since 0.1.0."""
+    container_id: str = ""
+    """Id of the container in YARN that the TaskExecutor runs in. Empty outside of YARN. Since 0.1.0."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
@@ -248,6 +280,8 @@ class StartWorker(Body, frozen=True, gc=False, kw_only=True):
     """How many slots the new TaskExecutor gets. Since 0.1.0."""
     reason: str
     """How many slot requests wait, as text for people. Since 0.1.0."""
+    slot_profile: ResourceProfile | None = None
+    """What each of its slots has to offer; null: what the configuration says. Since 0.1.0."""
 
 
 class StopWorker(Body, frozen=True, gc=False, kw_only=True):

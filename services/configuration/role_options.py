@@ -36,7 +36,9 @@ from .options.resource_manager import (
     START_UP_TIME,
     START_WORKER_RETRY_INTERVAL,
     TASK_MANAGER_TIMEOUT,
+    WORKER_DRIVER,
     ResourceManagerMode,
+    WorkerDriver,
 )
 from .options.slots import (
     EVENLY_SPREAD_OUT,
@@ -57,7 +59,8 @@ from .options.tenants import (
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """From ConfigurationChanged. `max_slots`: None for no limit; `slots_per_worker`: for workers that it starts."""
+    """From ConfigurationChanged. `max_slots`: None for no limit; `slots_per_worker`: for workers that it starts;
+    `sizes_workers`: whether the driver starts workers of any size."""
 
     slot_request_timeout: Duration = SLOT_REQUEST_TIMEOUT.default
     unfulfillable_timeout: Duration = UNFULFILLABLE_TIMEOUT.default
@@ -65,6 +68,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     restart_grace: Duration = RESTART_GRACE.default
     mode: ResourceManagerMode = RESOURCE_MANAGER_MODE.default
     slots_per_worker: int = NUMBER_OF_TASK_SLOTS.default
+    sizes_workers: bool = False
     max_slots: int | None = MAX_SLOTS.default
     taskmanager_timeout: Duration = TASK_MANAGER_TIMEOUT.default
     registration_timeout: Duration = REGISTRATION_TIMEOUT.default
@@ -84,6 +88,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             restart_grace=RESTART_GRACE.of(configuration),
             mode=RESOURCE_MANAGER_MODE.of(configuration),
             slots_per_worker=NUMBER_OF_TASK_SLOTS.of(configuration),
+            sizes_workers=WORKER_DRIVER.of(configuration) is WorkerDriver.YARN,
             max_slots=MAX_SLOTS.of(configuration),
             taskmanager_timeout=TASK_MANAGER_TIMEOUT.of(configuration),
             registration_timeout=REGISTRATION_TIMEOUT.of(configuration),

@@ -95,6 +95,7 @@ class TaskExecutorHeartbeats:
                 instance_id=instance_id,
                 position=position,
                 slots=tuple(self._slot_report(state)),
+                container_id=_container_id(state),
             )
             owed.append(OutgoingEvent(RESOURCE_MANAGER, report, None))
         snapshots: dict[str, list[AccumulatorSnapshot]] = {job_id: [] for job_id in state.jobs}
@@ -181,6 +182,10 @@ def _masters(state: TaskExecutorState) -> Iterable[Master]:
 def _instance_id(state: TaskExecutorState) -> str | None:
     """Returns None until the ResourceManager has answered the registration."""
     return None if state.registration is None else state.registration.instance_id
+
+
+def _container_id(state: TaskExecutorState) -> str:
+    return "" if state.registration is None else state.registration.is_sent.container_id
 
 
 def _claims_of_kind(kind: str, claims: Iterable[str]) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ from .relay import with_relay
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
+_CONTAINER_ID_VARIABLE = "CONTAINER_ID"
+"""In containers of YARN."""
 _SAMPLES = 50
 _SAMPLE_INTERVAL_S = 0.02
 """Of a flame graph."""
@@ -125,6 +127,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                 resource_id=resource_id,
                 process_address=process_address(),
                 diagnostics_address="" if diagnostics is None else diagnostics.address,
+                container_id=os.environ.get(_CONTAINER_ID_VARIABLE, ""),
                 cause=None if claim is None else claim.offset,
             )
             _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)

@@ -1,21 +1,24 @@
 """Active mode: the ResourceManager lets its driver start workers for pending requests, and stop idle ones.
 
 Workers are named worker-1, worker-2, ...: the counter is in the log, so no name is used twice. It starts as many
-workers as pending requests need beyond the workers that are already starting.
+workers as pending requests need beyond the workers that are already starting. Requests that the slots of the configured
+workers are too small for get workers of one slot of their size, if the driver can start them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from ...schemas import resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.options.resource_manager import ResourceManagerMode
-from ..core.resource_profile import matches
+from ..core.resource_profile import Profile, ProfileKey, describe, matches
 from ..core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent, Step, Time
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState
@@ -26,6 +29,17 @@ from .worker_pool import Worker, WorkerState
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
 # needed often.
 _ACTIVE: Final = ResourceManagerMode.ACTIVE
+
+
+class Shortfall(msgspec.Struct, frozen=True):
+    """Workers to start, all alike. `waiting`: the requests that they are for; `expected`: the slots that are on their
+    way for those; `slot_profile`: None for the configured one."""
+
+    count: int
+    slots: int
+    waiting: int
+    expected: int
+    slot_profile: Profile = None
 
 
 def on_start_worker(
@@ -43,6 +57,7 @@ def on_start_worker(
         driven=True,
         number_of_slots=body.number_of_slots,
         expected=body.number_of_slots,
+        slot_profile=body.slot_profile,
     )
     return replace(state, pool=pool.put(worker))
 
@@ -95,24 +110,32 @@ def capacity(state: ResourceManagerState) -> int | None:
 
 def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> list[OutgoingEvent]:
     """Returns StartWorker for pending requests that are not in `placed`."""
-    count = _missing(state, placed)
-    if not count or now < _retry(state):
+    shortfalls = _shortfalls(state, placed)
+    if not shortfalls or now < _retry(state):
         return []
-    slots, queues = state.options.slots_per_worker, state.slot_manager.requests.waiting
-    waiting = sum(len(queue) for queue in queues.values()) - len(placed)
+    queues = state.slot_manager.requests.waiting
     cause = max((queue.latest for queue in queues.values()), default=None)
-    reason = (
-        f"{waiting} slot requests wait, workers on their way bring {state.pool.expected} slots: "
-        f"{count} more with {slots} each"
-    )
     owed: list[OutgoingEvent] = []
     number = state.pool.numbered
-    while len(owed) < count:
-        number += 1
-        resource_id = name_worker(number)
-        body = resource_manager.StartWorker(resource_id=resource_id, number_of_slots=slots, reason=reason)
-        owed.append(OutgoingEvent(RESOURCE_MANAGER, body, cause))
+    for shortfall in shortfalls:
+        for _ in range(shortfall.count):
+            number += 1
+            body = resource_manager.StartWorker(
+                resource_id=name_worker(number),
+                number_of_slots=shortfall.slots,
+                reason=_describe(shortfall),
+                slot_profile=shortfall.slot_profile,
+            )
+            owed.append(OutgoingEvent(RESOURCE_MANAGER, body, cause))
     return owed
+
+
+def is_startable(state: ResourceManagerState, key: ProfileKey, wanted: Profile) -> bool:
+    """Returns whether a worker may be started whose slots have at least this profile."""
+    pool = state.pool
+    if pool.profile is None or matches(pool.profile, wanted):
+        return True
+    return _can_be_sized(state, wanted) and key not in pool.refused
 
 
 def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[OutgoingEvent]:
@@ -141,7 +164,7 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     idle = state.slot_manager.slots.idle.first
     if idle is not None:
         due.append(idle[1] + state.options.taskmanager_timeout)
-    if state.slot_manager.requests.waiting and _missing(state, ()):
+    if state.slot_manager.requests.waiting and _shortfalls(state, ()):
         due.append(_retry(state))
     return due
 
@@ -152,33 +175,64 @@ def instructions(state: ResourceManagerState) -> list[Instruction]:
     pool = state.pool
     demanded: list[tuple[int, str, Instruction]] = []
     for resource_id, cause in pool.requested.items():
-        slots = pool.workers[resource_id].number_of_slots
-        demanded.append((cause, resource_id, StartWorkerProcess(resource_id, slots, cause)))
+        worker = pool.workers[resource_id]
+        start = StartWorkerProcess(resource_id, worker.number_of_slots, cause, worker.slot_profile)
+        demanded.append((cause, resource_id, start))
     for resource_id, cause in pool.stopping.items():
         reason = pool.workers[resource_id].reason
         demanded.append((cause, resource_id, StopWorkerProcess(resource_id, reason, cause)))
     return [instruction for _, _, instruction in sorted(demanded, key=lambda each: each[:2])]
 
 
-def _missing(state: ResourceManagerState, placed: Collection[str]) -> int:
-    """Returns the number of workers to start now."""
+def _shortfalls(state: ResourceManagerState, placed: Collection[str]) -> list[Shortfall]:
+    """Returns the workers to start now: those of the configuration, then those of each larger profile."""
     options, pool, manager = state.options, state.pool, state.slot_manager
     if options.mode is not _ACTIVE or state.ending is not None:
-        return 0
-    requests = manager.requests
-    waiting = 0
-    for queue in requests.waiting.values():
+        return []
+    requests, slots = manager.requests, options.slots_per_worker
+    known = (requests.known.get(allocation_id) for allocation_id in placed)
+    placed_of = Counter(request.key for request in known if request is not None)
+    waiting, larger = 0, list[tuple[ProfileKey, Profile, int]]()
+    for key, queue in requests.waiting.items():
         first = queue.first
         wanted = requests.known[first[0]].profile if first else None
-        # The driver's workers are alike: if the slots of the last one are too small, those of another would be too.
+        count = len(queue) - placed_of[key]
         if pool.profile is None or matches(pool.profile, wanted):
-            waiting += len(queue)
-    missing = waiting - len(placed) - pool.expected
-    count = max(0, -(-missing // options.slots_per_worker))
-    if options.max_slots is not None:
-        room = options.max_slots - manager.slots.count - pool.expected
-        count = min(count, max(0, room // options.slots_per_worker))
-    return count
+            waiting += count
+        elif _can_be_sized(state, wanted):
+            larger.append((key, wanted, count))
+    expected = pool.expected_of.get((), 0)
+    shortfalls = [Shortfall(-(-(waiting - expected) // slots), slots, waiting, expected)]
+    for key, wanted, count in sorted(larger):
+        expected = pool.expected_of.get(key, 0)
+        shortfalls.append(Shortfall(count - expected, 1, count, expected, wanted))
+    return _limited(state, shortfalls)
+
+
+def _limited(state: ResourceManagerState, shortfalls: list[Shortfall]) -> list[Shortfall]:
+    """Returns them within the limit of all slots."""
+    most, limited = state.options.max_slots, list[Shortfall]()
+    room = None if most is None else max(0, most - state.slot_manager.slots.count - state.pool.expected)
+    for shortfall in shortfalls:
+        count = shortfall.count
+        if room is not None:
+            count = min(count, room // shortfall.slots)
+        if count > 0:
+            limited.append(replace(shortfall, count=count))
+            room = None if room is None else room - count * shortfall.slots
+    return limited
+
+
+def _can_be_sized(state: ResourceManagerState, wanted: Profile) -> bool:
+    return state.options.sizes_workers and wanted is not None and not wanted.extended_resources
+
+
+def _describe(shortfall: Shortfall) -> str:
+    what = "" if shortfall.slot_profile is None else f" for a slot with {describe(shortfall.slot_profile)}"
+    return (
+        f"{shortfall.waiting} slot requests wait{what}, workers on their way bring {shortfall.expected} slots: "
+        f"{shortfall.count} more with {shortfall.slots} each"
+    )
 
 
 def _retry(state: ResourceManagerState) -> Time:

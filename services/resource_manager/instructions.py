@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schemas.types import ResourceProfile
 from ..core.role import Instruction
 
 
@@ -11,6 +12,8 @@ class StartWorkerProcess(Instruction, frozen=True):
     resource_id: str
     number_of_slots: int
     cause: int
+    slot_profile: ResourceProfile | None = None
+    """What each slot has to offer; None: what the configuration says."""
 
     @property
     def key(self) -> str:

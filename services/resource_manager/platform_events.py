@@ -23,6 +23,18 @@ def on_application_master_unregistered(
     return state
 
 
+def on_node_state_changed(
+    state: ResourceManagerState, _record: Record, _body: resource_manager.NodeStateChanged
+) -> ResourceManagerState:
+    return state
+
+
+def on_preemption_announced(
+    state: ResourceManagerState, _record: Record, _body: resource_manager.PreemptionAnnounced
+) -> ResourceManagerState:
+    return state
+
+
 def on_container_completed(
     state: ResourceManagerState, _record: Record, _body: resource_manager.ContainerCompleted
 ) -> ResourceManagerState:
@@ -32,5 +44,7 @@ def on_container_completed(
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
     resource_manager.ApplicationMasterRegistered: on_application_master_registered,
     resource_manager.ApplicationMasterUnregistered: on_application_master_unregistered,
+    resource_manager.NodeStateChanged: on_node_state_changed,
+    resource_manager.PreemptionAnnounced: on_preemption_announced,
     resource_manager.ContainerCompleted: on_container_completed,
 }

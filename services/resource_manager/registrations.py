@@ -71,10 +71,11 @@ def on_register_task_executor(
         number_of_slots=body.number_of_slots,
         expected=0 if known else max(0, body.number_of_slots),
         address=body.address,
+        slot_profile=None if before is None else before.slot_profile,
     )
     pool = replace(state.pool.put(worker), failed=None)
     if worker.driven:
-        pool = replace(pool, profile=body.default_slot_profile)
+        pool = pool.with_success(worker, body.default_slot_profile)
     state = replace(
         state,
         workers=state.workers.set(resource_id, registration),

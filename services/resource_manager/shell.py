@@ -172,7 +172,7 @@ class ResourceManagerShell:
             self._starting[resource_id] = None
             self._causes[resource_id] = instruction.cause
         try:
-            address = self._driver.start(resource_id, instruction.number_of_slots)
+            address = self._driver.start(resource_id, instruction.number_of_slots, instruction.slot_profile)
         except Exception as error:
             # Nobody waits for the result of this thread: without an event, requests wait for ever.
             with self._lock:
@@ -226,6 +226,9 @@ class ResourceManagerShell:
         if isinstance(body, resource_manager.ContainerCompleted):
             with self._lock:
                 cause = self._causes.pop(body.resource_id, None)
+        elif isinstance(body, resource_manager.PreemptionAnnounced):
+            with self._lock:
+                cause = self._causes.get(body.resource_id)
         self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def _on_process_end(self, resource_id: str, instance_id: str, reason: str) -> None:

@@ -18,7 +18,7 @@ from ..configuration.options.resource_manager import ResourceManagerMode
 from ..core.resource_profile import describe, matches
 from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Time, address
 from ..core.time_index import FifoTimeIndex
-from .active_mode import capacity
+from .active_mode import capacity, is_startable
 from .placement import PlacedRequest, Placement, place
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
@@ -135,10 +135,13 @@ def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
     requests, offered = state.slot_manager.requests, _offered_profiles(state)
     if not offered:
         return
+    is_active = state.options.mode is ResourceManagerMode.ACTIVE
     for key in sorted(key for key in requests.waiting if key):
         queue = requests.waiting[key]
         wanted = requests.known[next(iter(queue))].profile
-        if not any(matches(profile, wanted) for profile in offered):
+        if not any(matches(profile, wanted) for profile in offered) and not (
+            is_active and is_startable(state, key, wanted)
+        ):
             yield queue
 
 
@@ -153,7 +156,8 @@ def _offered_profiles(state: ResourceManagerState) -> list[ResourceProfile]:
 
 def _unmatched_since(state: ResourceManagerState, allocation_id: str) -> Time:
     manager = state.slot_manager
-    return max(manager.requests.known[allocation_id].since, manager.slots.shrunk)
+    request = manager.requests.known[allocation_id]
+    return max(request.since, manager.slots.shrunk, state.pool.refused.get(request.key, 0))
 
 
 def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
@@ -168,6 +172,11 @@ def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
 
 
 def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
+    if request.key in state.pool.refused:
+        return (
+            f"{_within(state.options.unfulfillable_timeout)}: no worker with {describe(request.profile)} for a slot "
+            f"could be started: {state.pool.failure}"
+        )
     offered = dict.fromkeys(describe(profile) for profile in _offered_profiles(state))
     return (
         f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, "
@@ -178,8 +187,15 @@ def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
 
 def _busy(state: ResourceManagerState, request: SlotRequest) -> str:
     what = "wait until other jobs have ended, start more TaskExecutors or lower the parallelism"
-    if state.options.mode is ResourceManagerMode.ACTIVE and state.pool.failed is not None:
-        what = f"no worker could be started: {state.pool.failure}"
+    pool = state.pool
+    if state.options.mode is ResourceManagerMode.ACTIVE and pool.failed is not None:
+        what = f"no worker could be started: {pool.failure}"
+    elif pool.requested:
+        count = len(pool.requested)
+        what = (
+            f"{count} worker{' waits' if count == 1 else 's wait'} for resources of the platform: free some, raise "
+            "the limit of the queue or namespace, or lower the parallelism"
+        )
     return f"{_within(state.options.slot_request_timeout)}: {_counts(state, request)}; {what}"
 
 

@@ -118,7 +118,7 @@ def _correct(
     gone = [allocation for allocation in before.allocations_of(resource_id) if allocation not in held]
     reason = f"TaskExecutor {resource_id} does not hold it any more"
     state = lose_slots(state, manager, resource_id, gone, reason, record)
-    return replace(state, pool=state.pool.with_failure(resource_id))
+    return replace(state, pool=state.pool.with_reported_slots(resource_id))
 
 
 def _observed_offset(record: Record) -> int:

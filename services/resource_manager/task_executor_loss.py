@@ -47,7 +47,7 @@ def _retire_worker(
     if worker.state in UNREGISTERED:
         if not body.exited:
             pool = stop_worker(pool, worker, body.reason, record)
-        pool = replace(pool, failed=record.header.time, failure=body.reason)
+        pool = pool.with_failure(worker, record.header.time, body.reason)
     return replace(state, pool=pool)
 
 
@@ -56,7 +56,7 @@ def on_task_executor_lost(
 ) -> ResourceManagerState:
     worker = state.pool.get(body.resource_id)
     if worker is not None and worker.state in UNREGISTERED:
-        state = replace(state, pool=replace(state.pool, failed=record.header.time, failure=body.reason))
+        state = replace(state, pool=state.pool.with_failure(worker, record.header.time, body.reason))
     return drop_worker(state, body.resource_id, body.reason, record)
 
 

@@ -15,6 +15,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
+from ..core.immutable_maps import delete_key
+from ..core.resource_profile import ProfileKey, profile_key
 from ..core.time_index import FifoTimeIndex
 
 
@@ -83,10 +85,17 @@ class Worker(msgspec.Struct, frozen=True):
     """Whether its process is known to have ended, while it is LOST."""
     reason: str = ""
     """Why it is LOST, RELEASING or STOPPING."""
+    slot_profile: ResourceProfile | None = None
+    """What each of its slots has to offer; None: what the configuration says."""
+
+    @property
+    def key(self) -> ProfileKey:
+        """Its slots' profile as a key; () is that of the configuration."""
+        return profile_key(self.slot_profile)
 
 
 class WorkerPool(msgspec.Struct, frozen=True):
-    """All workers. The fields after `workers` up to `expected` are indexes."""
+    """All workers. The fields after `workers` up to `expected_of` are indexes."""
 
     workers: Map[str, Worker] = Map()
     requested: Map[str, int] = Map()
@@ -100,10 +109,14 @@ class WorkerPool(msgspec.Struct, frozen=True):
     """LOST workers whose processes have ended."""
     stopping: Map[str, int] = Map()
     expected: int = 0
+    expected_of: Map[ProfileKey, int] = Map()
+    """The same by the profile that was asked for."""
     numbered: int = 0
     """The number of workers that were ever requested: the next one gets the next number."""
     profile: ResourceProfile | None = None
-    """The slot profile of the last worker of the driver; None: none has registered yet."""
+    """The slot profile of the last worker of the driver that has the configured one; None: none has registered yet."""
+    refused: Map[ProfileKey, int] = Map()
+    """Profiles of slots whose last worker ended before it registered -> since when."""
     failed: int | None = None
     """The time at which a worker last ended before it registered; None after one has registered."""
     failure: str = ""
@@ -123,8 +136,8 @@ class WorkerPool(msgspec.Struct, frozen=True):
         resource_id = worker.resource_id
         self._check(resource_id, worker.state)
         pool = self._unindexed(resource_id)
+        pool = pool._expecting(worker, worker.expected)
         workers = pool.workers.set(resource_id, worker)
-        expected = pool.expected + worker.expected
         match worker.state:
             case WorkerState.REQUESTED:
                 requested = pool.requested.set(resource_id, worker.cause)
@@ -142,7 +155,7 @@ class WorkerPool(msgspec.Struct, frozen=True):
                 pool = replace(pool, stopping=pool.stopping.set(resource_id, worker.cause))
             case WorkerState.REGISTERED | WorkerState.ABSENT:
                 pass
-        return replace(pool, workers=workers, expected=expected)
+        return replace(pool, workers=workers)
 
     def remove(self, resource_id: str) -> WorkerPool:
         """Returns the pool without a worker, if it exists. Raises IllegalWorkerTransition."""
@@ -152,13 +165,34 @@ class WorkerPool(msgspec.Struct, frozen=True):
         pool = self._unindexed(resource_id)
         return replace(pool, workers=pool.workers.delete(resource_id))
 
-    def with_failure(self, resource_id: str) -> WorkerPool:
+    def with_failure(self, worker: Worker, time: int, reason: str) -> WorkerPool:
+        """Records that a worker has ended before it registered."""
+        pool = replace(self, failed=time, failure=reason)
+        if not worker.key or worker.key in self.refused:
+            return pool
+        return replace(pool, refused=self.refused.set(worker.key, time))
+
+    def with_success(self, worker: Worker, profile: ResourceProfile) -> WorkerPool:
+        """Records that a worker of the driver has registered, with slots of this profile."""
+        if not worker.key:
+            return replace(self, profile=profile)
+        return replace(self, refused=delete_key(self.refused, worker.key))
+
+    def with_reported_slots(self, resource_id: str) -> WorkerPool:
         """Records that the worker has reported its slots: they are not expected any more."""
         worker = self.workers.get(resource_id)
         if worker is None or not worker.expected:
             return self
         workers = self.workers.set(resource_id, replace(worker, expected=0))
-        return replace(self, workers=workers, expected=self.expected - worker.expected)
+        return replace(self._expecting(worker, -worker.expected), workers=workers)
+
+    def _expecting(self, worker: Worker, more: int) -> WorkerPool:
+        if not more:
+            return self
+        key = worker.key
+        count = self.expected_of.get(key, 0) + more
+        expected_of = self.expected_of.set(key, count) if count else self.expected_of.delete(key)
+        return replace(self, expected=self.expected + more, expected_of=expected_of)
 
     def _check(self, resource_id: str, to: WorkerState) -> None:
         before = self.state_of(resource_id)
@@ -171,7 +205,7 @@ class WorkerPool(msgspec.Struct, frozen=True):
         worker = self.workers.get(resource_id)
         if worker is None:
             return self
-        pool = replace(self, expected=self.expected - worker.expected) if worker.expected else self
+        pool = self._expecting(worker, -worker.expected)
         match worker.state:
             case WorkerState.REQUESTED:
                 return replace(

@@ -110,6 +110,7 @@ class TaskExecutorShell:
         resource_id: str,
         process_address: str,
         diagnostics_address: str = "",
+        container_id: str = "",
         cause: int | None = None,
     ) -> None:
         """Sends the registration after the runtime has started. `cause`: the offset of the TaskExecutor's own claim."""
@@ -131,6 +132,7 @@ class TaskExecutorShell:
             configuration=configuration.as_map(Scope.TASKMANAGER),
             process_mark=create_marker(os.getpid()),
             diagnostics_address=diagnostics_address,
+            container_id=container_id,
         )
         self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 

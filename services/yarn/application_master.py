@@ -13,10 +13,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+ABORTED: Final = -100
 KILLED_BY_APPLICATION_MASTER: Final = -105
 _MEANINGS: Final[Mapping[int, str]] = {
     -1000: "YARN does not know how it ended",
-    -100: "it was released, or its node was lost",
+    ABORTED: "it was released, or its node was lost",
     -101: "the disks of its node have failed",
     -102: "preempted: the queue has to give resources back",
     -103: "it exceeded its virtual memory: raise taskmanager.memory.process.size, or set "
@@ -69,6 +70,13 @@ class NodeUpdate(msgspec.Struct, frozen=True):
     health_report: str
 
 
+class Preemption(msgspec.Struct, frozen=True):
+    """A container that YARN wants back for another queue. `is_strict`: this one; otherwise others would do as well."""
+
+    container_id: str
+    is_strict: bool
+
+
 class Registration(msgspec.Struct, frozen=True):
     """The answer to the registration."""
 
@@ -90,8 +98,8 @@ class Allocation(msgspec.Struct, frozen=True):
     previous: tuple[Container, ...] = ()
     """Containers of earlier attempts that YARN learned of after the registration."""
     nodes: tuple[NodeUpdate, ...] = ()
-    preempted: tuple[str, ...] = ()
-    """Ids of containers that YARN will take back."""
+    preemptions: tuple[Preemption, ...] = ()
+    """Containers that YARN wants back; repeated until they have ended."""
 
 
 class Capability(msgspec.Struct, frozen=True):
@@ -164,6 +172,17 @@ class ApplicationMaster(Protocol):
     def close(self) -> None:
         """Ends the conversation; containers continue."""
         ...
+
+
+def find_excess(wanted: Capability, registration: Registration) -> str | None:
+    """Returns why YARN would refuse such a container. It would refuse the heartbeat, with all other requests."""
+    if wanted.memory_mib <= registration.max_memory_mib and wanted.vcores <= registration.max_vcores:
+        return None
+    return (
+        f"needs a container of {wanted.memory_mib} MiB and {wanted.vcores} vcores, but YARN allocates at most "
+        f"{registration.max_memory_mib} MiB and {registration.max_vcores} vcores: ask for smaller slots, lower "
+        "taskmanager.memory.process.size, or raise yarn.scheduler.maximum-allocation-mb up to what a node has"
+    )
 
 
 def describe_end(container: Container, completed: CompletedContainer) -> str:

@@ -12,5 +12,9 @@ class AttemptSuperseded(YarnError):
     ended."""
 
 
+class RequestRefused(YarnError):
+    """YARN has refused a heartbeat because of a request for a container."""
+
+
 class JvmEnded(YarnError):
     """The JVM with Hadoop's clients has ended: its process can't talk to YARN any more."""

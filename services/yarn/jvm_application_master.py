@@ -18,14 +18,16 @@ from .application_master import (
     ContainerLaunch,
     FinalStatus,
     NodeUpdate,
+    Preemption,
     Registration,
 )
-from .errors import AttemptSuperseded, JvmEnded, YarnError
+from .errors import AttemptSuperseded, JvmEnded, RequestRefused, YarnError
 from .jvm_gateway import JvmGateway, describe_java_error
 
 _SUPERSEDED: Final = frozenset(
     {"ApplicationAttemptNotFoundException", "ApplicationNotFoundException", "InvalidToken"}
 )
+_REFUSED: Final = frozenset({"InvalidResourceRequestException"})
 _AM_RM_TOKEN: Final = "YARN_AM_RM_TOKEN"
 _RUNNING: Final = "RUNNING"
 
@@ -95,7 +97,7 @@ class JvmApplicationMaster(Closeable):
                 completed=tuple(map(self._completed, answer.getCompletedContainersStatuses())),
                 previous=tuple(map(self._take, answer.getContainersFromPreviousAttempts() or ())),
                 nodes=tuple(map(_node, answer.getUpdatedNodes())),
-                preempted=tuple(_preempted(answer.getPreemptionMessage())),
+                preemptions=tuple(_preemptions(answer.getPreemptionMessage())),
             )
 
     def start_container(self, container: Container, launch: ContainerLaunch) -> None:
@@ -126,10 +128,10 @@ class JvmApplicationMaster(Closeable):
     def stop_container(self, container: Container) -> None:
         with _refusals():
             found = self._containers[container.container_id]
-            with contextlib.suppress(Py4JJavaError):
-                # The NodeManager may be gone; then the release alone ends the container.
-                self._node_managers.stopContainer(found.getId(), found.getNodeId())
+            # A NodeManager that is gone costs time; YARN gets the container back at the next heartbeat anyway.
             self._resource_manager.releaseAssignedContainer(found.getId())
+            with contextlib.suppress(Py4JJavaError):
+                self._node_managers.stopContainer(found.getId(), found.getNodeId())
 
     def unregister(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         final = getattr(self._records.FinalApplicationStatus, status.value)
@@ -192,12 +194,12 @@ def _node(report: Any) -> NodeUpdate:
     )
 
 
-def _preempted(message: Any) -> Iterator[str]:
+def _preemptions(message: Any) -> Iterator[Preemption]:
     if message is not None:
-        for contract in (message.getStrictContract(), message.getContract()):
+        for contract, is_strict in ((message.getStrictContract(), True), (message.getContract(), False)):
             if contract is not None:
                 for container in contract.getContainers():
-                    yield str(container.getId().toString())
+                    yield Preemption(str(container.getId().toString()), is_strict)
 
 
 @contextlib.contextmanager
@@ -209,6 +211,8 @@ def _refusals() -> Iterator[None]:
         text = describe_java_error(error)
         if text.partition(":")[0] in _SUPERSEDED:
             raise AttemptSuperseded(f"YARN has ended this attempt of the application: {text}") from error
+        if text.partition(":")[0] in _REFUSED:
+            raise RequestRefused(text) from error
         raise YarnError(text) from error
     except (Py4JError, OSError) as error:
         raise JvmEnded(f"the JVM with Hadoop's clients does not answer: {error or repr(error)}") from error

@@ -148,6 +148,8 @@ class EntityResolver:
                         self.slot_of[status.allocation_id] = slot(
                             body.resource_id, status.slot_id.slot_number
                         )
+            case resource_manager.RegisterTaskExecutor(resource_id=resource_id):
+                self.add_name(task_executor_of(resource_id), body.container_id)
             case task_executor.TaskExecutorRegistrationSuccess(instance_id=instance_id):
                 self.add_name(task_executor_of(instance_of(record.header.recipient)), instance_id)
             case _:
@@ -225,6 +227,9 @@ class EntityResolver:
     def _extract_task_executor(self, _: Record, resource_id: str, found: Found) -> None:
         found[task_executor_of(resource_id)] = None
 
+    def _extract_task_executors(self, _: Record, resource_ids: tuple[str, ...], found: Found) -> None:
+        found.update(dict.fromkeys(map(task_executor_of, resource_ids)))
+
     def _extract_attempt(self, _: Record, attempt: str, found: Found) -> None:
         entity = self.task_of.get(attempt)
         if entity is not None:
@@ -293,6 +298,7 @@ class EntityResolver:
 _FIELDS: Mapping[str, Extract] = {
     "job_id": EntityResolver._extract_job,
     "resource_id": EntityResolver._extract_task_executor,
+    "resource_ids": EntityResolver._extract_task_executors,
     "execution_attempt_id": EntityResolver._extract_attempt,
     "execution_attempt_ids": EntityResolver._extract_attempts,
     "allocation_id": EntityResolver._extract_allocation,

@@ -37,8 +37,8 @@ _REMEMBERED = 1 << 12
 _MACHINE_FIELDS = """
 accumulators allow_non_restored_state checkpoints_over code_fingerprint data_port default_slot_profile deployment_id
 diagnostics_address elected_by endpoints finished generation hardware hashes instance_id metrics options passed_over
-process_mark requests resource_profile schema_fingerprint session state_hash subtask_state timestamp to_trigger topic_id
-uri vertex_id
+process_mark requests resource_profile schema_fingerprint session slot_profile state_hash subtask_state timestamp
+to_trigger topic_id uri vertex_id
 """
 _HIDDEN = frozenset(_MACHINE_FIELDS.split())
 """Fields that only machines need."""
@@ -54,6 +54,7 @@ TaskNames = Mapping[str, str]
 _LABELS: Mapping[str, str] = {
     "job_id": "job",
     "resource_id": "",
+    "resource_ids": "",
     "slot_id": "slot",
     "slots": "slot",
     "allocation_id": "allocation",

@@ -36,8 +36,9 @@ _TURNS = event_types("""
 job_master.CancelJob job_master.ChannelsFailed job_master.CheckpointRestored job_master.HeartbeatTimedOut
 job_master.JobMasterFailed job_master.RestoreFailed job_master.ResumeJob job_master.StartJob job_master.SuspendJob
 resource_manager.ApplicationMasterRegistered resource_manager.ApplicationMasterUnregistered
-resource_manager.ContainerCompleted resource_manager.RegisterTaskExecutor resource_manager.StartWorker
-resource_manager.StopWorker resource_manager.WorkerLost resource_manager.WorkerStarted
+resource_manager.ContainerCompleted resource_manager.NodeStateChanged resource_manager.PreemptionAnnounced
+resource_manager.RegisterTaskExecutor resource_manager.StartWorker resource_manager.StopWorker
+resource_manager.WorkerLost resource_manager.WorkerStarted
 """) | {
     kind
     for name, kind in EVENTS.items()

@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from ....schemas.body import Body
+from ....schemas.types import ResourceProfile
 
 OnExit = Callable[[str, str], None]
 """(resource id, reason): a worker that was started has ended, by itself or because it was stopped; from any thread,
@@ -39,9 +40,12 @@ class WorkerNotStarted(Exception):
 class WorkerDriver(Protocol):
     """Starts and stops workers. Any thread may call any method. A method may take as long as the platform needs."""
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
+    def start(
+        self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
+    ) -> str:
         """Starts a TaskExecutor that registers under this name; returns its address, for messages. It may wait until
-        the platform has resources.
+        the platform has resources. `slot_profile`: what each slot has to offer at least, for drivers that can size
+        workers (`ResourceManagerOptions.sizes_workers`); None: what the configuration says.
 
         A worker that already runs under that name is not started again. Raises WorkerNotStarted.
         """

@@ -58,7 +58,7 @@ def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure
     return YarnContainers(
         connect,
         yarn_settings(configuration, environment, rest_address),
-        lambda resource_id, slots: create_launch(configuration, environment, resource_id, slots),
+        lambda *worker: create_launch(configuration, environment, *worker),
         on_failure,
     )
 

@@ -22,6 +22,7 @@ from ....infra.interpreter import module_command
 from ....infra.logging_setup import logger
 from ....infra.process_exit_watcher import ProcessExitWatcher
 from ....infra.processes import OwnedProcess, ProcessIdentity
+from ....schemas.types import ResourceProfile
 from ...configuration import Configuration
 from .driver import OnExit, WorkerNotStarted
 
@@ -99,7 +100,10 @@ class LocalProcessDriver:
         self._timers: dict[str, threading.Timer] = {}
         self._exits: ProcessExitWatcher[str] = ProcessExitWatcher(self._on_process_end)
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
+    def start(
+        self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
+    ) -> str:
+        del slot_profile
         with self._lock:
             record = self._find(resource_id)
             if record is None:

@@ -21,42 +21,31 @@ from ....infra import threads
 from ....infra.logging_setup import logger
 from ....schemas import resource_manager
 from ....schemas.body import Body
+from ....schemas.types import ResourceProfile
 from ...yarn.application_master import (
+    ABORTED,
     Allocation,
     ApplicationMaster,
     Capability,
     CompletedContainer,
     Container,
-    ContainerLaunch,
     FinalStatus,
+    NodeUpdate,
+    Preemption,
     Registration,
     describe_end,
+    find_excess,
 )
-from ...yarn.errors import AttemptSuperseded, JvmEnded, YarnError
+from ...yarn.errors import AttemptSuperseded, JvmEnded, RequestRefused, YarnError
 from ..worker_names import name_worker, number_of_worker
 from .driver import ClusterEnd, OnExit, Report, WorkerNotStarted
+from .yarn_events import completed_event, node_event, preemption_event, registered_event
+from .yarn_launch import CreateContainer, YarnSettings
 
 _log = logger(__name__)
 _END_TIMEOUT_S: Final = 10.0
 _LEAVE_TIMEOUT_S: Final = 30.0
 """Hadoop's client would try for many minutes."""
-
-CreateLaunch = Callable[[str, int], ContainerLaunch]
-"""(resource id, number of slots) -> what runs in the container."""
-
-
-class YarnSettings(msgspec.Struct, frozen=True):
-    """How this ApplicationMaster registers, asks and beats."""
-
-    host: str
-    port: int
-    tracking_url: str
-    capability: Capability
-    heartbeat_s: float
-    request_interval_s: float
-    """The time between heartbeats while requests wait."""
-    staging_directory: str = ""
-    """Deleted when the application ends; empty: none."""
 
 
 class YarnContainers:
@@ -66,14 +55,14 @@ class YarnContainers:
         self,
         connect: Callable[[], ApplicationMaster],
         settings: YarnSettings,
-        create_launch: CreateLaunch,
+        create_container: CreateContainer,
         on_failure: Callable[[Exception], None],
     ) -> None:
         """`connect` is called when this process leads for the first time. `on_failure` receives the error after which
         this process can't be the ApplicationMaster any more."""
         self._connect = connect
         self._settings = settings
-        self._create_launch = create_launch
+        self._create_container = create_container
         self._on_failure = on_failure
         self._registering = threading.Lock()
         self._master: ApplicationMaster | None = None
@@ -87,6 +76,13 @@ class YarnContainers:
         """Container id -> resource id."""
         self._stopping: dict[str, str] = {}
         """Resource id -> why it is being stopped."""
+        self._registration: Registration | None = None
+        self._priorities: dict[Capability, int] = {}
+        """YARN wants a priority of its own for each size of container: the smaller number goes first."""
+        self._by_node: dict[str, dict[str, None]] = {}
+        """NodeManager -> workers that have run there since YARN's last word about it."""
+        self._claimed: set[str] = set()
+        """Containers whose preemption is announced."""
         self._listener: YarnDriver | None = None
         self._is_closed = False
         self._beating: threading.Thread | None = None
@@ -106,14 +102,14 @@ class YarnContainers:
         with self._changed:
             if self._listener is driver:
                 self._listener = None
-            waiting, self._waiting = self._waiting, {}
-        for resource_id, future in waiting.items():
-            self._withdraw(resource_id)
-            future.set_exception(WorkerNotStarted("this process does not lead any more"))
+        self._end_waiting("this process does not lead any more")
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
+    def start(self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None) -> str:
         """Returns the address of a worker's container; waits until YARN has allocated it."""
         master, number = self._registered(), number_of_worker(resource_id)
+        wanted = self._create_container(resource_id, number_of_slots, slot_profile)
+        if self._registration is not None and (fault := find_excess(wanted.capability, self._registration)):
+            raise WorkerNotStarted(f"{resource_id} {fault}")
         with self._changed:
             container = self._containers.get(resource_id)
             if container is not None:
@@ -124,11 +120,11 @@ class YarnContainers:
                 allocated = self._waiting[resource_id] = Future()
         try:
             if is_new:
-                master.request_container(number, self._settings.capability)
+                master.request_container(number, self._prioritised(wanted.capability))
                 self._beat_soon()
             container = allocated.result()
             if is_new:
-                master.start_container(container, self._create_launch(resource_id, number_of_slots))
+                master.start_container(container, wanted.launch)
         except WorkerNotStarted:
             raise
         except Exception as error:
@@ -221,11 +217,16 @@ class YarnContainers:
                 # The next attempt may have another machine.
                 self._on_failure(error)
                 raise
-            self._master = master
+            self._master, self._registration = master, registration
             self._beating = threads.Thread(target=self._beat, args=[master], name="YARN heartbeats")
             self._beating.start()
-        self._report_registration(registration)
+        self._report(registered_event(registration, settings.tracking_url))
         return master
+
+    def _prioritised(self, wanted: Capability) -> Capability:
+        with self._changed:
+            priority = self._priorities.setdefault(wanted, len(self._priorities) + 1)
+        return msgspec.structs.replace(wanted, priority=priority)
 
     def _adopt(self, master: ApplicationMaster, previous: tuple[Container, ...]) -> None:
         """Takes over containers of earlier attempts. One that was allocated and never started is given back, and so is
@@ -244,20 +245,14 @@ class YarnContainers:
         with self._changed:
             self._containers[resource_id] = container
             self._workers[container.container_id] = resource_id
+            self._by_node.setdefault(container.node, {})[resource_id] = None
 
-    def _report_registration(self, registration: Registration) -> None:
-        settings = self._settings
-        self._report(
-            resource_manager.ApplicationMasterRegistered(
-                application_id=registration.application_id,
-                attempt=registration.attempt,
-                tracking_url=settings.tracking_url,
-                queue=registration.queue,
-                max_memory_mb=registration.max_memory_mib,
-                max_vcores=registration.max_vcores,
-                previous_containers=tuple(each.container_id for each in registration.previous),
-            )
-        )
+    def _end_waiting(self, reason: str) -> None:
+        with self._changed:
+            waiting, self._waiting = self._waiting, {}
+        for resource_id, future in waiting.items():
+            self._withdraw(resource_id)
+            future.set_exception(WorkerNotStarted(reason))
 
     def _report(self, body: Body, cause: int | None = None) -> None:
         with self._changed:
@@ -292,6 +287,8 @@ class YarnContainers:
             except (AttemptSuperseded, JvmEnded) as error:
                 self._on_failure(error)
                 return
+            except RequestRefused as error:
+                self._end_waiting(f"YARN refuses requests for containers: {error}")
             except YarnError as error:
                 # Hadoop's client has tried for minutes. The ResourceManager of YARN may come back.
                 _log.warning("YARN does not answer a heartbeat", reason=str(error))
@@ -308,17 +305,39 @@ class YarnContainers:
             return self._is_closed
 
     def _on_allocation(self, master: ApplicationMaster, allocation: Allocation) -> None:
-        for node in allocation.nodes:
-            _log.warning("node update", node=node.node, state=node.state, health=node.health_report)
-        for container_id in allocation.preempted:
-            with self._changed:
-                worker = self._workers.get(container_id)
-            _log.warning("YARN will preempt a container", container=container_id, resource_id=worker)
+        for update in allocation.nodes:
+            self._on_node_update(update)
+        for preemption in allocation.preemptions:
+            self._on_preemption(preemption)
         self._adopt(master, allocation.previous)
         for container in allocation.allocated:
             self._on_allocated(master, container)
         for completed in allocation.completed:
             self._on_completed(completed)
+
+    def _on_node_update(self, update: NodeUpdate) -> None:
+        with self._changed:
+            workers = self._by_node.get(update.node, {})
+            # Of the nodes of the whole cluster, those that workers ran on are of interest.
+            is_known = update.node in self._by_node
+            left = {each: None for each in workers if each in self._containers}
+            if is_known:
+                self._by_node[update.node] = left
+        _log.info("node update", node=update.node, state=update.state, health=update.health_report)
+        if is_known:
+            self._report(node_event(update, workers))
+
+    def _on_preemption(self, preemption: Preemption) -> None:
+        with self._changed:
+            resource_id = self._workers.get(preemption.container_id)
+            # YARN repeats it with every heartbeat.
+            if resource_id is None or preemption.container_id in self._claimed:
+                return
+            self._claimed.add(preemption.container_id)
+        _log.warning(
+            "YARN will preempt a container", container=preemption.container_id, resource_id=resource_id
+        )
+        self._report(preemption_event(resource_id, preemption))
 
     def _on_allocated(self, master: ApplicationMaster, container: Container) -> None:
         resource_id = name_worker(container.request_id)
@@ -339,18 +358,14 @@ class YarnContainers:
                 return
             container = self._containers.pop(resource_id)
             asked = self._stopping.pop(resource_id, None)
+            self._claimed.discard(completed.container_id)
+            if completed.exit_status != ABORTED or asked is not None:
+                # The word about a lost node may come later than that about its containers.
+                self._by_node.get(container.node, {}).pop(resource_id, None)
             listener = self._listener
         how = describe_end(container, completed)
         _log.info("container completed", resource_id=resource_id, how=how)
-        self._report(
-            resource_manager.ContainerCompleted(
-                resource_id=resource_id,
-                container_id=completed.container_id,
-                node=container.node,
-                exit_status=completed.exit_status,
-                diagnostics=completed.diagnostics,
-            )
-        )
+        self._report(completed_event(resource_id, container, completed))
         if listener is not None:
             listener.on_exit(resource_id, how if asked is None else f"{how}; it was being stopped: {asked}")
 
@@ -363,8 +378,10 @@ class YarnDriver:
         self.on_exit = on_exit
         self.report = report
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
-        return self._containers.start(resource_id, number_of_slots)
+    def start(
+        self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
+    ) -> str:
+        return self._containers.start(resource_id, number_of_slots, slot_profile)
 
     def stop(self, resource_id: str, reason: str) -> bool:
         return self._containers.stop(resource_id, reason)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from ....schemas.types import ResourceProfile
 from ...configuration import Configuration
 from ...configuration.options import environment_variable
 from ...configuration.options.cluster import HOME
-from ...configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
 from ...configuration.options.yarn import (
     TASK_MANAGER_PROCESS_MEMORY,
     YARN_CONTAINER_REQUEST_INTERVAL,
@@ -25,7 +25,7 @@ from ...configuration.options.yarn import (
     YARN_HEARTBEAT_INTERVAL,
 )
 from ...yarn.application_master import Capability, ContainerLaunch, LocalResource, escape_for_launch
-from .yarn import YarnSettings
+from .sized_worker import size_worker
 
 PYTHON_VARIABLE: Final = "TAILRACE_YARN_PYTHON"
 """The interpreter in a container: a path there, also a relative one. Default: that of this process."""
@@ -44,11 +44,40 @@ _HANDED_ON: Final = (
 _MIB: Final = 1 << 20
 
 
+class WorkerContainer(msgspec.Struct, frozen=True):
+    """What a worker needs of YARN."""
+
+    capability: Capability
+    launch: ContainerLaunch
+
+
+CreateContainer = Callable[[str, int, ResourceProfile | None], WorkerContainer]
+"""(resource id, number of slots, what each has to offer at least)"""
+
+
+class YarnSettings(msgspec.Struct, frozen=True):
+    """How this ApplicationMaster registers, asks and beats."""
+
+    host: str
+    port: int
+    tracking_url: str
+    heartbeat_s: float
+    request_interval_s: float
+    """The time between heartbeats while requests wait."""
+    staging_directory: str = ""
+    """Deleted when the application ends; empty: none."""
+
+
 def create_launch(
-    configuration: Configuration, environment: Mapping[str, str], resource_id: str, number_of_slots: int
-) -> ContainerLaunch:
-    """Returns the launch of a TaskExecutor. Its home is its container's directory, and its log is in YARN's log
+    configuration: Configuration,
+    environment: Mapping[str, str],
+    resource_id: str,
+    number_of_slots: int,
+    slot_profile: ResourceProfile | None = None,
+) -> WorkerContainer:
+    """Returns the container of a TaskExecutor. Its home is its container's directory, and its log is in YARN's log
     directory."""
+    configuration = size_worker(configuration, number_of_slots, slot_profile)
     python = environment.get(PYTHON_VARIABLE) or sys.executable
     arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
     command = shlex.join([python, "-P", "-m", "tailrace.services.cli", *arguments])
@@ -62,11 +91,16 @@ def create_launch(
             texts[name] = escape_for_launch(inner) if inner == value else f"$PWD/{escape_for_launch(inner)}"
     # The NodeManager's shell fills the directory in.
     texts[environment_variable(HOME.key)] = "$PWD"
-    return ContainerLaunch(
+    launch = ContainerLaunch(
         command=f"{escape_for_launch(command)} 1> <LOG_DIR>/taskexecutor.out 2> <LOG_DIR>/taskexecutor.err",
         environment=texts,
         local_resources=read_local_resources(environment),
     )
+    capability = Capability(
+        memory_mib=-(-configuration.get(TASK_MANAGER_PROCESS_MEMORY) // _MIB),
+        vcores=configuration.get(YARN_CONTAINER_VCORES) or number_of_slots,
+    )
+    return WorkerContainer(capability, launch)
 
 
 def read_local_resources(environment: Mapping[str, str]) -> dict[str, LocalResource]:
@@ -87,16 +121,11 @@ def yarn_settings(
     configuration: Configuration, environment: Mapping[str, str], rest_address: str
 ) -> YarnSettings:
     """Returns the settings of an ApplicationMaster whose REST server has this address; empty: it has none."""
-    slots = configuration.get(NUMBER_OF_TASK_SLOTS)
     host, _, port = rest_address.rpartition(":")
     return YarnSettings(
         host=environment.get("NM_HOST") or host or socket.gethostname(),
         port=int(port) if port else -1,
         tracking_url=f"http://{rest_address}" if rest_address else "",
-        capability=Capability(
-            memory_mib=-(-configuration.get(TASK_MANAGER_PROCESS_MEMORY) // _MIB),
-            vcores=configuration.get(YARN_CONTAINER_VCORES) or slots,
-        ),
         heartbeat_s=configuration.get(YARN_HEARTBEAT_INTERVAL) / 1e6,
         request_interval_s=configuration.get(YARN_CONTAINER_REQUEST_INTERVAL) / 1e6,
         staging_directory=environment.get(STAGING_VARIABLE, ""),

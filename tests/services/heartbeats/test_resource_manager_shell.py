@@ -13,7 +13,7 @@ from polling import TIMEOUT_S
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
-from tailrace.schemas.types import HardwareDescription
+from tailrace.schemas.types import HardwareDescription, ResourceProfile
 from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent
 from tailrace.services.resource_manager.drivers import OnExit, Report, WorkerNotStarted
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
@@ -38,7 +38,10 @@ class Driver:
         self.looking = threading.Event()
         self.looking.set()
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
+    def start(
+        self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
+    ) -> str:
+        del slot_profile
         if self.fails:
             raise WorkerNotStarted("no room on this machine")
         self.started.append((resource_id, number_of_slots))

@@ -254,3 +254,58 @@ def test_silent_worker_is_lost_and_its_process_stopped() -> None:
     manager.lost("worker-1", manager.state.workers["worker-1"].instance_id)
     assert len(events_of(everyone.TaskExecutorLost, manager.settle())) == 1
     assert [instruction.key for instruction in manager.instructions()] == ["stop/worker-1"]
+
+
+LARGE = replace(PROFILE, heap_memory_mb=PROFILE.heap_memory_mb * 4)
+SIZING = {"resourcemanager.worker-driver": "yarn"}
+
+
+def wanting_large(**more: str) -> Manager:
+    """Returns a manager where a worker of the configured size runs, and the job requests two larger slots."""
+    manager = Manager({**ACTIVE, **more})
+    manager.job()
+    manager.request("a")
+    manager.settle()
+    manager.register("worker-1", 2)
+    manager.settle()
+    manager.accept("a")
+    manager.request("b", profile=LARGE)
+    manager.request("c", profile=LARGE)
+    return manager
+
+
+def test_larger_slots_get_workers_of_one_slot_of_their_size() -> None:
+    manager = wanting_large(**SIZING)
+    first, second = events_of(resource_manager.StartWorker, manager.settle())
+    assert (first.number_of_slots, first.slot_profile, second.slot_profile) == (1, LARGE, LARGE)
+    assert first.reason.endswith("workers on their way bring 0 slots: 2 more with 1 each")
+    assert [each.slot_profile for each in manager.instructions() if isinstance(each, StartWorkerProcess)] == [
+        LARGE,
+        LARGE,
+    ]
+    manager.request("d")
+    manager.request("e")
+    (default,) = events_of(resource_manager.StartWorker, manager.settle())
+    assert (default.number_of_slots, default.slot_profile) == (2, None)
+    manager.register("worker-2", 1, LARGE)
+    assert requested_slots(manager.settle()) == [("b", "worker-2")]
+
+
+def test_driver_that_cannot_size_workers_starts_none_for_larger_slots() -> None:
+    manager = wanting_large()
+    events = manager.wait(60)
+    assert started(events) == []
+    assert len(events_of(job_master.SlotAllocationFailed, events)) == 2
+
+
+def test_request_for_larger_slot_fails_in_time_if_its_worker_cannot_be_started() -> None:
+    manager = wanting_large(**SIZING)
+    events, failed = manager.settle(), list[job_master.SlotAllocationFailed]()
+    for _ in range(10):
+        for resource_id in started(events):
+            manager.lost(resource_id, None, exited=True)
+        events = manager.wait(3)
+        failed += events_of(job_master.SlotAllocationFailed, events)
+    assert len(failed) == 2
+    assert "for a slot could be started: it is silent" in failed[0].reason
+    assert manager.owed() == []

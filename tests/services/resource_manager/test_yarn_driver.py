@@ -6,15 +6,22 @@ import queue
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
 import pytest
 from polling import wait_until
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
+from tailrace.schemas.types import ResourceProfile
 from tailrace.services.configuration import Configuration
 from tailrace.services.resource_manager.drivers import ClusterEnd, WorkerNotStarted
-from tailrace.services.resource_manager.drivers.yarn import YarnContainers, YarnDriver, YarnSettings
-from tailrace.services.resource_manager.drivers.yarn_launch import create_launch, yarn_settings
+from tailrace.services.resource_manager.drivers.yarn import YarnContainers, YarnDriver
+from tailrace.services.resource_manager.drivers.yarn_launch import (
+    WorkerContainer,
+    YarnSettings,
+    create_launch,
+    yarn_settings,
+)
 from tailrace.services.yarn.application_master import (
     Allocation,
     Capability,
@@ -23,16 +30,26 @@ from tailrace.services.yarn.application_master import (
     ContainerLaunch,
     FinalStatus,
     LocalResource,
+    NodeUpdate,
+    Preemption,
     Registration,
     describe_end,
 )
-from tailrace.services.yarn.errors import AttemptSuperseded, YarnError
+from tailrace.services.yarn.errors import AttemptSuperseded, RequestRefused, YarnError
 
 TIMEOUT_S = 20.0
 CAPABILITY = Capability(1024, 2)
 FIRST, SECOND = Container("container_1", "n1:45", 1), Container("container_2", "n2:45", 2)
 LAUNCH = ContainerLaunch("true", {}, {})
-SETTINGS = YarnSettings("am", 8081, "http://am:8081", CAPABILITY, 0.05, 0.01, "hdfs://x/.tailrace/app")
+SETTINGS = YarnSettings("am", 8081, "http://am:8081", 0.05, 0.01, "hdfs://x/.tailrace/app")
+LARGE = ResourceProfile(
+    cpu_cores=3.0,
+    heap_memory_mb=2048,
+    direct_memory_mb=0,
+    native_memory_mb=0,
+    network_memory_mb=0,
+    managed_memory_mb=512,
+)
 
 
 class ScriptedMaster:
@@ -43,6 +60,7 @@ class ScriptedMaster:
         self.calls: queue.Queue[tuple[object, ...]] = queue.Queue()
         self.answers: queue.Queue[Allocation | YarnError] = queue.Queue()
         self.requests: set[int] = set()
+        self.capabilities: dict[int, Capability] = {}
         self.never_started: set[str] = set()
         self.refusal: Exception | None = None
 
@@ -51,7 +69,7 @@ class ScriptedMaster:
         return Registration("application_1", 2, "default", 4096, 8, self.previous)
 
     def request_container(self, request_id: int, capability: Capability) -> None:
-        assert capability == CAPABILITY
+        self.capabilities[request_id] = capability
         self.requests.add(request_id)
         self.calls.put(("request", request_id))
 
@@ -93,15 +111,21 @@ class ScriptedMaster:
         return self.calls.get(timeout=TIMEOUT_S)
 
 
+def create_container(
+    resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None
+) -> WorkerContainer:
+    del resource_id, number_of_slots
+    size = CAPABILITY if slot_profile is None else Capability(slot_profile.heap_memory_mb, 3)
+    return WorkerContainer(size, LAUNCH)
+
+
 class Bench:
     def __init__(self, previous: tuple[Container, ...] = ()) -> None:
         self.master = ScriptedMaster(previous)
         self.failures: queue.Queue[Exception] = queue.Queue()
         self.exits: queue.Queue[tuple[str, str]] = queue.Queue()
         self.reports: queue.Queue[Body] = queue.Queue()
-        self.containers = YarnContainers(
-            lambda: self.master, SETTINGS, lambda resource_id, slots: LAUNCH, self.failures.put
-        )
+        self.containers = YarnContainers(lambda: self.master, SETTINGS, create_container, self.failures.put)
         self.driver = self.new_driver()
         self.threads = ThreadPoolExecutor(4)
 
@@ -265,7 +289,7 @@ def test_process_that_cannot_register_ends_whatever_the_error() -> None:
     def connect() -> ScriptedMaster:
         raise FileNotFoundError("no folder for the log")
 
-    containers = YarnContainers(connect, SETTINGS, lambda resource_id, slots: LAUNCH, failures.put)
+    containers = YarnContainers(connect, SETTINGS, create_container, failures.put)
     with pytest.raises(FileNotFoundError):
         containers.survivors()
     assert isinstance(failures.get(timeout=TIMEOUT_S), FileNotFoundError)
@@ -291,7 +315,7 @@ def test_launch_survives_shell_of_node_manager() -> None:
         "TAILRACE_YARN_LOCAL_RESOURCES": resources,
         "PATH": 'a"$b',
     }
-    launch = create_launch(configuration, environment, "worker-3", 2)
+    launch = create_launch(configuration, environment, "worker-3", 2).launch
     assert launch.command == (
         "./venv/bin/python -P -m tailrace.services.cli taskexecutor --resource-id worker-3 --slots 2 "
         "1> <LOG_DIR>/taskexecutor.out 2> <LOG_DIR>/taskexecutor.err"
@@ -306,6 +330,77 @@ def test_container_has_size_of_configuration_and_vcore_for_each_slot() -> None:
         {"taskmanager.memory.process.size": "1500m", "taskmanager.numberOfTaskSlots": "3"}
     )
     settings = yarn_settings(configuration, {"NM_HOST": "n7"}, "0.0.0.0:8081")
-    assert settings.capability == Capability(1500, 3)
+    assert create_launch(configuration, {}, "worker-1", 3).capability == Capability(1500, 3)
     assert (settings.host, settings.port, settings.tracking_url) == ("n7", 8081, "http://0.0.0.0:8081")
     assert yarn_settings(configuration, {"NM_HOST": "n7"}, "").tracking_url == ""
+
+
+def test_worker_with_larger_slots_gets_larger_container_with_priority_of_its_own(bench: Bench) -> None:
+    bench.starts("worker-1")
+    bench.threads.submit(bench.driver.start, "worker-2", 1, LARGE)
+    assert bench.master.next() == ("request", 2)
+    bench.starts("worker-3")
+    assert bench.master.capabilities == {
+        1: Capability(1024, 2, 1),
+        2: Capability(2048, 3, 2),
+        3: Capability(1024, 2, 1),
+    }
+
+
+def test_container_of_profile_offers_it_and_grows_by_it() -> None:
+    configuration = Configuration({"taskmanager.memory.process.size": "1500m", "taskmanager.cpu.cores": "2"})
+    container = create_launch(configuration, {}, "worker-1", 1, LARGE)
+    assert container.capability == Capability(1500 + (2048 - 640) + 512, 3)
+    told = {
+        name.removeprefix("TAILRACE_TASKMANAGER_"): value
+        for name, value in container.launch.environment.items()
+    }
+    assert told["MEMORY_TASK_HEAP_SIZE"] == "2 gb"
+    assert told["MEMORY_MANAGED_SIZE"] == "512 mb"
+    assert float(told["CPU_CORES"]) == 3.0
+    small = msgspec.structs.replace(LARGE, heap_memory_mb=1, managed_memory_mb=0, cpu_cores=0.5)
+    assert create_launch(configuration, {}, "worker-1", 1, small).capability == Capability(1500, 1)
+
+
+def test_container_that_yarn_never_allocates_is_refused_before_the_request(bench: Bench) -> None:
+    huge = msgspec.structs.replace(LARGE, heap_memory_mb=5000)
+    with pytest.raises(WorkerNotStarted, match="at most 4096 MiB and 8 vcores: ask for smaller slots"):
+        bench.driver.start("worker-1", 1, huge)
+    assert bench.master.calls.empty()
+
+
+def test_refused_request_ends_waiting_starts_and_heartbeats_continue(bench: Bench) -> None:
+    started = bench.starts("worker-1")
+    bench.master.answers.put(RequestRefused("InvalidResourceRequestException: too much"))
+    with pytest.raises(WorkerNotStarted, match="InvalidResourceRequestException: too much"):
+        started.result(TIMEOUT_S)
+    assert not bench.master.requests
+    bench.runs(SECOND)
+
+
+def test_lost_node_is_reported_with_its_workers_also_after_their_ends(bench: Bench) -> None:
+    bench.runs(FIRST)
+    other = NodeUpdate("n9:45", "LOST", "")
+    lost = NodeUpdate("n1:45", "LOST", "no heartbeat")
+    bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", -100, ""),)))
+    assert isinstance(bench.reports.get(timeout=TIMEOUT_S), resource_manager.ContainerCompleted)
+    bench.master.answers.put(Allocation(nodes=(other, lost)))
+    assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.NodeStateChanged(
+        node="n1:45", state="LOST", health_report="no heartbeat", resource_ids=("worker-1",)
+    )
+    bench.master.answers.put(Allocation(nodes=(NodeUpdate("n1:45", "RUNNING", ""),)))
+    assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.NodeStateChanged(
+        node="n1:45", state="RUNNING", health_report="", resource_ids=()
+    )
+
+
+def test_announced_preemption_is_reported_once(bench: Bench) -> None:
+    bench.runs(FIRST)
+    claim = Allocation(preemptions=(Preemption("container_1", True), Preemption("container_8", True)))
+    bench.master.answers.put(claim)
+    bench.master.answers.put(claim)
+    bench.master.answers.put(Allocation(completed=(CompletedContainer("container_1", -102, "queue b"),)))
+    assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.PreemptionAnnounced(
+        resource_id="worker-1", container_id="container_1", is_strict=True
+    )
+    assert isinstance(bench.reports.get(timeout=TIMEOUT_S), resource_manager.ContainerCompleted)

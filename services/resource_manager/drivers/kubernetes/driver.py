@@ -14,6 +14,7 @@ from typing import Final
 
 from .....infra.config.option_types import SECOND
 from .....infra.logging_setup import logger
+from .....schemas.types import ResourceProfile
 from ....configuration import Configuration
 from ....configuration.options.kubernetes import OWNER, RESYNC_INTERVAL
 from ..driver import OnExit, WorkerNotStarted
@@ -61,7 +62,10 @@ class KubernetesDriver:
         self._stopping: dict[str, str] = {}
         """Workers whose pods are to be deleted -> why."""
 
-    def start(self, resource_id: str, number_of_slots: int) -> str:
+    def start(
+        self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
+    ) -> str:
+        del slot_profile
         self._watch.start()
         template = read_template(self._configuration)
         try:
