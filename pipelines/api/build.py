@@ -22,7 +22,7 @@ from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
 from ..graph.program import BuildRequest
 from ..graph.stream_graph import StreamGraph
-from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
+from .executor import JobClient, PipelineExecutor, ProgramContext, current_context, program_context
 from .source_location import is_users, shown_path
 
 
@@ -179,6 +179,16 @@ def _captured(run: Callable[[], None], program: str, context: Context) -> Plan:
 
 def _never_executes(program: str) -> ProgramError:
     return ProgramError(f"{program} ended without executing a job: call env.execute() on its environment")
+
+
+def run_shipped_file(name: str, *arguments: str) -> None:
+    """The entry point of a program that is a file PROGRAM.py among the shipped files: runs it as __main__, in their
+    directory."""
+    context = current_context()
+    if context is None or context.python_path is None:
+        raise ProgramError(f"the program {name} does not exist: no files were shipped")
+    with contextlib.chdir(context.python_path), _reasons(name):
+        _run_as_main(name, arguments)
 
 
 def _call_entry_point(target: str, arguments: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ApplicationMasterRegistered(Body, frozen=True, gc=False, kw_only=True):
-    """YARN has accepted the registration of the leading jobmanager as ApplicationMaster. No role acts on it. Since 0.1.0."""
+    """YARN has accepted the registration of the leading jobmanager as ApplicationMaster. The ResourceManager remembers the application, for an attempt that has only to end it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ApplicationMasterRegistered"
     application_id: str

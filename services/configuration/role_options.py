@@ -56,6 +56,7 @@ from .options.tenants import (
     TENANTS,
     option_of,
 )
+from .options.yarn import APPLICATION_JOB_ID
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +130,7 @@ class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_programs: int = MAX_WAITING_PROGRAMS.default
     max_programs_per_client: int = MAX_WAITING_PROGRAMS_PER_CLIENT.default
     tenants: Mapping[str, TenantOptions] = {}
+    application_job_id: str | None = None
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> DispatcherOptions:
@@ -144,6 +146,7 @@ class DispatcherOptions(msgspec.Struct, frozen=True, kw_only=True):
                 name: TenantOptions.from_configuration(name, configuration)
                 for name in TENANTS.of(configuration)
             },
+            application_job_id=APPLICATION_JOB_ID.of(configuration),
         )
 
 

@@ -1,6 +1,8 @@
 """The shutdown of a cluster: it accepts no more jobs, cancels or suspends the running ones, then disconnects
 TaskExecutors.
 
+The cluster of one job (application mode) begins its shutdown when that job has ended or is rejected.
+
 A shutdown that suspends jobs can become one that cancels them: a way out if a suspension hangs. The reverse is not
 possible: a cancelled job cannot continue.
 
@@ -14,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ...schemas import dispatcher, everyone, resource_manager
+from ...schemas import client, dispatcher, everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ..core.leadership import begins_new_run
@@ -34,12 +36,40 @@ def on_dispatcher_shut_down_cluster(
         ending = replace(ending, suspends=False)
     else:
         return state
+    return _begin(state, ending, record.offset)
+
+
+def _begin(state: DispatcherState, ending: Shutdown, cause: int) -> DispatcherState:
     state = replace(state, ending=ending)
     for job in _in_order(state, (*state.live, *state.suspended)):
         command = _command_for(job, ending)
         if command is not job.owed_command:
-            state = jobs.require(state, job, command, record.offset)
+            state = jobs.require(state, job, command, cause)
     return state
+
+
+def on_job_finished(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
+    state = jobs.on_job_finished(state, record, body)
+    return _end_with_job(state, record, body.job_id, f"is {body.status.value}", body.reason)
+
+
+def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
+    state = jobs.on_job_rejected(state, record, body)
+    if body.job_id in state.jobs:
+        # Only a second submission under its id was rejected.
+        return state
+    return _end_with_job(state, record, body.job_id, "is rejected", body.reason)
+
+
+def _end_with_job(
+    state: DispatcherState, record: Record, job_id: str, how: str, why: str | None
+) -> DispatcherState:
+    """Begins the shutdown if the cluster runs for this job alone."""
+    if job_id != state.options.application_job_id or state.ending is not None:
+        return state
+    first_line = (why or "").partition("\n")[0]
+    reason = f"job {job_id} {how}" + (f": {first_line}" if first_line else "")
+    return _begin(state, Shutdown(reason, record.offset), record.offset)
 
 
 def _command_for(job: Job, ending: Shutdown) -> Command | None:
@@ -93,6 +123,8 @@ def send_owed(state: DispatcherState, turn: Turn) -> None:
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
+    client.JobFinished: on_job_finished,
+    client.JobRejected: on_job_rejected,
     dispatcher.ShutDownCluster: on_dispatcher_shut_down_cluster,
     resource_manager.ShutDownCluster: on_resource_manager_shut_down_cluster,
     everyone.ClusterTerminated: on_cluster_terminated,

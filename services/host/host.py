@@ -85,12 +85,13 @@ class Host:
         stop: threading.Event,
         shells: Mapping[str, Shell],
         finished: Callable[[Replica], bool] = lambda _: False,
+        leaves: Callable[[Replica], bool] = lambda _: False,
     ) -> None:
         """Replays the log, then leads and follows until `stop` is set or `finished` returns True for the replica.
 
-        If `finished` is True after the replay already, a leader starts a new run of the cluster. `shells` are by kind
-        of role. Raises Deposed, ElectedLeaderExists, StaleElectionEpoch, EpochOutOfReach, NewerRelease, LogTruncated
-        and LogUnavailable.
+        If `finished` is True after the replay already, a leader starts a new run of the cluster. If `leaves` is True
+        then, this process leads nothing and ends. `shells` are by kind of role. Raises Deposed, ElectedLeaderExists,
+        StaleElectionEpoch, EpochOutOfReach, NewerRelease, LogTruncated and LogUnavailable.
         """
         self._shells = shells
         tune_gc_for_replay()
@@ -99,6 +100,8 @@ class Host:
             self._replay(tail, self._log.end(), stop)
             followed = self._replica.leadership
             self._log.follow(followed)
+            if leaves(self._replica):
+                return
             is_old = finished(self._replica)
             self._core.start(self._clock(), abandons_election=self._abandons_election or is_old)
             wait_until: Time | None = 0

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
+from ...schemas.types import JobStatus
 from ..blobs.tiered_store import TieredBlobStore
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
@@ -65,11 +66,13 @@ from ..resource_manager.state import ResourceManagerState
 from ..roles import master_roles
 from ..snapshots.recovery import read_newest_leadership
 from ..snapshots.store import SnapshotStore
+from ..yarn.job_file import JobFile
 from . import heartbeats, metrics
 from .blobs import create_master_blobs
 from .diagnostics import serve_diagnostics
 from .feature_level_check import check_level
 from .index_validation import index_errors
+from .job_submitter import JobSubmitter
 from .process_lifecycle import (
     EMIT_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -91,6 +94,7 @@ from .traces import create_trace_reporter
 
 _log = logger(__name__)
 _JOB_END_PAUSE_S = 1.0
+_LEAVE_PAUSE_S = 0.1
 
 
 FollowJobMaster = Callable[[str, JobMasterState], None]
@@ -139,8 +143,10 @@ def run(
     configuration: Configuration,
     stop: threading.Event,
     effects: MasterEffects = _REAL_EFFECTS,
+    job: JobFile | None = None,
 ) -> None:
-    """Runs until `stop` is set or the cluster has terminated. Raises the errors of Host.run."""
+    """Runs until `stop` is set or the cluster has terminated. `job`: the one that the cluster runs for, in application
+    mode. Raises the errors of Host.run."""
     configuration = configuration.as_user(KafkaUser.JOBMANAGER)
     cluster = configuration.cluster_id
     wait_for_topics(configuration, stop)
@@ -198,7 +204,7 @@ def run(
         on_unreadable=write_letter,
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
-    drivers = create_drivers(configuration, "" if rest is None else rest.address, host.fail)
+    drivers = create_drivers(configuration, "" if rest is None else rest.url, host.fail)
     codec = codec_of(configuration, submissions_topic(cluster))
     beating, of_workers, of_jobs = heartbeats.create_master_heartbeats(configuration, host)
 
@@ -276,6 +282,7 @@ def run(
         clock,
     )
     answers = create_answers_publishers(configuration, own_log, lambda: host.leads(DISPATCHER))
+    submitter = None if job is None else JobSubmitter(configuration, job, lambda: _find_led_dispatcher(host))
     loop_ended = threading.Event()
     if election is not None:
         hand_over_on_stop(stop, loop_ended, election)
@@ -295,7 +302,14 @@ def run(
                 publisher.start()
             if traces is not None:
                 traces.start()
-            host.run(stop, shells, finished=lambda replica: _has_ended(replica, drivers))
+            if submitter is not None:
+                submitter.start()
+            host.run(
+                stop,
+                shells,
+                finished=lambda replica: _has_ended(replica, drivers),
+                leaves=lambda replica: _leave_ended(replica, drivers, stop),
+            )
             _log.info("jobmanager ends", cluster=cluster)
         finally:
             loop_ended.set()
@@ -306,7 +320,7 @@ def run(
                     election.close()
                 if snapshots is not None:
                     snapshots.close()
-                for server in (served_metrics, diagnostics, traces, relay, rest):
+                for server in (submitter, served_metrics, diagnostics, traces, relay, rest):
                     if server is not None:
                         server.close()
                 beating.close()
@@ -376,7 +390,30 @@ def _find_end(replica: Replica) -> ClusterEnd | None:
         return None
     if state.ending.terminated_at is None:
         return None
-    return ClusterEnd(state.ending.reason, state.ending.terminated_at)
+    return ClusterEnd(
+        state.ending.reason, state.ending.terminated_at, _find_job_status(replica), state.application
+    )
+
+
+def _find_job_status(replica: Replica) -> JobStatus | None:
+    """Returns the last status of the job that the cluster ran for. A job that was rejected has failed."""
+    state = replica.states.get(DISPATCHER)
+    if not isinstance(state, DispatcherState) or state.options.application_job_id is None:
+        return None
+    job = state.jobs.get(state.options.application_job_id)
+    return JobStatus.FAILED if job is None else job.status
+
+
+def _leave_ended(replica: Replica, drivers: WorkerDrivers, stop: threading.Event) -> bool:
+    """Leaves the platform for an earlier process that ended after the cluster and before it left; returns whether that
+    was needed."""
+    end = _find_end(replica)
+    if end is None or not drivers.owns(end):
+        return False
+    _log.info("the cluster has ended: leaves the platform", application=end.application, reason=end.reason)
+    while not drivers.leave(end) and not stop.wait(_LEAVE_PAUSE_S):
+        pass
+    return True
 
 
 def _has_ended(replica: Replica, drivers: WorkerDrivers) -> bool:

@@ -1,8 +1,13 @@
-"""Events of the platform on which workers run. They tell the history; the ResourceManager does not go by them."""
+"""Events of the platform on which workers run. They tell the history; `decide` does not go by them.
+
+The state has the application that the cluster runs in, so that the next attempt knows one that has only to be left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from ...schemas import resource_manager
 from ...schemas.body import Body
@@ -12,15 +17,15 @@ from .state import ResourceManagerState
 
 
 def on_application_master_registered(
-    state: ResourceManagerState, _record: Record, _body: resource_manager.ApplicationMasterRegistered
+    state: ResourceManagerState, _record: Record, body: resource_manager.ApplicationMasterRegistered
 ) -> ResourceManagerState:
-    return state
+    return replace(state, application=body.application_id)
 
 
 def on_application_master_unregistered(
     state: ResourceManagerState, _record: Record, _body: resource_manager.ApplicationMasterUnregistered
 ) -> ResourceManagerState:
-    return state
+    return replace(state, application="")
 
 
 def on_node_state_changed(

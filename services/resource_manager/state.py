@@ -90,3 +90,5 @@ class ResourceManagerState(msgspec.Struct, frozen=True):
     slot_manager: SlotManager = SlotManager()
     outbox: Outbox[ResourceManagerEvent] = Outbox()
     ending: Shutdown | None = None
+    application: str = ""
+    """The application on the platform in which the cluster runs, or ended without leaving it; empty: none."""

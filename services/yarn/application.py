@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from .application_master import LocalResource
+
+ENDED: Final = ("FINISHED", "FAILED", "KILLED")
+"""The states in which an application has ended."""
 
 
 class ApplicationReport(msgspec.Struct, frozen=True):

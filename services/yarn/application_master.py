@@ -30,6 +30,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     -109: "it wrote too large logs",
 }
 """The negative exit statuses (ContainerExitStatus)."""
+_CONTAINER_ID: Final = re.compile(r"container_(?:e\d+_)?(\d+)_(\d+)_\d+_\d+")
 _PAIR_OF_BRACES: Final = re.compile(r"(\{(?=\{)|\}(?=\}))")
 
 
@@ -183,6 +184,12 @@ def find_excess(wanted: Capability, registration: Registration) -> str | None:
         f"{registration.max_memory_mib} MiB and {registration.max_vcores} vcores: ask for smaller slots, lower "
         "taskmanager.memory.process.size, or raise yarn.scheduler.maximum-allocation-mb up to what a node has"
     )
+
+
+def application_of(container_id: str) -> str:
+    """Returns the id of the application that a container belongs to; empty for another text."""
+    found = _CONTAINER_ID.fullmatch(container_id)
+    return "" if found is None else f"application_{found[1]}_{found[2]}"
 
 
 def describe_end(container: Container, completed: CompletedContainer) -> str:

@@ -1,8 +1,9 @@
 """Brings a cluster up in YARN: checks, a staging directory, the submission, and the wait until the jobmanager leads.
 
 Everything that a container needs is in the staging directory, `.tailrace/<application id>` in the user's home on HDFS:
-the options as `tailrace.yaml`, the client's Hadoop configuration, the jars of Spark's Kafka source, and the environment
-of Python if it is shipped. So the nodes need Java, and no configuration.
+the options as `tailrace.yaml`, the job as `job.json` if the cluster runs for one, the client's Hadoop configuration,
+the jars of Spark's Kafka source, and the environment of Python if it is shipped. So the nodes need Java, and no
+configuration.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..configuration.options.resource_manager import RESOURCE_MANAGER_MODE, WORK
 from ..configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
 from ..configuration.options.yarn import (
     APPLICATION_ATTEMPTS,
+    APPLICATION_JOB_ID,
     APPLICATION_MASTER_VCORES,
     APPLICATION_NAME,
     APPLICATION_QUEUE,
@@ -37,6 +39,7 @@ from ..configuration.options.yarn import (
 from .application import ApplicationReport, ApplicationRequest
 from .application_master import LocalResource, escape_for_launch
 from .errors import YarnError
+from .job_file import JobFile, write_job_file
 from .jvm_application_client import JvmApplicationClient
 from .resource_check import ContainerRequest, check_requests
 
@@ -45,6 +48,7 @@ HADOOP_CONFIGURATION: Final = "hadoop-conf"
 _CACHE: Final = "cache"
 _ENVIRONMENT: Final = "environment"
 _CONFIGURATION_FILE: Final = "tailrace.yaml"
+_JOB_FILE: Final = "job.json"
 _MIB: Final = 1 << 20
 _CLIENTS_OWN: Final = frozenset({HOME.key, PYTHON_ARCHIVE.key, PYTHON_EXECUTABLE.key})
 """Options that make no sense on another machine."""
@@ -67,9 +71,9 @@ def deploy(
     configuration: Configuration,
     client: JvmApplicationClient,
     say: Say,
-    command: Sequence[str] = ("jobmanager",),
+    job: JobFile | None = None,
 ) -> Deployment:
-    """Brings the application up and returns when it is RUNNING. `command`: the arguments of `tailrace` there.
+    """Brings the application up and returns when it is RUNNING. `job`: the one that it runs for; None: a session.
 
     Without `cluster.id` the application's id is the cluster's. Raises YarnError; then nothing is left in YARN or HDFS.
     """
@@ -85,11 +89,14 @@ def deploy(
     say(f"{client.application_id} created")
     if not configuration.has("cluster.id"):
         configuration = configuration.replace({"cluster.id": client.application_id})
+    if job is not None:
+        configuration = configuration.replace({APPLICATION_JOB_ID.key: job.job_id})
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-yarn-") as scratch:
-            resources = client.upload(files_to_ship(configuration, os.environ, Path(scratch)))
+            resources = client.upload(files_to_ship(configuration, os.environ, Path(scratch), job))
         staging = client.staging_directory
         say(f"staging directory {staging}: {', '.join(sorted(resources))}")
+        command = ["jobmanager"] if job is None else ["jobmanager", "--job-file", _JOB_FILE]
         client.submit(create_request(configuration, resources, staging, command))
         for report in client.reports(("RUNNING", "FINISHED"), START_TIMEOUT_S):
             say(_describe(report))
@@ -135,7 +142,10 @@ def container_requests(configuration: Configuration) -> list[ContainerRequest]:
 
 
 def files_to_ship(
-    configuration: Configuration, environment: Mapping[str, str], scratch: Path
+    configuration: Configuration,
+    environment: Mapping[str, str],
+    scratch: Path,
+    job: JobFile | None = None,
 ) -> dict[str, Path]:
     """Returns the files of every container, by name; writes those that are not there yet into `scratch`."""
     files: dict[str, Path] = {_CONFIGURATION_FILE: scratch / _CONFIGURATION_FILE}
@@ -146,6 +156,9 @@ def files_to_ship(
         sites = {path.name: path for path in sorted(Path(directory).glob("*.xml"))}
         name = f"{HADOOP_CONFIGURATION}.zip"
         files[name] = _archive(scratch / name, sites)
+    if job is not None:
+        files[_JOB_FILE] = scratch / _JOB_FILE
+        write_job_file(files[_JOB_FILE], job)
     if shipped := configuration.get(PYTHON_ARCHIVE):
         path = Path(shipped).absolute()
         ending = ".zip" if path.suffix == ".zip" else ".tar.gz"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ...infra.closing import Closeable
-from .application import ApplicationReport, ApplicationRequest
+from .application import ENDED, ApplicationReport, ApplicationRequest
 from .application_master import LocalResource
 from .errors import JvmEnded, YarnError
 from .jvm_gateway import JvmGateway, describe_java_error
@@ -23,7 +23,6 @@ from .resource_check import Node
 
 STAGING_PARENT: Final = ".tailrace"
 _POLL_S: Final = 0.25
-_FAILURES: Final = ("FAILED", "KILLED")
 _DIRECTORY_MODE: Final = "700"
 _FILE_MODE: Final = "600"
 
@@ -162,20 +161,33 @@ class JvmApplicationClient(Closeable):
     def report(self) -> ApplicationReport:
         """Returns what YARN says now (getApplicationReport)."""
         with _refusals():
-            found = self._yarn.getApplicationReport(self._id())
-            return ApplicationReport(
-                state=str(found.getYarnApplicationState().toString()),
-                final_status=str(found.getFinalApplicationStatus().toString()),
-                diagnostics=" ".join(str(found.getDiagnostics() or "").split()),
-                host=str(found.getHost() or ""),
-                port=int(found.getRpcPort()),
-                tracking_url=str(found.getTrackingUrl() or ""),
-            )
+            return self._report(self.application_id)
+
+    def find_report(self, application_id: str) -> ApplicationReport | None:
+        """Returns what YARN says about another application; None if it does not know it."""
+        with _refusals():
+            try:
+                return self._report(application_id)
+            except Py4JJavaError as error:
+                if _name_of(error) == "ApplicationNotFoundException":
+                    return None
+                raise
+
+    def _report(self, application_id: str) -> ApplicationReport:
+        found = self._yarn.getApplicationReport(self._records.ApplicationId.fromString(application_id))
+        return ApplicationReport(
+            state=str(found.getYarnApplicationState().toString()),
+            final_status=str(found.getFinalApplicationStatus().toString()),
+            diagnostics=" ".join(str(found.getDiagnostics() or "").split()),
+            host=str(found.getHost() or ""),
+            port=int(found.getRpcPort()),
+            tracking_url=str(found.getTrackingUrl() or ""),
+        )
 
     def reports(self, until: Sequence[str], timeout_s: float) -> Iterator[ApplicationReport]:
         """Yields each report that differs from the one before, up to one with a state in `until`.
 
-        Raises YarnError if the application fails, is killed, or takes longer.
+        Raises YarnError if the application fails or is killed, and that is not in `until`, or if it takes longer.
         """
         deadline, last = time.monotonic() + timeout_s, None
         while True:
@@ -184,10 +196,10 @@ class JvmApplicationClient(Closeable):
                 yield report
             if report.state in until:
                 return
-            if report.state in _FAILURES:
+            if report.state in ENDED:
                 raise YarnError(
                     f"{self.application_id} is {report.state}: {report.diagnostics}; "
-                    f"`yarn logs -applicationId {self.application_id}` shows its output"
+                    f"`tailrace logs --application {self.application_id}` shows its logs"
                 )
             if time.monotonic() > deadline:
                 raise YarnError(
@@ -203,12 +215,19 @@ class JvmApplicationClient(Closeable):
         with _refusals():
             self._files.delete(self._staging(), True)
 
+    def delete_staging_directory(self, application_id: str) -> str:
+        """Deletes the staging directory of an application that has ended; returns its URI, empty if there is none."""
+        with _refusals():
+            directory = self._staging(application_id)
+            return str(directory.toString()) if self._files.delete(directory, True) else ""
+
     def _id(self) -> Any:
         return self._records.ApplicationId.fromString(self.application_id)
 
-    def _staging(self) -> Any:
+    def _staging(self, application_id: str = "") -> Any:
         paths = self._hadoop.fs.Path
-        return paths(self._files.getHomeDirectory(), f"{STAGING_PARENT}/{self.application_id}")
+        name = application_id or self.application_id
+        return paths(self._files.getHomeDirectory(), f"{STAGING_PARENT}/{name}")
 
     def _local_resource(self, resource: LocalResource) -> Any:
         records = self._records
@@ -219,6 +238,10 @@ class JvmApplicationClient(Closeable):
             resource.size,
             resource.timestamp,
         )
+
+
+def _name_of(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
 
 
 def _stem(name: str) -> str:

@@ -120,3 +120,26 @@ def test_session_is_found_by_later_commands_and_leaves_nothing(
     # The ApplicationMaster deletes it after its last word to YARN.
     wait_until(lambda: staged() == {})
     assert not (session.home / "cluster.json").exists()
+
+
+def test_application_of_program_that_fails_has_its_error_and_is_replaced(
+    session: Cluster, kafka: EmbeddedKafka, staged: Callable[[], dict[str, str]]
+) -> None:
+    program = session.home.parent / "program.py"
+    program.write_text("raise ValueError('no input')\n")
+    arguments = ("run", "-t", "yarn-application", "--bootstrap-servers", kafka.bootstrap_servers)
+
+    def run() -> str:
+        failed = session.run(*arguments, "-D", "jobmanager.memory.process.size=1g", str(program))
+        assert failed.returncode == 1, failed.stdout + failed.stderr
+        job_id = failed.stdout.strip()
+        why = "program.py:1: program.py raised ValueError: no input"
+        assert f"FAILED: job {job_id} is rejected: {why}" in failed.stderr
+        return failed.stderr
+
+    run()
+    first = session.record.yarn_application
+    wait_until(lambda: staged() == {})
+    assert "JobRejected" in session.ok("log").stdout
+    assert f"{first} has ended (FINISHED job " in run()
+    assert session.record.yarn_application != first

@@ -21,9 +21,16 @@ from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
+    from ...yarn.job_file import JobFile
 
 
 def jobmanager(
+    job_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Submit the job of this file (application mode). `run -t yarn-application` makes the file."
+        ),
+    ] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
 ) -> None:
@@ -42,7 +49,7 @@ def jobmanager(
     else:
         from ...processes import jobmanager as process
 
-        process.run(configuration, stop)
+        process.run(configuration, stop, job=None if job_file is None else _read_job(job_file))
 
 
 def taskexecutor(
@@ -160,6 +167,17 @@ def _kafka_cluster(configuration: Configuration, place: str) -> Configuration:
     if not (servers and slash and cluster_id):
         raise typer.BadParameter(f"--kafka has the form HOST:PORT/CLUSTER, not {place[:80]!r}")
     return configuration.replace({"bootstrap.servers": servers, "cluster.id": cluster_id}, "--kafka")
+
+
+def _read_job(path: Path) -> JobFile:
+    import msgspec
+
+    from ...yarn.job_file import read_job_file
+
+    try:
+        return read_job_file(path)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CommandFailure(ExitCode.USAGE, f"{path} is no job file: {error}") from error
 
 
 def _prepare(configuration: Configuration) -> Event:

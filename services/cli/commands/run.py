@@ -5,6 +5,7 @@ This module declares the command, so that its help is quick. `execution/` runs i
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -18,12 +19,20 @@ from ..args.common_options import (
     Output,
     Parallelism,
     PyFiles,
+    check_kafka_is_wanted,
     is_entry_point,
     job_options,
     resolve_location,
     shipped_files,
 )
 from ..exit_codes import CommandFailure, ExitCode
+
+
+class RunTarget(StrEnum):
+    """Where a job runs, by Flink's names."""
+
+    REMOTE = "remote"
+    YARN_APPLICATION = "yarn-application"
 
 
 def run(
@@ -62,6 +71,14 @@ def run(
             help="With -s: skip state that belongs to no operator of the program.",
         ),
     ] = False,
+    target: Annotated[
+        RunTarget,
+        typer.Option(
+            "--target",
+            "-t",
+            help="Where the job runs: on the cluster that runs, or on one of its own in YARN, which ends with it.",
+        ),
+    ] = RunTarget.REMOTE,
     output: Output = Format.TEXT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     definitions: Definitions = None,
@@ -78,7 +95,31 @@ def run(
     the command, and the job continues. With -d the command returns when the job is accepted.
 
     With --rest URL the REST server runs PROGRAM.py up to its first job.
+
+    With -t yarn-application the jobmanager in YARN does that, and the command waits until the application has ended;
+    with -d, until it runs (docs/yarn.md). -D sets any option then.
     """
+    if target is RunTarget.YARN_APPLICATION:
+        from ..execution.application_job import create_job
+        from ..local.yarn_application import run_application
+
+        located = cluster.configuration(definitions)
+        check_kafka_is_wanted(located)
+        run_application(
+            located,
+            create_job(
+                located,
+                program,
+                tuple(arguments or ()),
+                parallelism,
+                py_files or (),
+                job_id,
+                from_savepoint,
+                allow_non_restored_state=allow_non_restored_state,
+            ),
+            detached=detached,
+        )
+        return ExitCode.OK
     served = cluster.with_rest(definitions)
     configuration = cluster.configuration(definitions) if served is None else served
     options, named = job_options(configuration), is_entry_point(program)

@@ -1,6 +1,6 @@
 """`tailrace yarn-session`: a cluster in YARN.
 
-This module declares the command, so that its help is quick. `local/yarn_session.py` runs it.
+This module declares the command, so that its help is quick. `local/yarn_application.py` runs it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def yarn_session(
 
     cluster.json in --home has the session then, so that other commands find it; `cluster stop` ends it (docs/yarn.md).
     """
-    from ..local.yarn_session import run_session
+    from ..local.yarn_application import run_session
 
     more = {
         "--queue": ("yarn.application.queue", queue),

@@ -59,7 +59,7 @@ def run_program(
         termination = Termination()
         try:
             if program.is_entry_point:
-                _check_arguments(program.arguments)
+                check_arguments(program.arguments)
                 entry_point = EntryPoint(
                     target=program.target,
                     arguments=program.arguments,
@@ -101,7 +101,7 @@ class Termination:
         raise SystemExit(ExitCode.TERMINATED)
 
 
-def _check_arguments(arguments: Sequence[str]) -> None:
+def check_arguments(arguments: Sequence[str]) -> None:
     """Raises CommandFailure for a secret, because arguments in application mode are part of an event in the log."""
     for argument in arguments:
         if redacted(argument) != argument:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....infra.config.option_types import DURATION, INT, MEMORY, MILLISECOND, SECOND, derived, pattern
+from ....infra.config.option_types import (
+    DURATION,
+    INT,
+    MEMORY,
+    MILLISECOND,
+    SECOND,
+    derived,
+    optional,
+    pattern,
+)
 from ....infra.config.options import ConfigOption, Scope
-from .kinds import MASTER
+from .kinds import ID, MASTER
 
 _CLIENT = (Scope.CLIENT,)
 _TEXT = pattern("one line of text", str.isprintable)
@@ -108,7 +117,18 @@ PYTHON_ARCHIVE = ConfigOption(
     ours=True,
 )
 
+APPLICATION_JOB_ID = ConfigOption[str | None](
+    key="application.job-id",
+    type=optional(ID),
+    default=None,
+    doc="The job that the cluster runs for (application mode): the cluster ends when this job ends, or is rejected. "
+    "`tailrace run -t yarn-application` sets it.",
+    scopes=MASTER,
+    ours=True,
+)
+
 OPTIONS: tuple[ConfigOption[Any], ...] = (
+    APPLICATION_JOB_ID,
     APPLICATION_NAME,
     APPLICATION_QUEUE,
     APPLICATION_ATTEMPTS,

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from ....schemas.body import Body
-from ....schemas.types import ResourceProfile
+from ....schemas.types import JobStatus, ResourceProfile
 
 OnExit = Callable[[str, str], None]
 """(resource id, reason): a worker that was started has ended, by itself or because it was stopped; from any thread,
@@ -30,7 +30,10 @@ class ClusterEnd(msgspec.Struct, frozen=True):
 
     reason: str
     cause: int
-    has_failed: bool = False
+    job_status: JobStatus | None = None
+    """The last status of the job that the cluster ran for; None: it ran for no certain job."""
+    application: str = ""
+    """The application on the platform that the cluster ran in and that was not left; empty: none."""
 
 
 class WorkerNotStarted(Exception):
@@ -72,6 +75,11 @@ class WorkerDrivers(Protocol):
 
     def create(self, on_exit: OnExit, report: Report) -> WorkerDriver:
         """Returns the driver of the next term."""
+        ...
+
+    def owns(self, end: ClusterEnd) -> bool:
+        """Returns whether the cluster has ended in the application that this process belongs to, and an earlier
+        process of it has not left the platform. Then a new run of the cluster would be wrong."""
         ...
 
     def leave(self, end: ClusterEnd) -> bool:

@@ -27,6 +27,10 @@ class DriversWithoutSession:
         del report
         return self._new_driver(on_exit)
 
+    def owns(self, end: ClusterEnd) -> bool:
+        del end
+        return False
+
     def leave(self, end: ClusterEnd) -> bool:
         del end
         return True
@@ -35,15 +39,15 @@ class DriversWithoutSession:
         pass
 
 
-def _local_process(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
-    del rest_address, on_failure
+def _local_process(configuration: Configuration, rest_url: str, on_failure: OnFailure) -> WorkerDrivers:
+    del rest_url, on_failure
     command = taskexecutor_command(configuration)
     return DriversWithoutSession(
         lambda on_exit: LocalProcessDriver(configuration.home, configuration.cluster_id, command, on_exit)
     )
 
 
-def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
+def _yarn(configuration: Configuration, rest_url: str, on_failure: OnFailure) -> WorkerDrivers:
     # A local import: it loads py4j.
     from ...yarn.application_master import ApplicationMaster
     from ...yarn.jvm_application_master import JvmApplicationMaster
@@ -57,14 +61,14 @@ def _yarn(configuration: Configuration, rest_address: str, on_failure: OnFailure
 
     return YarnContainers(
         connect,
-        yarn_settings(configuration, environment, rest_address),
+        yarn_settings(configuration, environment, rest_url),
         lambda *worker: create_launch(configuration, environment, *worker),
         on_failure,
     )
 
 
-def _kubernetes(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
-    del rest_address, on_failure
+def _kubernetes(configuration: Configuration, rest_url: str, on_failure: OnFailure) -> WorkerDrivers:
+    del rest_url, on_failure
     if importlib.util.find_spec("kubernetes") is None:
         needed = "pip install 'tailrace[kubernetes]'"
         raise ConfigurationError(
@@ -82,7 +86,7 @@ DRIVERS: Mapping[Name, Callable[[Configuration, str, OnFailure], WorkerDrivers]]
 }
 
 
-def create_drivers(configuration: Configuration, rest_address: str, on_failure: OnFailure) -> WorkerDrivers:
-    """Returns the drivers that the configuration names, for a jobmanager whose REST server has this address (empty:
+def create_drivers(configuration: Configuration, rest_url: str, on_failure: OnFailure) -> WorkerDrivers:
+    """Returns the drivers that the configuration names, for a jobmanager whose REST server has this URL (empty:
     none)."""
-    return DRIVERS[configuration.get(WORKER_DRIVER)](configuration, rest_address, on_failure)
+    return DRIVERS[configuration.get(WORKER_DRIVER)](configuration, rest_url, on_failure)

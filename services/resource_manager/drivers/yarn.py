@@ -21,7 +21,7 @@ from ....infra import threads
 from ....infra.logging_setup import logger
 from ....schemas import resource_manager
 from ....schemas.body import Body
-from ....schemas.types import ResourceProfile
+from ....schemas.types import JobStatus, ResourceProfile
 from ...yarn.application_master import (
     ABORTED,
     Allocation,
@@ -84,6 +84,7 @@ class YarnContainers:
         self._claimed: set[str] = set()
         """Containers whose preemption is announced."""
         self._listener: YarnDriver | None = None
+        self._has_led = False
         self._is_closed = False
         self._beating: threading.Thread | None = None
         self._leaving: threading.Thread | None = None
@@ -93,6 +94,7 @@ class YarnContainers:
         """Returns the driver of a new term, which hears of all containers from now on."""
         driver = YarnDriver(self, on_exit, report)
         with self._changed:
+            self._has_led = True
             self._listener = driver
         return driver
 
@@ -157,14 +159,18 @@ class YarnContainers:
         with self._changed:
             return {resource_id: container.address for resource_id, container in self._containers.items()}
 
+    def owns(self, end: ClusterEnd) -> bool:
+        """Returns whether an earlier attempt of this application has ended after the cluster, and before it
+        unregistered."""
+        return bool(end.application) and end.application == self._settings.application_id
+
     def leave(self, end: ClusterEnd) -> bool:
         """Unregisters in a thread, so the application ends; without it, YARN starts the next attempt when this process
-        has ended. A process that has not registered has nothing to leave."""
-        master = self._master
-        if master is None:
+        has ended. A process that has not led has nothing to leave, unless an earlier attempt left it that."""
+        if not self._has_led and not self.owns(end):
             return True
         if self._leaving is None:
-            self._leaving = threads.Thread(target=self._unregister, args=[master, end], name="YARN end")
+            self._leaving = threads.Thread(target=self._unregister, args=[end], name="YARN end")
             self._leaving.start()
             self._leave_until = time.monotonic() + _LEAVE_TIMEOUT_S
         return not self._leaving.is_alive() or time.monotonic() > self._leave_until
@@ -180,14 +186,19 @@ class YarnContainers:
         if self._master is not None:
             self._master.close()
 
-    def _unregister(self, master: ApplicationMaster, end: ClusterEnd) -> None:
+    def _unregister(self, end: ClusterEnd) -> None:
+        try:
+            master = self._registered()
+        except YarnError as error:
+            _log.warning("the application does not end in order", reason=str(error))
+            return
         with self._changed:
             # A heartbeat after the end is an error.
             self._is_closed = True
             self._changed.notify_all()
         if self._beating is not None:
             self._beating.join(_END_TIMEOUT_S)
-        status = FinalStatus.FAILED if end.has_failed else FinalStatus.SUCCEEDED
+        status = _final_status(end.job_status)
         staging = self._settings.staging_directory
         try:
             master.unregister(status, end.reason, self._settings.tracking_url)
@@ -391,6 +402,17 @@ class YarnDriver:
 
     def close(self) -> None:
         self._containers.end_term(self)
+
+
+def _final_status(job_status: JobStatus | None) -> FinalStatus:
+    """Returns the end of an application. The cluster of a job that has not ended was stopped before."""
+    match job_status:
+        case None | JobStatus.FINISHED:
+            return FinalStatus.SUCCEEDED
+        case JobStatus.FAILED:
+            return FinalStatus.FAILED
+        case _:
+            return FinalStatus.KILLED
 
 
 def _release(master: ApplicationMaster, container: Container) -> None:

@@ -24,7 +24,13 @@ from ...configuration.options.yarn import (
     YARN_CONTAINER_VCORES,
     YARN_HEARTBEAT_INTERVAL,
 )
-from ...yarn.application_master import Capability, ContainerLaunch, LocalResource, escape_for_launch
+from ...yarn.application_master import (
+    Capability,
+    ContainerLaunch,
+    LocalResource,
+    application_of,
+    escape_for_launch,
+)
 from .sized_worker import size_worker
 
 PYTHON_VARIABLE: Final = "TAILRACE_YARN_PYTHON"
@@ -66,6 +72,7 @@ class YarnSettings(msgspec.Struct, frozen=True):
     """The time between heartbeats while requests wait."""
     staging_directory: str = ""
     """Deleted when the application ends; empty: none."""
+    application_id: str = ""
 
 
 def create_launch(
@@ -118,15 +125,16 @@ def jvm_log(configuration: Configuration, environment: Mapping[str, str]) -> Pat
 
 
 def yarn_settings(
-    configuration: Configuration, environment: Mapping[str, str], rest_address: str
+    configuration: Configuration, environment: Mapping[str, str], rest_url: str
 ) -> YarnSettings:
-    """Returns the settings of an ApplicationMaster whose REST server has this address; empty: it has none."""
-    host, _, port = rest_address.rpartition(":")
+    """Returns the settings of an ApplicationMaster whose REST server has this URL; empty: it has none."""
+    host, _, port = rest_url.rpartition("/")[2].rpartition(":")
     return YarnSettings(
         host=environment.get("NM_HOST") or host or socket.gethostname(),
         port=int(port) if port else -1,
-        tracking_url=f"http://{rest_address}" if rest_address else "",
+        tracking_url=rest_url,
         heartbeat_s=configuration.get(YARN_HEARTBEAT_INTERVAL) / 1e6,
         request_interval_s=configuration.get(YARN_CONTAINER_REQUEST_INTERVAL) / 1e6,
         staging_directory=environment.get(STAGING_VARIABLE, ""),
+        application_id=application_of(environment.get("CONTAINER_ID", "")),
     )

@@ -23,7 +23,7 @@ from tailrace.pipelines.api.build import build, build_file, run_file
 from tailrace.pipelines.graph.build_server import BuildServer
 from tailrace.pipelines.graph.program import BuildRequest, build_request
 from tailrace.pipelines.graph.program import build as build_in_a_child
-from tailrace.schemas.types import JobGraph, JobStatus
+from tailrace.schemas.types import JobGraph, JobStatus, PythonFile
 
 HEAD = """
 import sys
@@ -255,6 +255,16 @@ def test_entry_point_builds_in_its_own_process(program: Program) -> None:
 def test_file_builds_in_its_own_process(program: Program) -> None:
     path = program("env.socket_text_stream('h', 1).print()\nenv.execute('a file')")
     assert build_request(BuildRequest(file=path)).name == "a file"
+
+
+def test_shipped_file_is_entry_point_of_its_own(program: Program) -> None:
+    text = Path(program("env.socket_text_stream(sys.argv[1], 1).print()\nenv.execute(__name__)")).read_bytes()
+    files = (PythonFile(path="shipped.py", content=text),)
+    run_shipped_file = "tailrace.pipelines.api.build:run_shipped_file"
+    graph = build_in_a_child(run_shipped_file, ["shipped.py", "a host"], python_files=files)
+    assert (graph.name, [file.path for file in graph.python_files]) == ("__main__", ["shipped.py"])
+    with pytest.raises(ProgramError, match=r"other\.py does not exist"):
+        build_in_a_child(run_shipped_file, ["other.py"], python_files=files)
 
 
 def test_hung_program_is_killed(program: Program) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tailrace.schemas import client, dispatcher, everyone, job_master
+from tailrace.schemas import client, dispatcher, everyone, job_master, resource_manager
 from tailrace.schemas.types import JobStatus
 from tailrace.services.dispatcher.state import Phase
 from tailrace.services.job_master.state import StartedJob
@@ -308,3 +308,39 @@ def test_suspended_job_resumes_in_restarted_cluster() -> None:
     cluster.settle()
     (finished,) = cluster.events_of("JobFinished")
     assert finished.body.status is FINISHED  # type: ignore[attr-defined]
+
+
+# The cluster of one job
+
+
+def of_one_job(driver: Driver) -> Driver:
+    driver.receive(everyone.ConfigurationChanged(configuration={"application.job-id": "j"}), OWN, "*")
+    return driver
+
+
+@pytest.mark.parametrize("status", [FINISHED, CANCELED, JobStatus.FAILED])
+def test_cluster_of_one_job_ends_with_it(status: JobStatus) -> None:
+    driver = of_one_job(in_phase(Phase.RUNNING))
+    driver.submit("other")
+    driver.settle()
+    driver.reach(status)
+    assert names(driver.settle()) == ["JobFinished", "CancelJob"]
+    driver.reach(CANCELED, "other")
+    *_, last = driver.settle()
+    assert isinstance(last, resource_manager.ShutDownCluster)
+    assert last.reason == f"job j is {status.value}"
+
+
+def test_cluster_of_one_job_ends_when_its_program_fails() -> None:
+    driver = of_one_job(in_phase(Phase.BUILD_FAILED))
+    rejected, shut_down = driver.settle()
+    assert isinstance(rejected, client.JobRejected)
+    assert isinstance(shut_down, resource_manager.ShutDownCluster)
+    assert shut_down.reason == "job j is rejected: it raised"
+
+
+def test_second_submission_of_its_id_does_not_end_cluster_of_one_job() -> None:
+    driver = of_one_job(in_phase(Phase.RUNNING))
+    driver.submit("j")
+    assert names(driver.settle()) == ["JobRejected"]
+    assert driver.state.ending is None

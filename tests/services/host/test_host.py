@@ -70,6 +70,7 @@ def start() -> Iterator[Callable[..., Running]]:
         name: str,
         leads: Sequence[str] = LEADS,
         finished: Callable[[Replica], bool] = lambda _: False,
+        leaves: Callable[[Replica], bool] = lambda _: False,
         **more: object,
     ) -> Running:
         kinds = [TaskExecutor()] if leads[0].startswith("task_executor") else [ResourceManager()]
@@ -77,14 +78,14 @@ def start() -> Iterator[Callable[..., Running]]:
         options = {"concerns": None, **more}
         host = Host(log, replica, cluster="c", leads=leads, process_address=name, session=name, **options)  # type: ignore[arg-type]
         stop = threading.Event()
-        running = Running(host, threading.Thread(target=lambda: go(running, finished)), stop)
+        running = Running(host, threading.Thread(target=lambda: go(running, finished, leaves)), stop)
         started.append(running)
         running.thread.start()
         return running
 
-    def go(running: Running, finished: Callable[[Replica], bool]) -> None:
+    def go(running: Running, finished: Callable[[Replica], bool], leaves: Callable[[Replica], bool]) -> None:
         try:
-            running.host.run(running.stop, {}, finished)
+            running.host.run(running.stop, {}, finished, leaves)
         except Exception as error:
             running.errors.append(error)
 
@@ -585,6 +586,13 @@ def test_standby_that_is_elected_at_end_of_cluster_does_not_start_it_again(
         replica.apply(record)
     assert has_ended(replica)
     assert start(log, "c", finished=has_ended).host.leading.wait(TIMEOUT_S)
+
+
+def test_process_that_only_leaves_claims_nothing(start: Callable[..., Running]) -> None:
+    log = MemoryEventLog()
+    log.append(elected(1))
+    assert start(log, "b", finished=has_ended, leaves=lambda _: True).join() == []
+    assert len(everything(log)) == len(elected(1))
 
 
 class Lease(StandaloneLeaderElection):

@@ -12,7 +12,7 @@ from polling import wait_until
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
-from tailrace.schemas.types import ResourceProfile
+from tailrace.schemas.types import JobStatus, ResourceProfile
 from tailrace.services.configuration import Configuration
 from tailrace.services.resource_manager.drivers import ClusterEnd, WorkerNotStarted
 from tailrace.services.resource_manager.drivers.yarn import YarnContainers, YarnDriver
@@ -33,6 +33,7 @@ from tailrace.services.yarn.application_master import (
     NodeUpdate,
     Preemption,
     Registration,
+    application_of,
     describe_end,
 )
 from tailrace.services.yarn.errors import AttemptSuperseded, RequestRefused, YarnError
@@ -41,7 +42,9 @@ TIMEOUT_S = 20.0
 CAPABILITY = Capability(1024, 2)
 FIRST, SECOND = Container("container_1", "n1:45", 1), Container("container_2", "n2:45", 2)
 LAUNCH = ContainerLaunch("true", {}, {})
-SETTINGS = YarnSettings("am", 8081, "http://am:8081", 0.05, 0.01, "hdfs://x/.tailrace/app")
+SETTINGS = YarnSettings(
+    "am", 8081, "http://am:8081", 0.05, 0.01, "hdfs://x/.tailrace/app", "application_1_0002"
+)
 LARGE = ResourceProfile(
     cpu_cores=3.0,
     heap_memory_mb=2048,
@@ -120,13 +123,14 @@ def create_container(
 
 
 class Bench:
-    def __init__(self, previous: tuple[Container, ...] = ()) -> None:
+    def __init__(self, previous: tuple[Container, ...] = (), *, leads: bool = True) -> None:
         self.master = ScriptedMaster(previous)
         self.failures: queue.Queue[Exception] = queue.Queue()
         self.exits: queue.Queue[tuple[str, str]] = queue.Queue()
         self.reports: queue.Queue[Body] = queue.Queue()
         self.containers = YarnContainers(lambda: self.master, SETTINGS, create_container, self.failures.put)
-        self.driver = self.new_driver()
+        if leads:
+            self.driver = self.new_driver()
         self.threads = ThreadPoolExecutor(4)
 
     def new_driver(self) -> YarnDriver:
@@ -265,11 +269,21 @@ def test_refused_heartbeat_is_sent_again_and_superseded_attempt_ends(bench: Benc
     assert isinstance(bench.failures.get(timeout=TIMEOUT_S), AttemptSuperseded)
 
 
-@pytest.mark.parametrize("has_failed", [False, True])
-def test_end_of_cluster_unregisters_and_deletes_staging_directory(bench: Bench, has_failed: bool) -> None:
-    end = ClusterEnd("no job is left", 7, has_failed)
+@pytest.mark.parametrize(
+    ("job_status", "status"),
+    [
+        (None, FinalStatus.SUCCEEDED),
+        (JobStatus.FINISHED, FinalStatus.SUCCEEDED),
+        (JobStatus.FAILED, FinalStatus.FAILED),
+        (JobStatus.CANCELED, FinalStatus.KILLED),
+        (JobStatus.SUSPENDED, FinalStatus.KILLED),
+    ],
+)
+def test_end_of_cluster_unregisters_and_deletes_staging_directory(
+    bench: Bench, job_status: JobStatus | None, status: FinalStatus
+) -> None:
+    end = ClusterEnd("no job is left", 7, job_status)
     wait_until(lambda: bench.containers.leave(end))
-    status = FinalStatus.FAILED if has_failed else FinalStatus.SUCCEEDED
     assert bench.master.next() == ("unregister", status, "no job is left", "http://am:8081")
     assert bench.master.next() == ("delete", "hdfs://x/.tailrace/app")
     assert bench.reports.get(timeout=TIMEOUT_S) == resource_manager.ApplicationMasterUnregistered(
@@ -280,7 +294,35 @@ def test_end_of_cluster_unregisters_and_deletes_staging_directory(bench: Bench, 
 
 
 def test_process_that_never_led_has_nothing_to_leave() -> None:
-    assert Bench().containers.leave(ClusterEnd("no job is left", 7))
+    end = ClusterEnd("no job is left", 7, application="application_1_0003")
+    containers = Bench(leads=False).containers
+    assert not containers.owns(end)
+    assert containers.leave(end)
+
+
+def test_leader_of_cluster_that_ends_at_once_registers_before_it_leaves() -> None:
+    bench = Bench()
+    end = ClusterEnd("its program fails", 7, JobStatus.FAILED)
+    wait_until(lambda: bench.containers.leave(end))
+    assert [bench.master.next()[0] for _ in range(3)] == ["register", "unregister", "delete"]
+    bench.containers.close()
+
+
+def test_attempt_that_never_led_leaves_application_in_which_cluster_has_ended() -> None:
+    bench = Bench(leads=False)
+    end = ClusterEnd("no job is left", 7, application=SETTINGS.application_id)
+    assert bench.containers.owns(end)
+    wait_until(lambda: bench.containers.leave(end))
+    assert [bench.master.next()[0] for _ in range(3)] == ["register", "unregister", "delete"]
+    bench.containers.close()
+
+
+@pytest.mark.parametrize(
+    "container", ["container_1570379089091_0019_02_000003", "container_e08_1570379089091_0019_02_000003"]
+)
+def test_container_id_tells_application(container: str) -> None:
+    assert application_of(container) == "application_1570379089091_0019"
+    assert application_of("") == ""
 
 
 def test_process_that_cannot_register_ends_whatever_the_error() -> None:
@@ -329,9 +371,9 @@ def test_container_has_size_of_configuration_and_vcore_for_each_slot() -> None:
     configuration = Configuration(
         {"taskmanager.memory.process.size": "1500m", "taskmanager.numberOfTaskSlots": "3"}
     )
-    settings = yarn_settings(configuration, {"NM_HOST": "n7"}, "0.0.0.0:8081")
+    settings = yarn_settings(configuration, {"NM_HOST": "n7"}, "https://0.0.0.0:8081")
     assert create_launch(configuration, {}, "worker-1", 3).capability == Capability(1500, 3)
-    assert (settings.host, settings.port, settings.tracking_url) == ("n7", 8081, "http://0.0.0.0:8081")
+    assert (settings.host, settings.port, settings.tracking_url) == ("n7", 8081, "https://0.0.0.0:8081")
     assert yarn_settings(configuration, {"NM_HOST": "n7"}, "").tracking_url == ""
 
 
