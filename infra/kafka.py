@@ -12,32 +12,33 @@ import base64
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
-import psutil
 
 from .cds_archives import kafka_archive, read_archive_options
-from .disk_space import describe_shortage
+from .embedded_server import (
+    SIMPLE_LOGGER,
+    SMALL_JVM,
+    EmbeddedServer,
+    ServerUnavailable,
+    java_properties,
+    tail,
+)
 from .jars import jar_folder, kafka_classpath
 from .kafka_connection import KafkaConnection
 from .kafka_security import BrokerSecurity
+from .ports import HOST
 from .prerequisites import find_java
-from .processes import OwnedProcess, ProcessIdentity, end_process
 from .versions import KAFKA_JARS
 
-HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 20.0
 
 # A port can be taken between our check and the broker's bind; so many further attempts use another one.
 _ATTEMPTS: Final = 3
@@ -88,31 +89,9 @@ _ENDED_IN_ORDER: Final = ".kafka_cleanshutdown"
 # The feature levels that a new node begins with: they follow from the version of Kafka alone.
 _FEATURE_LEVELS: Final = "bootstrap.checkpoint"
 
-_LOGGING: Final = (
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-)
 
-
-class KafkaUnavailable(Exception):
+class KafkaUnavailable(ServerUnavailable):
     """The embedded Kafka did not start or is not running; the message gives the reason and the location of its log."""
-
-
-class KafkaRecord(msgspec.Struct, frozen=True):
-    """`kafka.json`: the process that serves a data directory, and its address.
-
-    `created` is the start time of the process (seconds since the epoch, from psutil). It distinguishes the broker from
-    a later process with the same pid.
-    """
-
-    pid: int
-    bootstrap_servers: str
-    created: float
-
-    def process(self) -> psutil.Process | None:
-        """Returns the broker's process if it still runs."""
-        return ProcessIdentity(self.pid, self.created).process()
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -125,8 +104,11 @@ class Membership(msgspec.Struct, frozen=True):
     """Node id -> port of its controller, for every node."""
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(EmbeddedServer):
     """One Kafka node. As a context manager it starts on entry and stops on exit."""
+
+    name = "Kafka"
+    unavailable = KafkaUnavailable
 
     def __init__(
         self,
@@ -146,8 +128,7 @@ class EmbeddedKafka:
         on the ports given there, without `security`. `host`: a name or address of this machine, where it listens and
         where clients find it.
         """
-        self._temporary = data_dir is None
-        self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
+        super().__init__(data_dir)
         self._heap = heap
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
@@ -155,26 +136,11 @@ class EmbeddedKafka:
         self._more_ports: dict[str, int] = {}
         self._membership = membership
         self._host = host
-        self._owned: OwnedProcess | None = None
-        self._record: KafkaRecord | None = None
-
-    @classmethod
-    def attach(cls, data_dir: Path) -> Self:
-        """Returns the broker that another process started over `data_dir`.
-
-        Raises KafkaUnavailable if none is running there.
-        """
-        kafka = cls(data_dir)
-        record = _read_record(kafka._record_path)
-        if record is None or record.process() is None:
-            raise KafkaUnavailable(f"no Kafka is running over {data_dir}: start the cluster first")
-        kafka._record = record
-        return kafka
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. Raises KafkaUnavailable before the first start."""
-        return self._started_record().bootstrap_servers
+        return self.address
 
     @property
     def connection(self) -> KafkaConnection:
@@ -187,113 +153,46 @@ class EmbeddedKafka:
         """`host:port` of a further listener of `security`. Raises KeyError before the first start."""
         return f"{self._host}:{self._more_ports[listener]}"
 
-    @property
-    def pid(self) -> int:
-        """The broker's process id. Raises KafkaUnavailable before the first start."""
-        return self._started_record().pid
-
-    @property
-    def log_path(self) -> Path:
-        """The broker's log file (not its data)."""
-        return self.data_dir / "kafka.log"
-
-    def is_running(self) -> bool:
-        """Whether the broker's process is alive."""
-        if self._owned is not None:
-            return self._owned.poll() is None
-        return self._record is not None and self._record.process() is not None
-
     def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Starts the broker and returns when it answers; `detached`, it outlives this process.
 
         Raises KafkaUnavailable with the last lines of its log if it does not start, or if a broker already runs over
         this directory; JarsUnavailable, MissingPrerequisite.
         """
-        earlier = _read_record(self._record_path)
+        earlier = self._read_record()
         if earlier is not None and earlier.process() is not None:
-            raise KafkaUnavailable(
-                f"a Kafka is already running over {self.data_dir} (pid {earlier.pid},"
-                f" {earlier.bootstrap_servers}): attach to it, or stop it first"
-            )
+            raise self._already_running()
         deadline = time.monotonic() + timeout_s
         self.data_dir.mkdir(parents=True, exist_ok=True)
         java, classpath = find_java(), os.pathsep.join(map(str, kafka_classpath()))
-        wanted = 0 if earlier is None else int(earlier.bootstrap_servers.rpartition(":")[2])
+        wanted = self._earlier_port()
         for attempt in range(_ATTEMPTS):
             port, controller_port = self._draw_ports(wanted)
             self._write_properties(port, controller_port)
             self._format(java, classpath)
-            log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-            self._launch(java, classpath, port, detached=detached)
+            command = [*self._java(java, classpath, self._heap), *self._jvm_options]
+            command += ["kafka.Kafka", str(self._properties_path)]
+            self._launch(command, f"{self._host}:{port}", detached=detached)
             try:
                 self._wait_until_ready(deadline)
                 return self
-            except KafkaUnavailable as error:
+            except KafkaUnavailable:
                 self.kill()
-                text = self._log_since(log_start)
-                if "BindException" in text and attempt + 1 < _ATTEMPTS and self._membership is None:
-                    wanted = 0
-                    continue
-                raise KafkaUnavailable(
-                    f"{error}{describe_shortage(self.data_dir)}; its log, {self.log_path}, ends with:\n{_tail(text)}"
-                ) from None
+                if (
+                    "BindException" not in self._read_log()
+                    or attempt + 1 == _ATTEMPTS
+                    or self._membership is not None
+                ):
+                    raise
+                wanted = 0
             except BaseException:
                 self.kill()
                 raise
         raise AssertionError("unreachable: every attempt returns or raises")
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stops the broker cleanly (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data remains.
-
-        A broker with a temporary directory is killed, and the directory removed: a clean shutdown of many partitions
-        takes half a minute and helps only a later restart. Stopping a stopped broker does nothing.
-        """
-        if self._temporary:
-            self.kill()
-            shutil.rmtree(self.data_dir, ignore_errors=True)
-        else:
-            self._end(timeout_s)
-
-    def kill(self) -> None:
-        """Sends SIGKILL, as in a crash; returns when the process is gone. The data remains."""
-        self._end(None)
-
-    def pause(self) -> None:
-        """Sends SIGSTOP: the process exists but does not answer clients until `resume`."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Sends SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        return self if self.is_running() else self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    @property
-    def _record_path(self) -> Path:
-        return self.data_dir / "kafka.json"
-
     @property
     def _properties_path(self) -> Path:
         return self.data_dir / "server.properties"
-
-    def _end(self, timeout_s: float | None) -> None:
-        """Ends the process. `timeout_s` None: kills it at once."""
-        if self._owned is not None:
-            self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
-            self._owned = None
-        elif self._record is not None and (process := self._record.process()) is not None:
-            end_process(process, timeout_s)
-
-    def _started_record(self) -> KafkaRecord:
-        if self._record is None:
-            raise KafkaUnavailable(f"the Kafka over {self.data_dir} has not been started")
-        return self._record
 
     def _draw_ports(self, wanted: int) -> tuple[int, int]:
         """Returns the ports of the broker and of its controller."""
@@ -319,10 +218,9 @@ class EmbeddedKafka:
         if self._security is not None:
             properties |= self._security.settings(self._host, port, controller_port, self._more_ports)
         properties |= self._settings
-        escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
         # It has the passwords of a secured broker.
         self._properties_path.touch(mode=0o600)
-        self._properties_path.write_text("\n".join(escaped) + "\n")
+        self._properties_path.write_text(java_properties(properties))
 
     def _placement(self) -> dict[str, str]:
         if self._membership is None:
@@ -359,27 +257,12 @@ class EmbeddedKafka:
         command += ["-t", self._cluster_id(), "-c", str(self._properties_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            output = _tail(done.stdout + done.stderr)
+            output = tail(done.stdout + done.stderr)
             raise KafkaUnavailable(f"Kafka could not format {self.data_dir / 'data'}; its output:\n{output}")
 
-    def _launch(self, java: str, classpath: str, port: int, *, detached: bool) -> None:
-        command = [*self._java(java, classpath, self._heap), *self._jvm_options]
-        command += ["kafka.Kafka", str(self._properties_path)]
-        self._owned = OwnedProcess(command, log=self.log_path, cwd=self.data_dir, detached=detached)
-        self._record = KafkaRecord(
-            pid=self._owned.pid,
-            bootstrap_servers=f"{self._host}:{port}",
-            created=psutil.Process(self._owned.pid).create_time(),
-        )
-        fresh = self._record_path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(self._record))
-        fresh.replace(self._record_path)
-
     def _java(self, java: str, classpath: str, heap: str) -> list[str]:
-        # The C1 compiler and the serial collector: a small node that starts fast.
-        sizes = [f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        sizes += read_archive_options(kafka_archive(java))
-        return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
+        sizes = [f"-Xmx{heap}", "-Xms32m", *SMALL_JVM, *read_archive_options(kafka_archive(java))]
+        return [java, *sizes, *SIMPLE_LOGGER, "-cp", classpath]
 
     def _wait_until_ready(self, deadline: float) -> None:
         from confluent_kafka import Producer
@@ -397,24 +280,6 @@ class EmbeddedKafka:
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
         settings = {**_SETTINGS, **self._settings}
         ensure_internal_topics(producer, admin, settings, lambda: self._require_running(deadline))
-
-    def _require_running(self, deadline: float) -> None:
-        if self._owned is not None and (code := self._owned.poll()) is not None:
-            raise KafkaUnavailable(f"Kafka ended with exit code {code} before it answered")
-        if time.monotonic() > deadline:
-            raise KafkaUnavailable("Kafka did not answer in time")
-
-    def _log_since(self, start: int) -> str:
-        with self.log_path.open("rb") as log:
-            log.seek(start)
-            return log.read().decode(errors="replace")
-
-
-def _read_record(path: Path) -> KafkaRecord | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=KafkaRecord)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
 
 
 def _feature_levels() -> Path:
@@ -459,9 +324,3 @@ def _accepts(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _tail(text: str, lines: int = 8) -> str:
-    """Returns the last lines of a log, without stack frames."""
-    telling = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
-    return "\n".join(f"  {line[:300]}" for line in telling[-lines:])

@@ -12,19 +12,19 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from .embedded_server import Server
 from .kafka import START_TIMEOUT_S, EmbeddedKafka, KafkaUnavailable, Membership, draw_id
 from .ports import HOST, ReservedPort
 
 _LEADER_LOOK_S: Final = 0.02
 
 
-class KafkaCluster:
+class KafkaCluster(Server):
     """Nodes of one cluster, numbered from 1. As a context manager it starts and stops all of them."""
 
     def __init__(
@@ -109,11 +109,3 @@ class KafkaCluster:
                 return self.nodes[leader - 1]
             time.sleep(_LEADER_LOOK_S)
         raise KafkaUnavailable(f"no broker of {self.bootstrap_servers} leads {topic}-{partition}")
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

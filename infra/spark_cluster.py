@@ -11,11 +11,11 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import psutil
 
+from .embedded_server import Server
 from .jars import pyspark_jars_dir
 from .ports import HOST, ReservedPort
 from .prerequisites import find_java
@@ -32,7 +32,7 @@ class SparkClusterUnavailable(Exception):
     """The cluster did not start; the message gives the location of the log."""
 
 
-class SparkCluster:
+class SparkCluster(Server):
     """A Master and some Workers. As a context manager it starts on entry and stops on exit."""
 
     def __init__(self, workers: int = 2, *, cores: int = 16, memory: str = "1g") -> None:
@@ -92,11 +92,6 @@ class SparkCluster:
         except BaseException:
             self.stop()
             raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _launch(self, name: str, main: str, *arguments: str) -> None:
         home = pyspark_jars_dir().parent

@@ -12,29 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from xml.sax.saxutils import escape
 
-import msgspec
 import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from .embedded_server import SMALL_JVM, STOP_TIMEOUT_S, EmbeddedServer, ServerUnavailable
 from .jars import pyspark_jars_dir, resolve
 from .ports import ReservedPort
 from .prerequisites import find_java
-from .processes import ProcessIdentity
 from .versions import MINI_YARN_JARS
 
 START_TIMEOUT_S: Final = 120.0
-STOP_TIMEOUT_S: Final = 20.0
 
 _JARS: Final = ("hadoop-client-*", "commons-logging-*", "log4j-[1acs]*", "slf4j-api-*", "jcl-over-slf4j-*")
 _SHUTDOWN_PRIORITY: Final = 50
@@ -90,20 +85,15 @@ _SITES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class YarnUnavailable(Exception):
+class YarnUnavailable(ServerUnavailable):
     """The embedded YARN did not start or is not running; the message gives the reason and the location of its log."""
 
 
-class YarnRecord(msgspec.Struct, frozen=True):
-    """`yarn.json`: the process that runs all servers, and their addresses."""
-
-    process: ProcessIdentity
-    resource_manager: str
-    file_system: str
-
-
-class EmbeddedYarn:
+class EmbeddedYarn(EmbeddedServer):
     """A ResourceManager with NodeManagers, and an HDFS. As a context manager it starts on entry and stops on exit."""
+
+    name = "YARN"
+    unavailable = YarnUnavailable
 
     def __init__(
         self,
@@ -117,13 +107,13 @@ class EmbeddedYarn:
 
         `settings` are Hadoop's, and override its own.
         """
-        self._temporary = data_dir is None
-        self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-yarn-"))).absolute()
+        super().__init__(data_dir)
         self._node_managers = node_managers
         self._heap = heap
         self._settings = {**_SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._gateway: JavaGateway | None = None
+        self._ports: list[ReservedPort] = []
         self.mini_hdfs: Any = None
         """Hadoop's MiniDFSCluster."""
         self.mini_yarn: Any = None
@@ -135,27 +125,11 @@ class EmbeddedYarn:
         return self.data_dir / "conf"
 
     @property
-    def log_path(self) -> Path:
-        """The log file of all servers."""
-        return self.data_dir / "yarn.log"
-
-    @property
-    def pid(self) -> int:
-        """The process id of the JVM. Raises YarnUnavailable before the start."""
-        if self._process is None:
-            raise YarnUnavailable(f"the YARN over {self.data_dir} has not been started")
-        return self._process.pid
-
-    @property
     def jvm(self) -> Any:
         """The classes of the servers' JVM. Raises YarnUnavailable before the start."""
         if self._gateway is None:
             raise YarnUnavailable(f"the YARN over {self.data_dir} has not been started")
         return self._gateway.jvm
-
-    def is_running(self) -> bool:
-        """Whether the JVM is alive."""
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
         """Starts the servers and returns when all NodeManagers have registered.
@@ -164,7 +138,8 @@ class EmbeddedYarn:
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         try:
-            self._launch()
+            self._ports = [ReservedPort() for _ in _SERVERS]
+            self._launch_jvm()
             self._start_servers()
         except Py4JError as error:
             # The JVM has the exception; it must be asked before its end.
@@ -176,7 +151,7 @@ class EmbeddedYarn:
             raise
         return self
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stops the servers in order, which ends all containers, and returns when they are gone."""
         if self.is_running() and self._gateway is not None:
             # The JVM exits at the end of its input, and its shutdown hooks stop the servers.
@@ -185,13 +160,15 @@ class EmbeddedYarn:
             assert self._process.stdin is not None
             self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_TIMEOUT_S)
-        self.kill()
-        if self._temporary:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
+                self._process.wait(timeout_s)
+        super().stop(timeout_s)
 
-    def kill(self) -> None:
-        """Sends SIGKILL to the JVM and to all containers, as when a machine fails; returns when they are gone."""
+    def containers(self) -> list[psutil.Process]:
+        """Returns the processes of all containers, also of those whose NodeManager is gone."""
+        return [process for process in psutil.process_iter() if self._is_of_container(process)]
+
+    def _end(self, timeout_s: float | None) -> None:
+        """Kills the JVM and all containers, as when a machine fails; returns when they are gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -200,19 +177,7 @@ class EmbeddedYarn:
                 container.kill()
                 container.wait()
 
-    def containers(self) -> list[psutil.Process]:
-        """Returns the processes of all containers, also of those whose NodeManager is gone."""
-        return [process for process in psutil.process_iter() if self._is_of_container(process)]
-
-    def __enter__(self) -> Self:
-        return self if self.is_running() else self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _launch(self) -> None:
+    def _launch_jvm(self) -> None:
         folder = pyspark_jars_dir()
         found = [path for pattern in _JARS for path in sorted(folder.glob(f"{pattern}.jar"))]
         with self.log_path.open("a", encoding="utf-8") as log:
@@ -222,9 +187,7 @@ class EmbeddedYarn:
                 classpath=os.pathsep.join(map(str, [*resolve(MINI_YARN_JARS), *found])),
                 javaopts=[
                     f"-Xmx{self._heap}",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    "-Djava.awt.headless=true",
+                    *SMALL_JVM,
                     "-Djava.net.preferIPv4Stack=true",
                     "-Dlog4j2.level=WARN",
                 ],
@@ -237,6 +200,7 @@ class EmbeddedYarn:
                 cwd=str(self.data_dir),
                 return_proc=True,
             )
+        self._write_record(self._process.pid, f"{_NAME}:{self._ports[0].number}")
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         self._gateway = JavaGateway(gateway_parameters=parameters)
 
@@ -246,8 +210,7 @@ class EmbeddedYarn:
         for key, value in self._settings.items():
             configuration.set(key, value)
         configuration.set("hdfs.minidfs.basedir", str(self.data_dir / "hdfs"))
-        ports = [ReservedPort() for _ in _SERVERS]
-        for key, port in zip(_SERVERS, ports, strict=True):
+        for key, port in zip(_SERVERS, self._ports, strict=True):
             configuration.set(key, f"{_NAME}:{port.number}")
         builder = getattr(hadoop.hdfs, "MiniDFSCluster$Builder")
         self.mini_hdfs = builder(configuration).numDataNodes(1).build()
@@ -256,7 +219,7 @@ class EmbeddedYarn:
         self.mini_yarn = hadoop.yarn.server.MiniYARNCluster("yarn", self._node_managers, 1, 1)
         self.mini_yarn.init(configuration)
         self.mini_yarn.start()
-        for port in ports:
+        for port in self._ports:
             port.release()
         hook = getattr(hadoop.service, "CompositeService$CompositeServiceShutdownHook")(self.mini_yarn)
         hadoop.util.ShutdownHookManager.get().addShutdownHook(hook, _SHUTDOWN_PRIORITY)
@@ -275,12 +238,6 @@ class EmbeddedYarn:
                 for key, value in pairs.items()
             )
             (self.configuration_dir / name).write_text(f"<configuration>\n{properties}</configuration>\n")
-        record = YarnRecord(
-            ProcessIdentity.from_pid(self.pid),
-            effective.get("yarn.resourcemanager.address"),
-            effective.get("fs.defaultFS"),
-        )
-        (self.data_dir / "yarn.json").write_bytes(msgspec.json.encode(record))
 
     def _is_of_container(self, process: psutil.Process) -> bool:
         with contextlib.suppress(psutil.Error, OSError):

@@ -16,25 +16,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
-import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
+from .embedded_server import SIMPLE_LOGGER, SMALL_JVM, EmbeddedServer, ServerUnavailable, java_properties
 from .jars import JarsUnavailable, kafka_classpath, pyspark_jars_dir
 from .ports import HOST, ReservedPort
 from .prerequisites import find_java
-from .processes import OwnedProcess, ProcessIdentity, end_process
 
 START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 10.0
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -60,24 +55,12 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _JARS: Final = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "commons-cli-*", "commons-io-*")
 
-_LOGGING: Final = (
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-    "-Dzookeeper.jmx.log4j.disable=true",
-)
+_LOGGING: Final = (*SIMPLE_LOGGER, "-Dzookeeper.jmx.log4j.disable=true")
 
 
-class ZooKeeperUnavailable(Exception):
+class ZooKeeperUnavailable(ServerUnavailable):
     """The embedded ZooKeeper did not start or is not running; the message gives the reason and the location of its
     log."""
-
-
-class ZooKeeperRecord(msgspec.Struct, frozen=True):
-    """`zookeeper.json`: the process that serves a data directory, and where (`host:port`)."""
-
-    process: ProcessIdentity
-    address: str
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -91,8 +74,11 @@ class Membership(msgspec.Struct, frozen=True):
     peers: dict[int, tuple[int, int]]
 
 
-class EmbeddedZooKeeper:
+class EmbeddedZooKeeper(EmbeddedServer):
     """One ZooKeeper server. As a context manager it starts on entry and stops on exit."""
+
+    name = "ZooKeeper"
+    unavailable = ZooKeeperUnavailable
 
     def __init__(
         self,
@@ -110,56 +96,18 @@ class EmbeddedZooKeeper:
         part of an ensemble, which assigns and reserves its ports. `host`: a name or address of this machine, where it
         listens.
         """
-        self._temporary = data_dir is None
-        self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-zookeeper-"))).absolute()
+        super().__init__(data_dir)
         self._heap = heap
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
         self._membership = membership
         self._host = host
-        self._owned: OwnedProcess | None = None
-        self._record: ZooKeeperRecord | None = None
         self._port: ReservedPort | None = None
-        self._log_start = 0
-
-    @classmethod
-    def attach(cls, data_dir: Path) -> Self:
-        """Returns the server that another process started over `data_dir`.
-
-        Raises ZooKeeperUnavailable if none is running there.
-        """
-        zookeeper = cls(data_dir)
-        record = _read_record(zookeeper._record_path)
-        if record is None or record.process.process() is None:
-            raise ZooKeeperUnavailable(f"no ZooKeeper is running over {data_dir}: start the cluster first")
-        zookeeper._record = record
-        return zookeeper
-
-    @property
-    def address(self) -> str:
-        """`host:port` for clients. Raises ZooKeeperUnavailable before the first start."""
-        return self._started_record().address
 
     @property
     def connect_string(self) -> str:
         """The address list for clients, as with an ensemble: here one address."""
         return self.address
-
-    @property
-    def pid(self) -> int:
-        """The server's process id. Raises ZooKeeperUnavailable before the first start."""
-        return self._started_record().process.pid
-
-    @property
-    def log_path(self) -> Path:
-        """The server's log file (not its data)."""
-        return self.data_dir / "zookeeper.log"
-
-    def is_running(self) -> bool:
-        """Whether the server's process is alive."""
-        if self._owned is not None:
-            return self._owned.poll() is None
-        return self._record is not None and self._record.process.process() is not None
 
     def mode(self, timeout_s: float = 1.0) -> str | None:
         """Returns `standalone`, `leader` or `follower`; None if it does not serve: no quorum, paused, or gone."""
@@ -184,29 +132,9 @@ class EmbeddedZooKeeper:
         with self._locked() as lock:
             self._port = port = self._client_port()
             config = self._write_config(port.number)
-            command = [java, f"-Xmx{self._heap}", "-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-            command += [
-                "-Djava.awt.headless=true",
-                *_LOGGING,
-                *self._jvm_options,
-                "-cp",
-                classpath,
-                _MAIN,
-                str(config),
-            ]
-            self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-            try:
-                self._owned = OwnedProcess(
-                    command, log=self.log_path, cwd=self.data_dir, detached=detached, pass_fds=(lock,)
-                )
-                identity = ProcessIdentity.from_pid(self._owned.pid)
-                self._record = ZooKeeperRecord(identity, f"{self._host}:{port.number}")
-                fresh = self._record_path.with_suffix(".new")
-                fresh.write_bytes(msgspec.json.encode(self._record))
-                fresh.replace(self._record_path)
-            except BaseException:
-                self.kill()
-                raise
+            command = [java, f"-Xmx{self._heap}", "-Xms16m", *SMALL_JVM, *_LOGGING, *self._jvm_options]
+            command += ["-cp", classpath, _MAIN, str(config)]
+            self._launch(command, f"{self._host}:{port.number}", detached=detached, pass_fds=(lock,))
 
     def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Waits until it answers clients; on timeout ends it and raises ZooKeeperUnavailable."""
@@ -221,69 +149,17 @@ class EmbeddedZooKeeper:
         self._release_port()
         return self
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stops the server cleanly (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data remains.
-
-        A server with a temporary directory is killed, and the directory removed. Stopping a stopped server does
-        nothing.
-        """
-        if self._temporary:
-            self.kill()
-            shutil.rmtree(self.data_dir, ignore_errors=True)
-            return
-        if self.is_running():
-            # A paused process does not receive SIGTERM.
-            with contextlib.suppress(ProcessLookupError):
-                self.resume()
-        self._end(timeout_s)
-
-    def kill(self) -> None:
-        """Sends SIGKILL, as in a crash; returns when the process is gone. The data remains."""
-        self._end(None)
-
-    def pause(self) -> None:
-        """Sends SIGSTOP: the process exists but does not answer clients until `resume`."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Sends SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        return self if self.is_running() else self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    @property
-    def _record_path(self) -> Path:
-        return self.data_dir / "zookeeper.json"
-
-    def _started_record(self) -> ZooKeeperRecord:
-        if self._record is None:
-            raise ZooKeeperUnavailable(f"the ZooKeeper over {self.data_dir} has not been started")
-        return self._record
-
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        lock = os.open(self.data_dir / "zookeeper.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ZooKeeperUnavailable(
-                    f"a ZooKeeper is already running over {self.data_dir}{self._describe_owner()}:"
-                    " attach to it, or stop it first"
-                ) from None
+                raise self._already_running() from None
             yield lock
         finally:
             os.close(lock)
-
-    def _describe_owner(self) -> str:
-        record = _read_record(self._record_path)
-        return f" (pid {record.process.pid}, {record.address})" if record is not None else ""
 
     def _client_port(self) -> ReservedPort:
         if self._membership is not None:
@@ -294,8 +170,7 @@ class EmbeddedZooKeeper:
                     f"port {self._membership.client_port} of the ZooKeeper over {self.data_dir} is in use by another"
                     " process, but the ensemble needs it: stop that process"
                 ) from None
-        earlier = _read_record(self._record_path)
-        return ReservedPort.preferring(0 if earlier is None else int(earlier.address.rpartition(":")[2]))
+        return ReservedPort.preferring(self._earlier_port())
 
     def _release_port(self) -> None:
         if self._port is not None:
@@ -318,37 +193,12 @@ class EmbeddedZooKeeper:
             }
         settings |= self._settings
         path = self.data_dir / "zoo.cfg"
-        escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in settings.items())
-        path.write_text("\n".join(escaped) + "\n")
+        path.write_text(java_properties(settings))
         return path
 
-    def _require_running(self, deadline: float) -> None:
-        if self._owned is not None and (code := self._owned.poll()) is not None:
-            raise ZooKeeperUnavailable(
-                f"ZooKeeper ended with exit code {code} before it answered; {self._read_log_tail()}"
-            )
-        if time.monotonic() > deadline:
-            raise ZooKeeperUnavailable(f"ZooKeeper did not answer in time; {self._read_log_tail()}")
-
-    def _read_log_tail(self) -> str:
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_start)
-            text = log.read().decode(errors="replace")
-        telling = [
-            line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))
-        ]
-        return f"its log, {self.log_path}, ends with:\n" + "\n".join(
-            f"  {line[:300]}" for line in telling[-8:]
-        )
-
     def _end(self, timeout_s: float | None) -> None:
-        """Ends the process. `timeout_s` None: kills it at once."""
         self._release_port()
-        if self._owned is not None:
-            self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
-            self._owned = None
-        elif self._record is not None and (process := self._record.process.process()) is not None:
-            end_process(process, timeout_s)
+        super()._end(timeout_s)
 
 
 def _classpath() -> list[Path]:
@@ -358,13 +208,6 @@ def _classpath() -> list[Path]:
     if not any(path.name.startswith("zookeeper-") for path in found):
         raise JarsUnavailable(f"no zookeeper-*.jar in {folder}: reinstall pyspark")
     return found + [path for path in kafka_classpath() if path.name.startswith("slf4j-")]
-
-
-def _read_record(path: Path) -> ZooKeeperRecord | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ZooKeeperRecord)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
 
 
 def _mode(address: str, timeout_s: float) -> str | None:

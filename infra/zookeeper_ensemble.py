@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
+from .embedded_server import STOP_TIMEOUT_S, Server
 from .ports import HOST, ReservedPort
-from .zookeeper import START_TIMEOUT_S, STOP_TIMEOUT_S, EmbeddedZooKeeper, Membership, ZooKeeperUnavailable
+from .zookeeper import START_TIMEOUT_S, EmbeddedZooKeeper, Membership, ZooKeeperUnavailable
 
 _LEADER_LOOK_S: Final = 0.05
 
@@ -28,7 +28,7 @@ class EnsembleRecord(msgspec.Struct, frozen=True):
     members: tuple[Membership, ...]
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(Server):
     """Servers of one ensemble, numbered from 1. As a context manager it starts and stops all of them."""
 
     def __init__(
@@ -131,14 +131,6 @@ class ZooKeeperEnsemble:
         """Returns all servers except `leader`, running or not. Raises like `leader`."""
         leader = self.leader(timeout_s)
         return tuple(server for server in self.servers if server is not leader)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _running(self) -> list[EmbeddedZooKeeper]:
         return [server for server in self.servers if server.is_running()]
