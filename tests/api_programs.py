@@ -46,6 +46,8 @@ from tailrace import (
     SinkFunction,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    SparkSink,
+    SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
@@ -232,6 +234,11 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "read_text_file": lambda env: env.read_text_file("/data/*.txt", "s3://b/x").print(),
     "read_avro": lambda env: env.read_avro("/data/", columns=["a"]).print(),
     "read_parquet": lambda env: env.read_parquet("/data/", output_type=Trade).print(),
+    "spark": lambda env: (
+        env.from_source(SparkSource("csv", "/data/*.csv", output_type=Trade, options={"header": True}))
+        .where("price > 1")
+        .sink_to(SparkSink("orc", "/out", {"compression": "zstd"}, "p", 10, MINUTE))
+    ),
     "kafka": lambda env: env.from_source(KafkaSource("lines")).print(),
     "kafka json": lambda env: (
         env.from_source(

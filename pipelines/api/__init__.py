@@ -69,6 +69,8 @@ from .connectors import (
     KafkaSink,
     KafkaSource,
     SchemaRegistry,
+    SparkSink,
+    SparkSource,
     StartingOffsets,
 )
 from .environment import StreamExecutionEnvironment
@@ -165,6 +167,8 @@ __all__ = [
     "SinkFunction",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
+    "SparkSink",
+    "SparkSource",
     "StartingOffsets",
     "StateTtlConfig",
     "StreamExecutionEnvironment",

@@ -26,6 +26,7 @@ from .errors import one_line, shown
 from .operators import OperatorKind
 from .protobuf_classes import is_class_name
 from .registry_properties import find_registry_errors
+from .spark_options import find_option_errors
 
 Rule = Callable[[str, Any], Iterator[str]]
 """(path, value; None if it is missing) -> the errors."""
@@ -162,6 +163,14 @@ def _registry_properties(path: str, value: Any) -> Iterator[str]:
         yield f"its parameter {path}: {one_line(fault)}"
 
 
+def _spark_options(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        yield f"its parameter {path} is no object of texts"
+        return
+    for fault in find_option_errors(value):
+        yield f"its parameter {path}: {one_line(fault)}"
+
+
 def _partition_starts(path: str, value: Any) -> Iterator[str]:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         yield f"its parameter {path} is no object of partitions by topic"
@@ -232,6 +241,7 @@ _KEYED: Mapping[str, Rule] = {"key_type": _record_type, "key_field": _field}
 _TIMED: Mapping[str, Rule] = {**_KEYED, "timers": _flag, "event_time_held_by": _optional(_name)}
 _KEYED_EDGE: Mapping[str, Rule] = {"key_type": _optional(_record_type), "key_field": _field}
 
+_BY_SPARK = ("spark-parquet", "spark-orc", "spark-json", "spark-csv")
 _AGGREGATIONS = ("sum", "min", "max", "min_by", "max_by")
 _AGGREGATE: Mapping[str, Rule] = {
     "function": _one_of(*_AGGREGATIONS),
@@ -323,8 +333,9 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.COLLECTION: {},
         OperatorKind.FILES: {
             "paths": _texts("a list of paths, one or more"),
-            "format": _one_of("text", "avro", "parquet"),
+            "format": _one_of("text", "avro", "parquet", *_BY_SPARK),
             "columns": _optional(_texts("a list of columns, one or more, or null")),
+            "options": _optional(_spark_options),
         },
         OperatorKind.GENERATOR: {
             "count": _optional(_whole("a number of records, or null", 0)),
@@ -382,7 +393,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         },
         OperatorKind.FILE_SINK: {
             "path": _name,
-            "format": _one_of("text", "avro", "parquet", "json"),
+            "format": _one_of("text", "avro", "parquet", "json", *_BY_SPARK),
+            "options": _optional(_spark_options),
             "prefix": _optional(_name),
             "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
             "roll_ms": _optional(_size),

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from ..types import ClassOf, ListOf, OptionalOf, RecordType, Scalar
+from .checking import value_type
 from .tree import Node, Operation, ValueType
 
 _INFIX: Final = frozenset(
@@ -57,6 +59,25 @@ def to_spark(node: Node, columns: Mapping[str, str]) -> str | None:
             if operation in _INFIX:
                 return f"({present[0]} {operation.value.upper()} {present[1]})"
             return f"{_FUNCTIONS[operation]}({', '.join(present)})" if operation in _FUNCTIONS else None
+
+
+def to_spark_type(of: RecordType) -> str | None:
+    """Returns the type in Spark SQL of a column of the record type; None if there is none."""
+    match of:
+        case OptionalOf(item):
+            return to_spark_type(item)
+        case Scalar():
+            return str(value_type(of))
+        case ListOf(item):
+            element = to_spark_type(item)
+            return None if element is None else f"ARRAY<{element}>"
+        case ClassOf():
+            types = [(name, to_spark_type(column)) for name, column in of.columns()]
+            if any(column is None for _, column in types):
+                return None
+            return f"STRUCT<{', '.join(f'`{name}`: {column}' for name, column in types)}>"
+        case _:
+            return None
 
 
 def _negative(value: str) -> str:

@@ -92,6 +92,7 @@ class MemoryAttempt:
             restore=restore,
             checkpoints_over=checkpoints_over,
             local_state=cluster.state_directories.assign(deployment),
+            spark=cluster.spark,
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False
@@ -158,7 +159,10 @@ class MemoryAttempt:
         self._watch_transactions(process.transaction)
         setup = None
         if self.polls:
-            setup = self.assembly.source_setup(self._cluster.wall_clock, lambda: None, _no_pause)
+            setup = replace(
+                self.assembly.source_setup(self._cluster.wall_clock, lambda: None, _no_pause),
+                reads_ahead=False,
+            )
         self.task.open(setup)
         if self._beginning.begins:
             self.task.begin_generation(in_flight(self._beginning, self._deployment, self._index))

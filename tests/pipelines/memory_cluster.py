@@ -31,6 +31,7 @@ from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 from .memory_attempt import CLUSTER, MemoryAttempt, MemoryProcess
 from .memory_checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
 from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
+from .memory_spark import MemorySpark
 
 __all__ = [
     "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome",
@@ -105,6 +106,7 @@ class MemoryCluster:
         self._now = now
         self._attempts: dict[Place, MemoryAttempt] = {}
         self._numbers = dict.fromkeys(places_of(graph), -1)
+        self.spark = MemorySpark(seed)
         self._canceled = False
         self._zombies: list[tuple[Place, MemoryAttempt]] = []
         """Attempts of an older generation that do not know it yet."""

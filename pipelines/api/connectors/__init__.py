@@ -3,6 +3,7 @@
 from .files import FileSink, FileSource
 from .formats import Format, Formats, SchemaRegistry
 from .kafka import KafkaSink, KafkaSource, StartingOffsets
+from .spark import SparkSink, SparkSource
 
 __all__ = [
     "FileSink",
@@ -12,5 +13,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "SchemaRegistry",
+    "SparkSink",
+    "SparkSource",
     "StartingOffsets",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from ....infra.redaction import has_password
 from ...graph.errors import ProgramError
@@ -13,8 +13,11 @@ from ..checks import is_text, is_whole
 from ..durations import to_milliseconds
 from ..source_location import caller_location
 
-SourceFormat = Literal["text", "avro", "parquet"]
-SinkFormat = Literal["text", "avro", "parquet", "json"]
+SparkFileFormat = Literal["spark-parquet", "spark-orc", "spark-json", "spark-csv"]
+"""Files that Spark reads and writes (spark.py)."""
+SourceFormat = Literal["text", "avro", "parquet"] | SparkFileFormat
+SinkFormat = Literal["text", "avro", "parquet", "json"] | SparkFileFormat
+_BY_SPARK: Final = ("spark-parquet", "spark-orc", "spark-json", "spark-csv")
 
 
 class FileSource:
@@ -37,7 +40,7 @@ class FileSource:
         """Raises ProgramError."""
         if not paths or not all(map(is_text, paths)):
             raise _refusal("FileSource", f"expected paths, not {paths!r}")
-        if format not in ("text", "avro", "parquet"):
+        if format not in ("text", "avro", "parquet", *_BY_SPARK):
             raise _refusal("FileSource", f"the format {format!r} is not text, avro or parquet")
         if format == "text" and columns is not None:
             raise _refusal("FileSource", "lines of text have no columns")
@@ -66,7 +69,7 @@ class FileSink:
         """Raises ProgramError."""
         if not is_text(path):
             raise _refusal("FileSink", f"the path is {path!r}, not one or more characters")
-        if format not in ("text", "avro", "parquet", "json"):
+        if format not in ("text", "avro", "parquet", "json", *_BY_SPARK):
             raise _refusal("FileSink", f"the format {format!r} is not text, avro, parquet or json")
         if not is_text(prefix) or "/" in prefix:
             raise _refusal("FileSink", f"the prefix {prefix!r} cannot be the beginning of a file name")

@@ -13,11 +13,13 @@ import msgspec.inspect
 from ...functions.change_event import ChangeEvent
 from ...functions.kafka_record import kafka_record_type, key_and_value_types, without_none
 from ...graph.errors import ProgramError
+from ...sql.spark import to_spark_type
 from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf, Types
 from ..source_location import caller_location
 from .files import FileSink, FileSource
 from .formats import Format
 from .kafka import KafkaSink, KafkaSource
+from .spark import SparkSource
 
 _UNDECLARED: Final[tuple[object, ...]] = (None, Any, object, dict)
 
@@ -42,6 +44,9 @@ def source_record_type(source: KafkaSource) -> RecordType:
 
 def check_source(source: KafkaSource | FileSource, records: RecordType, step: str) -> None:
     """Raises ProgramError if the source cannot read such records."""
+    if isinstance(source, SparkSource):
+        _check_read_by_spark(source, records, step)
+        return
     if isinstance(source, FileSource):
         _check_readable(source.format, source.output_type, records, step)
         if source.format == "text":
@@ -64,6 +69,8 @@ def check_sink(sink: KafkaSink | FileSink, records: RecordType, step: str) -> No
     if isinstance(sink, FileSink):
         if sink.format == "avro":
             _check_declared(records, step)
+        if sink.format == "spark-csv":
+            _check_csv(records, step)
         return
     parts = key_and_value_types(records)
     if parts is None:
@@ -114,6 +121,23 @@ def _check_csv(records: RecordType, step: str) -> None:
                 f"CSV has no values of type {of}, the type of {name!r}: declare str, int, float or bool, or use"
                 " list[str]",
             )
+
+
+def _check_read_by_spark(source: SparkSource, records: RecordType, step: str) -> None:
+    if not isinstance(records, ClassOf):
+        raise _refusal(
+            step, f"Spark reads rows with named columns: declare a dataclass or NamedTuple, not {records}"
+        )
+    if source.format == "spark-csv":
+        _check_csv(records, step)
+    if source.format == "spark-json":
+        for name, of in records.columns():
+            if to_spark_type(of) is None:
+                raise _refusal(
+                    step,
+                    f"Spark reads no values of type {of} from JSON, the type of {name!r}: declare str, int, float,"
+                    " bool, bytes, a list or a class of these",
+                )
 
 
 def _check_fields(records: RecordType, step: str) -> None:

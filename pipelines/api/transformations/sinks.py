@@ -8,7 +8,7 @@ from typing import Any
 
 from ...graph.operators import OperatorKind
 from ...types import RecordType
-from ..connectors import FileSink, Format, KafkaSink
+from ..connectors import FileSink, Format, KafkaSink, SparkSink
 from ..connectors.kafka import connection_parameters
 from .base import OneFunction, Physical, Surroundings
 
@@ -44,13 +44,14 @@ class WriteFiles(Physical):
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
         sink = self.sink
-        return {
+        found = {
             "path": sink.path,
             "format": sink.format,
             "prefix": sink.prefix,
             "roll_records": sink.roll_records,
             "roll_ms": sink.roll_ms,
         }
+        return {**found, "options": sink.options} if isinstance(sink, SparkSink) else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

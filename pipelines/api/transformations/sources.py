@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...graph.operators import OperatorKind
-from ..connectors import FileSource, KafkaSource
+from ..connectors import FileSource, KafkaSource, SparkSource
 from ..connectors.kafka import connection_parameters
 from .base import OneFunction, Physical, Surroundings
 
@@ -71,7 +71,8 @@ class ReadFiles(Physical):
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
         source = self.source
-        return {"paths": list(source.paths), "format": source.format, "columns": source.columns}
+        found = {"paths": list(source.paths), "format": source.format, "columns": source.columns}
+        return {**found, "options": source.options} if isinstance(source, SparkSource) else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

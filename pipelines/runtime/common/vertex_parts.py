@@ -7,12 +7,15 @@ everything after a source that the StreamTask reads itself.
 
 After a source that Spark reads, the prefix continues behind the first watermark strategy: timestamps are assigned in
 Spark's workers, and the StreamTask makes the watermarks, whose splits and idleness it knows.
+
+After a source that the StreamTask reads, the first operators may be `where` and `select` (`head`): they run in the
+rest. A source that reads by Spark lets Spark drop what their conditions drop.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,6 +30,9 @@ class VertexParts(msgspec.Struct, frozen=True):
     source: OperatorConfig | None
     prefix: tuple[OperatorConfig, ...]
     rest: tuple[OperatorConfig, ...]
+    head: tuple[OperatorConfig, ...] = ()
+    """The first operators of `rest` behind a source, as far as they are expressions in SQL, one the only consumer of
+    another."""
 
     @property
     def before_rest(self) -> OperatorConfig | None:
@@ -50,10 +56,10 @@ def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     head = traits_of(operators[0].kind)
     source = operators[0] if head.source else None
     own = operators[1:] if source is not None else operators
-    if source is not None and not head.through_spark:
-        return VertexParts(source, (), own)
     consumers = [(operator.upstream, operator.output_tag) for operator in operators[1:]]
     consumers += [(source_operator(vertex, edge).operator_id, edge.output_tag) for edge in outputs]
+    if source is not None and not head.through_spark:
+        return VertexParts(source, (), own, tuple(_expressions(source.operator_id, own, consumers)))
     prefix: list[OperatorConfig] = []
     before = None if source is None else source.operator_id
     may_assign = source is not None
@@ -69,6 +75,17 @@ def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
         may_assign = may_assign and not assigns
         before = operator.operator_id
     return VertexParts(source, tuple(prefix), own[len(prefix) :])
+
+
+def _expressions(
+    before: str, operators: Iterable[OperatorConfig], consumers: Sequence[tuple[str | None, str | None]]
+) -> Iterator[OperatorConfig]:
+    for operator in operators:
+        is_expression = operator.kind in (OperatorKind.WHERE, OperatorKind.SELECT)
+        if operator.upstream != before or not is_expression or [of for of, _ in consumers].count(before) > 1:
+            return
+        yield operator
+        before = operator.operator_id
 
 
 def _is_strategy(operator: OperatorConfig) -> bool:

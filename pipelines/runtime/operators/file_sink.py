@@ -19,7 +19,7 @@ and the names of new ones have the generation, `...-<number>-<generation>.<suffi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -46,6 +46,8 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
     prefix: str = "part"
     roll_records: int | None = None
     roll_ms: int | None = None
+    options: Mapping[str, str] | None = None
+    """Of Spark's writer."""
 
 
 class FileSinkOperator(Operator):
@@ -55,7 +57,7 @@ class FileSinkOperator(Operator):
         self._setup = setup
         self._parameters = parameters = msgspec.convert(dict(setup.parameters), FileSinkParameters)
         (record_type,) = setup.input_types
-        self._writer = file_writer(parameters.format, record_type)
+        self._writer = file_writer(parameters.format, record_type, parameters.options, setup.spark)
         self._directory = create_output_directory(parameters.path)
         # The number of hexadecimal digits that distinguishes the sinks of one directory.
         names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"

@@ -23,6 +23,7 @@ from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
+from ..spark.file_requests import SparkFiles
 from ..state_backend.entry_store import OpenStore, open_heap_store
 from ..state_backend.stateful import Origin
 from .task_context import TaskContext
@@ -81,6 +82,8 @@ class OperatorSetup(msgspec.Struct, frozen=True):
     generation: int = 0
     """The number of rollbacks of the job."""
     open_store: OpenStore = open_heap_store
+    spark: SparkFiles | None = None
+    """Writes files; None: there is no Spark."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:

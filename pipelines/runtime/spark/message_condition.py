@@ -65,7 +65,7 @@ def create_condition(
         return None
     written = {
         condition: sql
-        for condition in _conditions(record_type, operators)
+        for condition in head_conditions(record_type, operators)
         if (sql := to_spark(condition, columns)) is not None
     }
     names = sorted(frozenset().union(*map(column_names, written)))
@@ -103,8 +103,8 @@ def _parsed(types: Mapping[str, RecordType]) -> str:
     return f"from_json({_TEXT}, '{schema}', map('columnNameOfCorruptRecord', '{_INVALID}'))"
 
 
-def _conditions(record_type: RecordType, operators: Sequence[OperatorConfig]) -> Iterator[Node]:
-    """Yields the parts, joined by AND, of the conditions at the head of the prefix, on the columns of the source."""
+def head_conditions(record_type: RecordType, operators: Sequence[OperatorConfig]) -> Iterator[Node]:
+    """Yields the parts, joined by AND, of the conditions at the head of these operators, on the source's columns."""
     sources: Mapping[str, Node] = {
         name: Node(Operation.COLUMN, value=name, type=value_type(of)) for name, of in record_type.columns()
     }

@@ -28,6 +28,7 @@ import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import truncate
+from .arrow_function import map_in_arrow
 from .message_condition import DROPPED, DROPPED_PLACE, PARSED
 from .message_place import NO_MESSAGE, PLACE, SQL
 from .partition_forwarder import PartitionForwarder
@@ -35,7 +36,7 @@ from .record_forwarder import RecordForwardingPlan
 from .session import REAL_TIME_ROWS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 Begin = Mapping[str, Mapping[int, int]]
@@ -126,7 +127,7 @@ def start_query(
     for columns in _selections(hand_over.plan, pace):
         messages = messages.selectExpr(*columns)
     writer = (
-        _map_in_arrow(messages, hand_over)
+        map_in_arrow(messages, hand_over)
         .writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .outputMode("update")
@@ -203,26 +204,6 @@ def _source_options(
             }
         ),
     }
-
-
-def _map_in_arrow(rows: DataFrame, hand_over: PartitionForwarder) -> DataFrame:
-    """Does what `rows.mapInArrow` does, which imports pandas first: 35 MiB of the TaskExecutor, and a third of a
-    second."""
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import IntegerType, StructField, StructType
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
-    def hand_over_rows(batches: Any) -> Any:  # PySpark needs a function with a name
-        return hand_over(batches)
-
-    function = UserDefinedFunction(
-        hand_over_rows,
-        StructType([StructField("nothing", IntegerType())]),
-        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-    )
-    column = function(*[rows[name] for name in rows.columns])
-    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)
 
 
 def _first_line(error: Exception) -> str:

@@ -74,6 +74,14 @@ class QueryRunner:
         self._bulk = BulkSessions(spark)
         self._settled.set()
 
+    def await_session(self) -> SparkSession:
+        """Returns Spark's session, once it has started. Raises TaskError if it does not."""
+        self._needed.set()
+        self._settled.wait()
+        if self._spark is None:
+            raise TaskError(f"Spark did not start: {self._failure}")
+        return self._spark
+
     def failed(self, reason: str) -> None:
         """Records that Spark has not started: every query fails for this reason."""
         self._failure = reason
@@ -157,10 +165,8 @@ class QueryRunner:
         pace: QueryMode,
         kafka: KafkaConnection,
     ) -> RunningQuery:
-        self._settled.wait()
-        spark, bulk = self._spark, self._bulk
-        if spark is None or bulk is None:
-            raise TaskError(f"Spark did not start: {self._failure}")
+        spark, bulk = self.await_session(), self._bulk
+        assert bulk is not None
         if pace is QueryMode.BULK:
             spark = bulk.session_for(largest_message_bytes(kafka, begin))
         checkpoint = self._scratch / f"query-{run.number}"

@@ -97,6 +97,13 @@ class QueryManager:
         """Waits until a query is to start, or no query will be; from any thread but the loop's."""
         self._queries.wait_until_needed()
 
+    def await_spark(self) -> SparkSession:
+        """Starts Spark if it does not run, and returns its session; from any thread but the loop's.
+
+        Raises TaskError.
+        """
+        return self._queries.await_session()
+
     def on_closed(self) -> None:
         """Ends `wait_until_spark_is_needed`; from any thread."""
         self._queries.close()

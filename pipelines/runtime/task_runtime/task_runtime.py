@@ -74,6 +74,7 @@ from .process_pool import ProcessPool
 from .query_manager import QueryManager
 from .runtime_state import RunningDeployment, RunningExecution, RunningProcess
 from .slot_starts import SlotStarts, WaitingTask
+from .spark_file_server import SparkFileServer
 from .spark_process import SparkProcess
 from .stack_requests import StackRequests
 from .state_directories import StateDirectories
@@ -155,6 +156,11 @@ class TaskRuntime:
             failed=self._fail_all,
             dropped=self._drop,
             gateway=None if self._gateway is None else self._gateway.address,
+        )
+        self._spark_files = SparkFileServer(
+            self._sockets,
+            self._queries.await_spark,
+            None if self._gateway is None else self._gateway.address,
         )
         self._loop.register(self._lobby.listener, self._accept_worker)
         ends = bytearray()
@@ -299,6 +305,7 @@ class TaskRuntime:
         self._spark.close(stop_session=self._broken is None)
         self._pool.close()
         self._lobby.close()
+        self._spark_files.close()
         if self._gateway is not None:
             self._gateway.close()
         self._loop.close()

@@ -282,6 +282,16 @@ CASES: Mapping[str, Case] = {
         },
         printed=Counter(["1234 has spent 110", "5678 has spent 99.75"]),
     ),
+    "failed_requests": Case(
+        "--input {data}/requests.jsonl --output {out}",
+        files=counted(
+            *(
+                {"at": request["at"], "path": request["path"], "seconds": request["milliseconds"] / 1000}
+                for request in map(json.loads, (DATA / "requests.jsonl").read_text().splitlines())
+                if request["status"] >= 500
+            )
+        ),
+    ),
     "sales_report": Case(
         "--input {data} --output {out}",
         files=counted(

@@ -17,8 +17,9 @@ from connectors import web_server_log
 from pipelines.memory_checkpoints import Plan, storage
 
 from pipelines import memory_cluster
-from tailrace import FileSink, StreamExecutionEnvironment, WatermarkStrategy
+from tailrace import FileSink, SparkSink, SparkSource, StreamExecutionEnvironment, WatermarkStrategy
 from tailrace.pipelines.runtime.operators.files import file_reader
+from tailrace.schemas.types import JobGraph
 
 seeds = pytest.mark.parametrize("seed", range(6))
 
@@ -28,6 +29,11 @@ class Hit:
     client: str
     at: int
     status: int
+
+
+@dataclass(frozen=True)
+class Numbered:
+    index: int
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +136,58 @@ def test_files_have_each_record_once_after_rollback(tmp_path: Path, seed: int) -
         job.run(crashes=5, rollbacks=5)
     assert job.generation > 0
     assert counted(records_of(tmp_path)) == counted(list(map(numbered, range(600))))
+
+
+@seeds
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_rows_that_spark_reads_and_writes_are_there_once(tmp_path: Path, seed: int, form: str) -> None:
+    rows = [{"client": f"c{i % 5}", "at": i * 100, "status": 200 + i % 50} for i in range(150)]
+    for i in range(2):
+        if form == "json":
+            (tmp_path / f"{i}.json").write_text("\n".join(map(json.dumps, rows[i::2])))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows[i::2]), tmp_path / f"{i}.parquet")
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(1 + seed % 3)
+    (
+        env.from_source(SparkSource(form, str(tmp_path / f"*.{form}"), output_type=Hit))  # type: ignore[arg-type]
+        .where("status = 207")
+        .with_column("seconds", "at / 1000")
+        .where("seconds < 12")
+        .select("client, at")
+        .sink_to(SparkSink(form, str(tmp_path / "out"), roll_records=2))  # type: ignore[arg-type]
+    )
+    job = memory_cluster.MemoryCluster(env.get_job_graph(), {}, seed)
+    job.run(crashes=8)
+    expected = [row for row in rows if row["status"] == 207 and row["at"] < 12_000]
+    assert counted(records_of(tmp_path / "out")) == counted(
+        [{"client": row["client"], "at": row["at"]} for row in expected]
+    )
+    assert job.spark.dropped
+
+
+@seeds
+def test_rows_that_spark_reads_are_there_once_at_another_parallelism(tmp_path: Path, seed: int) -> None:
+    (tmp_path / "rows.json").write_text("\n".join(json.dumps({"index": i}) for i in range(300)))
+
+    def program(parallelism: int) -> JobGraph:
+        env = StreamExecutionEnvironment()
+        source = SparkSource("json", str(tmp_path / "rows.json"), output_type=Numbered)
+        rows = env.from_source(source).uid("rows").set_parallelism(parallelism)
+        rows.where("index % 3 = 0").uid("where").set_parallelism(parallelism).print().uid("print")
+        return env.get_job_graph()
+
+    with storage(seed) as directory:
+        plan = Plan(rate=0.5, savepoints=1.0)
+        first = memory_cluster.MemoryCluster(program(1 + seed % 3), {}, seed, directory=directory, plan=plan)
+        first.run(crashes=3)
+        assert first.taken
+        for taken in first.taken[:3]:
+            then = memory_cluster.MemoryCluster(
+                program(3 - seed % 3), {}, seed + 1, job_id="then", restored=taken
+            )
+            then.run(crashes=3)
+            assert Counter(row["record"]["index"] for row in then.given) == Counter(range(0, 300, 3))
 
 
 def test_foreach_gets_every_record(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ class FileChunk(msgspec.Struct, frozen=True):
 
     rows: list[Any] | None = None
     columns: list[pa.Array] | None = None
+    numbers: pa.Array | None = None
+    """The ascending numbers of the records, if some have been dropped; None: there are all."""
 
     def __len__(self) -> int:
         if self.rows is not None:
@@ -38,7 +40,17 @@ class FileChunk(msgspec.Struct, frozen=True):
         """Returns the records from `start` on."""
         if self.rows is not None:
             return FileChunk(rows=self.rows[start:])
-        return FileChunk(columns=[column.slice(start) for column in self.columns or []])
+        numbers = None if self.numbers is None else self.numbers.slice(start)
+        return FileChunk(columns=[column.slice(start) for column in self.columns or []], numbers=numbers)
+
+    def number_of(self, index: int, first: int) -> int:
+        """Returns the number of a record in its split. `first`: that of the first record, if there are all."""
+        return first + index if self.numbers is None else int(self.numbers[index].as_py())
+
+    @property
+    def size(self) -> int:
+        """The bytes of its columns."""
+        return sum(column.nbytes for column in self.columns or ())
 
     def batch(self, start: int, stop: int, timestamp: int, record_type: RecordType) -> Batch:
         """Returns the records from `start` to before `stop`, all with this timestamp."""

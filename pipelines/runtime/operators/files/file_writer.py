@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, BinaryIO, Final, Literal, Protocol
 
@@ -18,16 +18,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
+from ...common.failures import TaskError
 from ...formats.avro_schema import derive_schema
 from ...formats.factory import create_writer
 from ...formats.format import FormatKind, ValueFormat, ValueWriter
 from ...records.batch import Batch
+from ...spark.file_requests import HAS_SCHEMA, SparkFiles, SparkFormat
 
-SinkFormat = Literal["text", "json", "avro", "parquet"]
+SinkFormat = Literal[
+    "text", "json", "avro", "parquet", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
+]
 _SYNC_BYTES: Final = 16
 _ONE_BLOCK: Final = 1 << 40
 _DEFLATE_LEVEL: Final = 1
 _RAW_DEFLATE: Final = -15
+_SUFFIXES: Final = {
+    "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4", "snappy": ".snappy", "deflate": ".deflate",
+}  # fmt: skip
+"""Of Spark's compression of text."""
 
 
 class FileWriter(Protocol):
@@ -43,8 +51,14 @@ class FileWriter(Protocol):
         """Writes a file from these chunks. Raises OSError."""
 
 
-def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
-    """Returns the writer for records of the type. Raises TaskError if they need a declared type."""
+def file_writer(
+    kind: SinkFormat,
+    record_type: RecordType,
+    options: Mapping[str, str] | None = None,
+    spark: SparkFiles | None = None,
+) -> FileWriter:
+    """Returns the writer for records of the type. `options`: of Spark's writer. Raises TaskError if they need a
+    declared type."""
     match kind:
         case "text":
             return LineWriter(create_writer(ValueFormat(FormatKind.TEXT), record_type, ""), ".txt")
@@ -54,6 +68,9 @@ def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
             return AvroFileWriter(record_type)
         case "parquet":
             return ParquetFileWriter(record_type)
+        case by_spark:
+            form: Any = by_spark.removeprefix("spark-")
+            return SparkFileWriter(form, options or {}, record_type, spark)
 
 
 class LineWriter:
@@ -138,8 +155,39 @@ class ParquetFileWriter:
         return data
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
-        tables = [pa.ipc.open_stream(chunk).read_all() for chunk in chunks]
-        pq.write_table(pa.concat_tables(tables, promote_options="permissive"), out)
+        pq.write_table(_table(chunks), out)
+
+
+class SparkFileWriter(ParquetFileWriter):
+    """Lets Spark write the file."""
+
+    def __init__(
+        self,
+        format: SparkFormat,
+        options: Mapping[str, str],
+        record_type: RecordType,
+        spark: SparkFiles | None,
+    ) -> None:
+        super().__init__(record_type)
+        if spark is None:
+            raise TaskError("there is no Spark to write files here")
+        self._format: SparkFormat = format
+        self._options = options
+        self._spark = spark
+        compression = next(
+            (value.lower() for name, value in options.items() if name.lower() == "compression"), "none"
+        )
+        # Readers of text look at the suffix.
+        packed = "" if format in HAS_SCHEMA else _SUFFIXES.get(compression, "")
+        self.suffix = f".{format}{packed}"
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        out.write(self._spark.write_file(_table(chunks), self._format, self._options))
+
+
+def _table(chunks: Sequence[bytes]) -> pa.Table:
+    tables = [pa.ipc.open_stream(chunk).read_all() for chunk in chunks]
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
 def _undeclared(of: RecordType) -> bool:

@@ -31,6 +31,7 @@ from ...operators.task_context import TaskContext
 from ...operators.user_functions import user_code
 from ...operators.watermarks import WatermarkGenerator
 from ...records.buffers import BufferCodec
+from ...spark.file_requests import SparkFiles
 from ...state_backend.accumulators import Accumulators
 from ...state_backend.entry_store import EntryStore, open_heap_store
 from ..checkpoint.subtask_snapshot import SubtaskId
@@ -82,8 +83,9 @@ class Assembly:
         restore: RestoredCheckpoint | None = None,
         checkpoints_over: int = 0,
         local_state: LocalState | None = None,
+        spark: SparkFiles | None = None,
     ) -> None:
-        """`local_state`: where keyed state is; None: in memory."""
+        """`local_state`: where keyed state is; None: in memory. `spark`: reads and writes files."""
         self.generation = generation
         own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
         self._checkpoints_over = max(own, checkpoints_over)
@@ -101,6 +103,7 @@ class Assembly:
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
         self._local_state = local_state
+        self._spark = spark
         self._database: RocksDatabase | None = None
         names = deployment.cluster, deployment.job_id
         self.changelog = changelog_topic(*names, self.vertex.vertex_id)
@@ -142,7 +145,7 @@ class Assembly:
             chain.read_splits(kafka.places)
         source: tuple[str, Source] | None = None
         if parts.source is not None and kafka is None:
-            source = parts.source.operator_id, build_source(parts.source)
+            source = parts.source.operator_id, build_source(parts.source, parts.head)
         through_spark = self.through_spark
         # A restarted TaskExecutor may run an attempt again under its number.
         incarnation = secrets.token_hex(4)
@@ -248,7 +251,7 @@ class Assembly:
         """Builds the environment of a source that the subtask reads itself."""
         source = self.parts.source
         assert source is not None
-        return SourceSetup(source, self.context(source), wall_clock, wake, pause)
+        return SourceSetup(source, self.context(source), wall_clock, wake, self._spark, pause=pause)
 
     def metrics(self) -> Mapping[str, float]:
         """Returns the metrics of functions: operator.name -> value."""
@@ -289,6 +292,7 @@ class Assembly:
             wall_clock=self._wall_clock,
             generation=self.generation,
             open_store=open_heap_store if self._local_state is None else self._open_store,
+            spark=self._spark,
         )
 
     def _open_store(self, operator_id: str, max_parallelism: int) -> EntryStore:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from ...common.offset_bounds import bounds, require_offset
 from ...common.protocol import OpenTasks, StateRestored, TaskNotice
 from ...common.settings import ExecutionMode, TaskSettings
 from ...operators.kafka_source_parameters import KafkaSourceParameters
+from ...spark.file_client import SparkFileClient
 from ...spark.query import QueryMode
 from ...spark.query_inputs import ReceivingSubtask, TopicQueryInput, create_query_input
 from ..checkpoint.subtask_output import CommittedProgress
@@ -87,6 +89,7 @@ class StreamTask:
             restore=self._restore,
             checkpoints_over=subtask.checkpoints_over,
             local_state=opened.local_state,
+            spark=None if opening.cache is None else SparkFileClient(Path(opening.cache)),
         )
         self._reading = None if self.is_finished else self._open_consumer()
         """What the attempt reads its progress with; None: it reads none."""

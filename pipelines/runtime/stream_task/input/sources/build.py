@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ......schemas.types import OperatorConfig
 from .....graph.operators import OperatorKind
 from .collection import CollectionSource
@@ -11,15 +13,18 @@ from .socket_text import SocketTextSource
 from .source import Source
 
 
-def build_source(config: OperatorConfig) -> Source:
-    """Builds a source that a StreamTask reads. Raises UserCodeError, ValueError, msgspec.ValidationError."""
+def build_source(config: OperatorConfig, head: Sequence[OperatorConfig] = ()) -> Source:
+    """Builds a source that a StreamTask reads. `head`: see VertexParts.
+
+    Raises UserCodeError, ValueError, msgspec.ValidationError.
+    """
     match OperatorKind(config.kind):
         case OperatorKind.SOCKET_TEXT_STREAM:
             return SocketTextSource.of(config)
         case OperatorKind.COLLECTION:
             return CollectionSource(config)
         case OperatorKind.FILES:
-            return FilesSource(config)
+            return FilesSource(config, head)
         case OperatorKind.GENERATOR:
             return GeneratorSource(config)
         case kind:

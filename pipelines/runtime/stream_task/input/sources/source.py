@@ -19,6 +19,7 @@ import msgspec
 from ......schemas.types import OperatorConfig
 from .....functions import RuntimeContext
 from ....records.batch import Batch
+from ....spark.file_requests import SparkFiles
 from ....state_backend.stateful import Origin
 
 UNTIL_WOKEN_S: Final = 3600.0
@@ -45,6 +46,10 @@ class SourceSetup(msgspec.Struct, frozen=True):
     """Milliseconds since the epoch; never decreases."""
     wake: Callable[[], None] = lambda: None
     """Ends the task's wait for `PollResult.wait_s`; any thread may call it."""
+    spark: SparkFiles | None = None
+    """Reads files; None: there is no Spark."""
+    reads_ahead: bool = True
+    """Whether a thread may read before the records are requested."""
     pause: Callable[[float], None] = lambda _: None
     """Waits for a number of seconds in `open`; raises if the task is cancelled meanwhile."""
 

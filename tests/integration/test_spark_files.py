@@ -1,0 +1,182 @@
+"""Spark reads and writes files for StreamTasks: each row once, with any crash, and whatever Spark drops."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from connectors import operator_config
+from graphs import operator
+from msgspec.structs import replace
+
+from tailrace.infra.jars import spark_jars
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.spark import file_jobs
+from tailrace.pipelines.runtime.spark.file_client import SparkFileClient
+from tailrace.pipelines.runtime.spark.session import start_session
+from tailrace.pipelines.runtime.stream_task.input.sources.build import build_source
+from tailrace.pipelines.runtime.stream_task.input.sources.source import Source, SourceSetup
+from tailrace.pipelines.runtime.task_runtime.spark_file_server import SparkFileServer
+from tailrace.schemas.types import OperatorConfig
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Row(NamedTuple):
+    id: int
+    name: str | None
+    price: float
+
+
+ROWS = [Row(i, None if i % 11 == 0 else f'n, "{i}" é', i / 4) for i in range(2_400)]
+TABLE = pa.table({name: [row[i] for row in ROWS] for i, name in enumerate(Row._fields)})
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkFileClient]:
+    patch = pytest.MonkeyPatch()
+    for name in ("maxPartitionBytes", "openCostInBytes"):
+        patch.setitem(file_jobs._SETTINGS, f"spark.sql.files.{name}", str(40 << 10))  # type: ignore[arg-type]
+    patch.setitem(file_jobs._SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch", "100")  # type: ignore[arg-type]
+    session = start_session(tmp_path_factory.mktemp("spark"), spark_jars(), 640)
+    directory = tmp_path_factory.mktemp("s")
+    server = SparkFileServer(directory, lambda: session)
+    yield SparkFileClient(directory)
+    server.close()
+    session.stop()
+    patch.undo()
+
+
+def source(form: str, path: Path, output_type: object = Row, **options: str) -> OperatorConfig:
+    return operator_config(
+        "files", paths=[str(path)], format=f"spark-{form}", output_type=output_type, options=options
+    )
+
+
+def where(condition: str) -> OperatorConfig:
+    return operator("w", OperatorKind.WHERE, parameters=json.dumps({"condition": condition}))
+
+
+def attempt(config: OperatorConfig, spark: SparkFileClient, condition: str, changelog: list[bytes]) -> Source:
+    opened = build_source(config, [where(condition)])
+    for message in changelog:
+        opened.restore(message)
+    setup = SourceSetup(config, TaskContext(), lambda: 0, spark=spark)
+    opened.open(replace(setup, reads_ahead=False))
+    return opened
+
+
+def rows_of(opened: Source, most: int = 1 << 30) -> Iterator[Any]:
+    """Polls the source until it has given so many rows, or has ended."""
+    given = 0
+    while given < most:
+        polled = opened.poll(min(70, most - given))
+        if polled.batch is not None:
+            given += len(polled.batch)
+            yield from polled.batch.values
+        if polled.has_ended:
+            return
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("json", {"compression": "none"}),
+        pytest.param("csv", {"header": "true", "escape": '"'}, marks=pytest.mark.soak),
+        pytest.param("orc", {"compression": "zlib"}, marks=pytest.mark.soak),
+        ("parquet", {}),
+    ],
+)
+def test_each_row_that_spark_writes_is_read_once_with_any_crash(
+    spark: SparkFileClient, tmp_path: Path, form: Any, options: Mapping[str, str]
+) -> None:
+    written = tmp_path / f"odd {{name}}%41 [x]*.{form}"
+    written.write_bytes(spark.write_file(TABLE, form, options))
+    assert len(list(tmp_path.iterdir())) == 1
+    directory = source(form, tmp_path, **options)
+    changelog: list[bytes] = []
+    following = 0
+    # Each attempt has another condition, and rows that it does not commit.
+    for divisor, most in ((2, 300), (3, 200), (7, len(ROWS))):
+        opened = attempt(directory, spark, f"id % {divisor} = 0 AND price >= 0.0", changelog)
+        read = list(rows_of(opened, most))
+        changelog += opened.take_changes()
+        assert read == [row for row in ROWS[following:] if row.id % divisor == 0][:most]
+        list(rows_of(opened, 30))
+        opened.close()
+        following = read[-1].id + 1
+
+
+def test_parquet_is_read_by_several_subtasks_as_declared(spark: SparkFileClient, tmp_path: Path) -> None:
+    """Narrow columns become those of the record type, and row groups that no row is kept of are not read."""
+    narrow = TABLE.set_column(0, "id", TABLE["id"].cast(pa.int16()))
+    pq.write_table(narrow, tmp_path / "rows.parquet", row_group_size=200, compression="none")
+    config = source("parquet", tmp_path / "rows.parquet")
+    found = []
+    for subtask in range(3):
+        opened = build_source(config, [where("id * 20000 >= 40000000")])
+        context = TaskContext(subtask_index=subtask, parallelism=3)
+        opened.open(SourceSetup(config, context, lambda: 0, spark=spark))
+        while not (polled := opened.poll(1_000)).has_ended:
+            found += [] if polled.batch is None else polled.batch.values
+        opened.close()
+    assert sorted(found, key=lambda row: row.id) == ROWS[2_000:]
+
+
+class Wrong(NamedTuple):
+    id: int
+    price: str
+
+
+class Missing(NamedTuple):
+    id: int
+    cost: float
+
+
+class Strict(NamedTuple):
+    id: int
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("output_type", "reason"),
+    [
+        (Wrong, "rows.parquet: column price is double, which is no str"),
+        (Missing, "rows.parquet has no column cost; it has id, name, price"),
+        (Strict, "rows.parquet: column name has no value in some record: declare it as str | None"),
+    ],
+)
+def test_row_of_other_type_is_rejected_by_column(
+    spark: SparkFileClient, tmp_path: Path, output_type: object, reason: str
+) -> None:
+    pq.write_table(TABLE, tmp_path / "rows.parquet")
+    config = source("parquet", tmp_path / "rows.parquet", output_type)
+    column = "name" if output_type is Strict else "id"
+    opened = attempt(config, spark, f"{column} IS NULL OR id = 1", [])
+    with pytest.raises(TaskError) as error:
+        list(rows_of(opened))
+    assert reason in str(error.value)
+
+
+def test_malformed_row_fails_with_file_and_reason(spark: SparkFileClient, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"id": 1, "price": 1.0}\n{"id": \n')
+    opened = attempt(source("json", tmp_path / "rows.json"), spark, "id > 0", [])
+    with pytest.raises(TaskError) as error:
+        list(rows_of(opened))
+    assert str(tmp_path / "rows.json") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_option_that_spark_refuses_is_named(spark: SparkFileClient) -> None:
+    with pytest.raises(TaskError, match="Spark could not write orc") as error:
+        spark.write_file(TABLE, "orc", {"compression": "zipped"})
+    assert "zipped" in str(error.value).lower()
+    assert not [name for name in os.listdir(spark._directory) if name.startswith("write-")]

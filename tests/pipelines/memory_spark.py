@@ -1,0 +1,72 @@
+"""Spark as sources and sinks of files see it, in memory: JSON lines and Parquet, by Arrow.
+
+As Spark does, it divides a file into splits, gives rows their numbers, and drops rows for which a condition is not
+true; here some of them, as a seed decides.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.pipelines.runtime.spark.file_requests import NUMBER, FileRead, SparkFormat
+from tailrace.pipelines.sql.evaluation import evaluate
+
+SPLIT_ROWS = 7
+BATCH_ROWS = 3
+
+
+class MemorySpark:
+    """SparkFiles without Spark."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._rng = None if seed is None else random.Random(seed)
+        self.dropped = 0
+        """Rows."""
+
+    def count_splits(self, read: FileRead) -> int:
+        rows: int = self._table(read).num_rows
+        return -(-rows // SPLIT_ROWS)
+
+    def read_split(self, read: FileRead, split: int) -> Iterator[pa.RecordBatch]:
+        start = split * SPLIT_ROWS
+        table = self._table(read).slice(start, SPLIT_ROWS)
+        first = start if read.format == "parquet" else 0
+        numbers = pa.array(range(first, first + table.num_rows), pa.int64())
+        batch = table.append_column(NUMBER, numbers).combine_chunks().to_batches()[0]
+        for begin in range(0, batch.num_rows, BATCH_ROWS):
+            rows = batch.slice(begin, BATCH_ROWS)
+            kept = rows.filter(self._kept(read, rows))
+            self.dropped += rows.num_rows - kept.num_rows
+            yield kept
+
+    def write_file(self, rows: pa.Table, format: SparkFormat, options: Mapping[str, str]) -> bytes:
+        if format == "json":
+            return "".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()).encode()
+        out = BytesIO()
+        pq.write_table(rows, out)
+        return out.getvalue()
+
+    def _kept(self, read: FileRead, rows: pa.RecordBatch) -> pa.Array:
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        kept = pa.repeat(True, rows.num_rows)
+        for condition in read.conditions:
+            kept = pc.and_(kept, evaluate(condition, columns, rows.num_rows).fill_null(False))
+        if self._rng is None:
+            return kept
+        spared = pa.array([self._rng.random() < 0.3 for _ in range(rows.num_rows)], pa.bool_())
+        return pc.or_(kept, spared)
+
+    def _table(self, read: FileRead) -> pa.Table:
+        names = [column.name for column in read.columns]
+        if read.format == "json":
+            lines = Path(read.path).read_text().splitlines()
+            return pa.Table.from_pylist(list(map(json.loads, lines))).select(names)
+        return pq.read_table(read.path).select(names)
