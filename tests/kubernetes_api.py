@@ -13,7 +13,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +61,36 @@ class KubernetesMock:
         self._process.wait()
 
 
+class _Collection:
+    """The history of the resources of one kind in a namespace, from one watch of the mock."""
+
+    def __init__(self, port: int, path: str, changed: threading.Condition) -> None:
+        self._changed = changed
+        self.history: list[dict[str, Any]] = []
+        self.forgotten = 0
+        """The number of events of which a watch cannot begin any more."""
+        self._upstream = websocket.create_connection(
+            f"ws://127.0.0.1:{port}{path}?watch=true", timeout=TIMEOUT_S
+        )
+        self._upstream.settimeout(None)
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def forget(self) -> None:
+        """Ends each watch with 410 Gone. Call with the lock held."""
+        self.forgotten = len(self.history) + 1
+        self.history.append({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {}}})
+
+    def close(self) -> None:
+        self._upstream.close()
+
+    def _follow(self) -> None:
+        with contextlib.suppress(websocket.WebSocketException, OSError):
+            while text := self._upstream.recv():
+                with self._changed:
+                    self.history.append(json.loads(text))
+                    self._changed.notify_all()
+
+
 class KubernetesApi:
     """One namespace of the mock, with versions and faults. A context manager."""
 
@@ -68,18 +98,16 @@ class KubernetesApi:
         self.namespace = namespace
         self._port = mock.port
         self._changed = threading.Condition()
-        self._history: list[dict[str, Any]] = []
-        self._forgotten = 0
-        """The number of events of which a watch cannot begin any more."""
         self._refusals: list[tuple[str, int, str]] = []
         self._lost_answers: list[str] = []
-        self._is_slow = False
+        self._is_slow = self._is_closed = False
         self.watches = 0
         self.lists = 0
-        self._upstream = websocket.create_connection(
-            f"ws://127.0.0.1:{mock.port}{self._pods}?watch=true", timeout=TIMEOUT_S
-        )
-        self._upstream.settimeout(None)
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._collections = {
+            path: _Collection(mock.port, path, self._changed) for path in (self._pods, self._leases)
+        }
         outer = self
 
         class Handler(_Handler):
@@ -87,31 +115,48 @@ class KubernetesApi:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.config_file = home / "kubeconfig"
-        self.config_file.write_text(yaml.safe_dump(_kubeconfig(self._server.server_port)))
-
-    @property
-    def _pods(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods"
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._home = home
+        self.config_file = self.write_config(self.address)
 
     def __enter__(self) -> Self:
-        for target in (self._server.serve_forever, self._follow):
-            threading.Thread(target=target, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._changed:
-            self._is_slow, self._forgotten = False, len(self._history) + 1
+            self._is_closed = True
             self._changed.notify_all()
         self._server.shutdown()
         self._server.server_close()
-        self._upstream.close()
+        for collection in self._collections.values():
+            collection.close()
+
+    def write_config(self, address: str) -> Path:
+        """Writes a kubeconfig for a client that reaches the server by this address."""
+        path = self._home / f"kubeconfig-{address.replace(':', '-')}"
+        path.write_text(yaml.safe_dump(_kubeconfig(address)))
+        return path
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Returns the pods by name."""
         return {pod["metadata"]["name"]: pod for pod in self.ask("GET", self._pods)[1]["items"]}
+
+    def leases(self) -> dict[str, dict[str, Any]]:
+        """Returns the Leases by name."""
+        return {lease["metadata"]["name"]: lease for lease in self.ask("GET", self._leases)[1]["items"]}
+
+    def delete_lease(self, name: str) -> None:
+        """Deletes a Lease, as a person may do."""
+        assert self.ask("DELETE", f"{self._leases}/{name}")[0] == 200
+
+    def write_lease(self, lease: Mapping[str, Any]) -> None:
+        """Writes a Lease, whatever its version is."""
+        metadata = {key: value for key, value in lease["metadata"].items() if key != "resourceVersion"}
+        path = f"{self._leases}/{metadata['name']}"
+        assert self.ask("PUT", path, {**lease, "metadata": metadata})[0] == 200
 
     def create(self, pod: Mapping[str, Any]) -> None:
         """Creates a pod that is not the driver's."""
@@ -138,6 +183,11 @@ class KubernetesApi:
         with self._changed:
             self._refusals += [(method, status, message)] * times
 
+    def accept(self) -> None:
+        """Refuses nothing any more."""
+        with self._changed:
+            self._refusals.clear()
+
     def lose_answer(self, method: str) -> None:
         """Carries out the next request with this method, and closes its connection without an answer."""
         with self._changed:
@@ -146,8 +196,8 @@ class KubernetesApi:
     def forget_versions(self) -> None:
         """Forgets all versions until now: each watch ends with 410 Gone."""
         with self._changed:
-            self._forgotten = len(self._history) + 1
-            self._history.append({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {}}})
+            for collection in self._collections.values():
+                collection.forget()
             self._changed.notify_all()
 
     @contextlib.contextmanager
@@ -192,21 +242,31 @@ class KubernetesApi:
     def list(self, path: str) -> tuple[int, Any]:
         """Lists as the mock does; a watch from the version on tells what happens later, and maybe again what the list
         has."""
+        collection = self._collections[urlsplit(path).path]
         with self._changed:
-            version = len(self._history)
+            version = len(collection.history)
             self.lists += 1
         status, found = self.ask("GET", path)
         found["metadata"] = {"resourceVersion": str(version)}
         return status, found
 
-    def events(self, version: int, selector: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
-        """Yields the events after a version."""
-        until = time.monotonic() + timeout_s
+    def events(
+        self, path: str, query: Mapping[str, str], is_selected: Callable[[Mapping[str, Any]], bool]
+    ) -> Iterator[dict[str, Any]]:
+        """Yields the events after a version; without one, what there is and each change."""
+        collection = self._collections[path]
+        until = time.monotonic() + float(query["timeoutSeconds"])
         with self._changed:
             self.watches += 1
+            version = int(query.get("resourceVersion") or len(collection.history))
+        if "resourceVersion" not in query:
+            for item in filter(is_selected, self.ask("GET", path)[1]["items"]):
+                yield {"type": "ADDED", "object": item}
         while (left_s := until - time.monotonic()) > 0:
             with self._changed:
-                if version < self._forgotten:
+                if self._is_closed:
+                    return
+                if version < collection.forgotten:
                     status = {
                         "kind": "Status",
                         "code": 410,
@@ -215,22 +275,14 @@ class KubernetesApi:
                     }
                     yield {"type": "ERROR", "object": status}
                     return
-                if version >= len(self._history) or self._is_slow:
+                if version >= len(collection.history) or self._is_slow:
                     self._changed.wait(left_s)
                     continue
-                event = self._history[version]
+                event = collection.history[version]
                 version += 1
-            labels = event["object"]["metadata"].get("labels") or {}
-            if event["type"] == "BOOKMARK" or selector.items() <= labels.items():
+            if event["type"] == "BOOKMARK" or is_selected(event["object"]):
                 metadata = {**event["object"]["metadata"], "resourceVersion": str(version)}
                 yield {"type": event["type"], "object": {**event["object"], "metadata": metadata}}
-
-    def _follow(self) -> None:
-        with contextlib.suppress(websocket.WebSocketException, OSError):
-            while text := self._upstream.recv():
-                with self._changed:
-                    self._history.append(json.loads(text))
-                    self._changed.notify_all()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -241,11 +293,14 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query))
         if query.get("watch", "").lower() == "true":
-            self._watch(query)
+            self._watch(url.path, query)
         else:
             self._answer("list" if "labelSelector" in query else "")
 
     def do_POST(self) -> None:
+        self._answer("")
+
+    def do_PUT(self) -> None:
         self._answer("")
 
     def do_DELETE(self) -> None:
@@ -271,17 +326,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _watch(self, query: Mapping[str, str]) -> None:
-        selector = dict(each.split("=", 1) for each in query["labelSelector"].split(","))
+    def _watch(self, path: str, query: Mapping[str, str]) -> None:
+        def is_selected(item: Mapping[str, Any]) -> bool:
+            metadata = item["metadata"]
+            labels = dict(each.split("=", 1) for each in query.get("labelSelector", "").split(",") if each)
+            name = query.get("fieldSelector", "").removeprefix("metadata.name=")
+            return labels.items() <= (metadata.get("labels") or {}).items() and name in ("", metadata["name"])
+
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.close_connection = True
         with contextlib.suppress(OSError):
-            for event in self.api.events(
-                int(query["resourceVersion"]), selector, float(query["timeoutSeconds"])
-            ):
+            for event in self.api.events(path, query, is_selected):
                 line = json.dumps(event).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             self.wfile.write(b"0\r\n\r\n")
@@ -289,11 +347,11 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
 
-def _kubeconfig(port: int) -> dict[str, Any]:
+def _kubeconfig(address: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{address}"}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",

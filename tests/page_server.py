@@ -11,7 +11,7 @@ from pathlib import Path
 from tailrace.services.client.print_output import OutputPage, OutputRecord
 from tailrace.services.configuration import Configuration
 from tailrace.services.diagnostics.client import DiagnosticsClient
-from tailrace.services.election.candidates_reader import Candidate
+from tailrace.services.election.candidates import Candidate
 from tailrace.services.history.log_source import open_log_source
 from tailrace.services.log.topic_extents import ConsumedTopic, PartitionExtent, TopicExtent
 from tailrace.services.rest.api import masters

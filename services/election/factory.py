@@ -1,4 +1,4 @@
-"""Creates the leader election that `high-availability.type` names."""
+"""Creates the leader election that `high-availability.type` names, and the reader of its candidates."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterable
 
 from ..configuration import Configuration
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from .candidates import CandidatesReader
+from .kubernetes_candidates import KubernetesCandidatesReader
+from .kubernetes_leader_election import KubernetesLeaderElection
+from .kubernetes_settings import KubernetesElectionSettings
 from .leader_election import LeaderElection
 from .leader_information import LeaderInformation
 from .log_liveness import LivenessTrackingLog
 from .settings import ZooKeeperSettings
+from .zookeeper_candidates import ZooKeeperCandidatesReader
 from .zookeeper_leader_election import ZooKeeperLeaderElection
 
 
@@ -27,3 +32,24 @@ def create_leader_election(
         case HighAvailability.ZOOKEEPER:
             settings = ZooKeeperSettings.from_configuration(configuration)
             return ZooKeeperLeaderElection(settings, me, roles, log)
+        case HighAvailability.KUBERNETES:
+            return KubernetesLeaderElection(
+                KubernetesElectionSettings.from_configuration(configuration), me, log
+            )
+
+
+def open_candidates_reader(
+    configuration: Configuration, *, timeout_s: float = 10.0
+) -> CandidatesReader | None:
+    """Returns a reader of the candidates; None without elections. `timeout_s`: for the connection to ZooKeeper.
+
+    Raises ElectionUnreachable, ConfigurationError.
+    """
+    match configuration.get(HIGH_AVAILABILITY):
+        case HighAvailability.NONE:
+            return None
+        case HighAvailability.ZOOKEEPER:
+            settings = ZooKeeperSettings.from_configuration(configuration)
+            return ZooKeeperCandidatesReader(settings, timeout_s=timeout_s)
+        case HighAvailability.KUBERNETES:
+            return KubernetesCandidatesReader(KubernetesElectionSettings.from_configuration(configuration))

@@ -1,4 +1,4 @@
-"""How long a process trusts its ZooKeeper session, by the local clock alone.
+"""How long a process trusts its ZooKeeper session, or its Lease in Kubernetes, by the local clock alone.
 
 ZooKeeper ends a session when it has heard nothing for the session timeout, but can report that only after a reconnect,
 which is too late. The holder therefore measures from the moment at which it *sent* the last request that was answered:
@@ -10,6 +10,8 @@ the session cannot end earlier than the arrival of that request plus the timeout
   continues as before.
 - *lapsed* after that, for good: grants under this lease do not come back, even if ZooKeeper kept the session, because
   another process may have seen it end. The next lease is a new one.
+
+For a Lease in Kubernetes the timeout is the lease duration, and a request is a renewal.
 
 The clock continues while the process is stopped (SIGSTOP) and while the machine sleeps.
 """

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from ...infra.logging_setup import logger
 from ...schemas.feature_level import FEATURE_LEVEL
 from ..configuration.options.high_availability import HighAvailability
-from .candidates_reader import Candidate
+from .candidates import Candidate
 from .kafka_liveness_monitor import KafkaLivenessMonitor, KafkaState
 from .latch import Latch
 from .leader_election import Grant

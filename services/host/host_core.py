@@ -280,7 +280,7 @@ class HostCore:
         if grant is None or self.is_leading or self._election.is_suspended:
             return []
         roles = [role for role in self._identity.leads if role not in self._terms]
-        if is_claimable(grant, roles, self._replica.leadership, self._joined_at):
+        if is_claimable(grant, roles, self._replica.leadership, self._joined_at, self._election.elected_by):
             return [event for role in roles for event in self._claim(role, grant)]
         if self._terms:
             self._step_down("its grant came too late")

@@ -1,7 +1,7 @@
 """Which processes of a cluster would stop at a feature level because their release does not know it.
 
-Masters publish the highest level that they know: a candidate in its node in ZooKeeper, where only live masters have
-one, and a leader in its claim. A TaskExecutor does so in its claim; those that are registered count.
+Masters publish the highest level that they know: a candidate in the election service, where only live masters are
+listed, and a leader in its claim. A TaskExecutor does so in its claim; those that are registered count.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..configuration import Configuration
-from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from ..core.leadership import LeadershipState
 from ..core.role import TASK_EXECUTOR, address
-from ..election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
-from ..election.settings import ZooKeeperSettings
+from ..election.candidates import ElectionUnreachable
+from ..election.factory import open_candidates_reader
 from ..resource_manager.state import ResourceManagerState
 
 _MOST_NAMED = 3
@@ -22,10 +21,10 @@ _MOST_NAMED = 3
 def check_level(
     level: int, configuration: Configuration, leadership: LeadershipState, workers: ResourceManagerState
 ) -> str | None:
-    """Returns why the cluster cannot be raised to the level; None if it can. Waits for ZooKeeper."""
+    """Returns why the cluster cannot be raised to the level; None if it can. Waits for the election service."""
     try:
         masters = _levels_of_masters(configuration)
-    except ZooKeeperUnreachable as error:
+    except ElectionUnreachable as error:
         return f"which levels the standby masters know cannot be read: {error}"
     return find_refusal(level, leadership, workers, masters)
 
@@ -48,9 +47,10 @@ def find_refusal(
 
 
 def _levels_of_masters(configuration: Configuration) -> dict[str, int]:
-    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
+    reader = open_candidates_reader(configuration)
+    if reader is None:
         return {}
-    with CandidatesReader(ZooKeeperSettings.from_configuration(configuration)) as reader:
+    with reader:
         return {f"jobmanager {each.address}": each.feature_level for each in reader.read()}
 
 

@@ -16,9 +16,9 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import DISPATCHER
-from tailrace.services.election.candidates_reader import CandidatesReader
 from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
+from tailrace.services.election.zookeeper_candidates import ZooKeeperCandidatesReader
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.factory import create_admin_client
 
@@ -93,7 +93,7 @@ class HaCluster:
         self.masters.start()
         # Not to the end of the ensemble's sessions: those of the dead count until then.
         addresses = {master.address for master in self.masters.all}
-        with CandidatesReader(
+        with ZooKeeperCandidatesReader(
             ZooKeeperSettings.from_configuration(self.configuration), timeout_s=60
         ) as reader:
             self.story.until(lambda: set(reader.candidates()) == addresses, "election of all masters")

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 import tailrace
+from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.sources import load_configuration
 from tailrace.services.diagnostics.server import Query
 from tailrace.services.processes.health import health_paths
@@ -27,7 +28,8 @@ from tailrace.services.resource_manager.drivers.kubernetes.pod_manifest import p
 FOLDER = Path(tailrace.__file__).parent / "infra" / "kubernetes"
 RELEASES = ("1.31", "1.37")
 STANDALONE, MONITORED, ACTIVE = (), ("prometheus",), ("prometheus", "active")
-VARIANTS = [STANDALONE, ACTIVE]
+LEASES, ALL = ("lease-election",), ("prometheus", "lease-election", "active")
+VARIANTS = [STANDALONE, ACTIVE, LEASES, ALL]
 OWN_KINDS = {"ServiceMonitor"}
 """Kinds that are not the API server's own."""
 HEALTHY = SimpleNamespace(position=1, silent_s=0.0)
@@ -248,18 +250,49 @@ def test_service_monitor_finds_services_with_metrics(tmp_path_factory: pytest.Te
     assert all(endpoint["port"] in {port["name"] for port in each["spec"]["ports"]} for each in selected)
 
 
+def rights(manifests: list[Manifest], component: str) -> dict[str, set[str]]:
+    """Returns what the API server allows to the pods of a component: resource -> verbs. They have a token exactly if
+    something is allowed."""
+    (workload,) = (
+        each
+        for each in of_kind(manifests, "Deployment")
+        if each["metadata"]["name"] == f"tailrace-{component}"
+    )
+    spec = workload["spec"]["template"]["spec"]
+    accounts = {each["metadata"]["name"] for each in of_kind(manifests, "ServiceAccount")}
+    assert spec["serviceAccountName"] in accounts
+    roles = {each["metadata"]["name"]: each["rules"] for each in of_kind(manifests, "Role")}
+    found: dict[str, set[str]] = {}
+    for binding in of_kind(manifests, "RoleBinding"):
+        rules = roles[binding["roleRef"]["name"]]
+        if [each["name"] for each in binding["subjects"]] == [spec["serviceAccountName"]]:
+            found |= {name: set(rule["verbs"]) for rule in rules for name in rule["resources"]}
+    assert spec["automountServiceAccountToken"] is bool(found)
+    return found
+
+
 def test_jobmanager_in_active_mode_may_do_what_the_driver_does(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     found = variant(ACTIVE, tmp_path_factory)
-    (role,) = of_kind(found, "Role")
-    (binding,) = of_kind(found, "RoleBinding")
-    rights = {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
-    assert rights["pods"] == {"create", "get", "list", "watch", "delete"}
-    assert rights["deployments"] == rights["statefulsets"] == {"get"}
-    (account,) = (each["name"] for each in binding["subjects"])
-    (jobmanager,) = (
-        each for each in of_kind(found, "Deployment") if "jobmanager" in each["metadata"]["name"]
-    )
-    assert jobmanager["spec"]["template"]["spec"]["serviceAccountName"] == account
+    assert rights(found, "jobmanager") == {
+        "pods": {"create", "get", "list", "watch", "delete"},
+        "deployments": {"get"},
+        "statefulsets": {"get"},
+    }
+    assert rights(found, "gateway") == {}
     assert not of_kind(found, "StatefulSet")
+
+
+@pytest.mark.parametrize("components", [LEASES, ALL], ids="+".join)
+def test_jobmanagers_elected_by_lease_may_write_leases(
+    components: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    found = variant(components, tmp_path_factory)
+    of_jobmanager = rights(found, "jobmanager")
+    assert of_jobmanager["leases"] == {"create", "get", "list", "watch", "update", "delete"}
+    assert ("pods" in of_jobmanager) is ("active" in components)
+    assert rights(found, "gateway") == {"leases": {"get", "list"}}
+    for _, container in containers(found):
+        configuration = load_configuration(environment=environment(found, container))
+        assert configuration.get(HIGH_AVAILABILITY) is HighAvailability.KUBERNETES

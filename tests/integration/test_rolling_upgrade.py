@@ -26,8 +26,8 @@ from tailrace.services.cli.local.local_process import LocalProcess
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.feature_level import UnknownFeatureLevel
-from tailrace.services.election.candidates_reader import CandidatesReader
 from tailrace.services.election.settings import ZooKeeperSettings
+from tailrace.services.election.zookeeper_candidates import ZooKeeperCandidatesReader
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.factory import create_admin_client
 
@@ -53,7 +53,7 @@ class UpgradedCluster:
         self._processes: dict[str, LocalProcess] = {}
         self.client = Client(configuration, name="upgrade")
         self.history = LeaderHistory(configuration)
-        self.candidates = CandidatesReader(ZooKeeperSettings.from_configuration(configuration))
+        self.candidates = ZooKeeperCandidatesReader(ZooKeeperSettings.from_configuration(configuration))
 
     def start(self, name: str, environment: Mapping[str, str] | None = None) -> LocalProcess:
         """Starts a process under this name, of this release or of that in the environment."""

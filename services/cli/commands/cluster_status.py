@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 
 def servers(configuration: Configuration) -> str:
-    """Returns the address of Kafka and, if the cluster uses it, of ZooKeeper."""
+    """Returns the address of Kafka and where the cluster's leader is elected."""
     from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+    from ...configuration.options.kubernetes import NAMESPACE
     from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
 
     kafka = f"Kafka at {configuration.bootstrap_servers}"
-    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
-        return kafka
-    return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
+    match configuration.get(HIGH_AVAILABILITY):
+        case HighAvailability.NONE:
+            return kafka
+        case HighAvailability.ZOOKEEPER:
+            return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
+        case HighAvailability.KUBERNETES:
+            return f"{kafka}, Leases in namespace {configuration.get(NAMESPACE)}"
 
 
 def processes(local: LocalCluster) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from .clock import check_clock
 from .dead_letters import check_dead_letters
 from .kafka_checks import check_kafka, check_topics
 from .report import Check, Diagnosis, Finding, Health, Report, Subject
-from .service_checks import check_blob_server, check_registry, check_storage, check_zookeeper
+from .service_checks import check_blob_server, check_leases, check_registry, check_storage, check_zookeeper
 from .transactions import check_transactions
 
 LONGEST_CHECK_S: Final = 30.0
@@ -52,6 +52,7 @@ CHECKS: Final = (
     Check("registry", check_registry),
     Check("storage", check_storage, roles=_SERVICES),
     Check("zookeeper", check_zookeeper, roles=frozenset({PrincipalRole.JOBMANAGER})),
+    Check("leases", check_leases, roles=frozenset({PrincipalRole.JOBMANAGER})),
     Check("blob server", check_blob_server, (KAFKA,), _READERS),
 )
 """In the order of the report."""

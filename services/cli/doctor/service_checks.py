@@ -1,4 +1,4 @@
-"""Checks of what a cluster uses besides Kafka: schema registry, storage, ZooKeeper, BlobServer."""
+"""Checks of what a cluster uses besides Kafka: schema registry, storage, ZooKeeper, Kubernetes, BlobServer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ...client.blob_upload import find_server
 from ...configuration.options.blob import BLOB_SECRET_FILE
 from ...configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SCHEMA_REGISTRY_URL
 from ...configuration.options.high_availability import HA_STORAGE, HIGH_AVAILABILITY, HighAvailability
+from ...configuration.options.kubernetes import CONFIG_FILE, NAMESPACE
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
+from ...election.candidates import ElectionUnreachable
+from ...election.factory import open_candidates_reader
 from ...election.settings import ZooKeeperSettings
 from ...election.write_check import ZooKeeperUnusable, measure_clock
 from ...log.factory import open_event_log, schema_registry_client
@@ -94,6 +97,20 @@ def check_zookeeper(subject: Subject, report: Report) -> None:
         return
     report.ok(f"ZooKeeper at {settings.quorum} can be written below {settings.cluster_path}")
     report_clock(report, ahead_s, "ZooKeeper")
+
+
+def check_leases(subject: Subject, report: Report) -> None:
+    """Checks that the API server of Kubernetes lists the Leases by which it elects the leader."""
+    try:
+        if subject.configuration.get(HIGH_AVAILABILITY) is not HighAvailability.KUBERNETES:
+            report.skip("high-availability.type is not kubernetes")
+            return
+        reader = open_candidates_reader(subject.configuration)
+        count = 0 if reader is None else len(reader.candidates())
+    except ElectionUnreachable as error:
+        report.fail(str(error), f"correct {NAMESPACE.key} and {CONFIG_FILE.key}")
+        return
+    report.ok(f"the API server of Kubernetes lists {count} candidates for the lead")
 
 
 def check_blob_server(subject: Subject, report: Report) -> None:

@@ -93,20 +93,18 @@ class LocalZooKeeper:
 
         `configuration` has the address of the running ZooKeeper. Raises CommandFailure if it does not answer.
         """
-        if not self.is_used:
+        from ...election.candidates import ElectionUnreachable
+        from ...election.factory import open_candidates_reader
+
+        try:
+            reader = open_candidates_reader(configuration)
+        except ElectionUnreachable as error:
+            raise CommandFailure(
+                ExitCode.UNREACHABLE, f"{error}: does it run, and is {ZOOKEEPER_QUORUM.key} right?"
+            ) from None
+        if reader is None:
             yield tuple
             return
-        from ...election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
-        from ...election.settings import ZooKeeperSettings
-
-        settings = ZooKeeperSettings.from_configuration(configuration)
-        try:
-            reader = CandidatesReader(settings)
-        except ZooKeeperUnreachable:
-            raise CommandFailure(
-                ExitCode.UNREACHABLE,
-                f"ZooKeeper at {settings.quorum} does not answer: does it run, and is {ZOOKEEPER_QUORUM.key} right?",
-            ) from None
         with reader:
             yield reader.candidates
 

@@ -21,9 +21,8 @@ from ...blobs.errors import BlobUnavailable
 from ...blobs.garbage_collector import JobPhase, create_store, find_orphans, store_uri
 from ...configuration import Configuration
 from ...configuration.options.blob import BLOB_CLEANUP_INTERVAL
-from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from ...election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
-from ...election.settings import ZooKeeperSettings
+from ...election.candidates import ElectionUnreachable
+from ...election.factory import open_candidates_reader
 from ...snapshots.store import SnapshotStore
 from ..render.output import print_progress
 
@@ -46,7 +45,7 @@ class OrphanedResource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ClusterResources(msgspec.Struct, frozen=True):
     """The resources outside of the log. `candidates` are the addresses of the masters that stand for election; None if
-    ZooKeeper is not used or does not answer."""
+    there are no elections, or their service does not answer."""
 
     candidates: tuple[str, ...] | None = None
     blobs: tuple[str, ...] = ()
@@ -61,13 +60,13 @@ class OrphanNotRemoved(Exception):
 def list_resources(configuration: Configuration, *, timeout_s: float = 5.0) -> ClusterResources:
     """Lists the resources of a cluster; reports what does not answer on stderr."""
     candidates: tuple[str, ...] | None = None
-    if configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
-        settings = ZooKeeperSettings.from_configuration(configuration)
-        try:
-            with CandidatesReader(settings, timeout_s=timeout_s) as reader:
+    try:
+        reader = open_candidates_reader(configuration, timeout_s=timeout_s)
+        if reader is not None:
+            with reader:
                 candidates = tuple(reader.candidates())
-        except ZooKeeperUnreachable as error:
-            print_progress(f"which masters stand by is not known: {error}")
+    except ElectionUnreachable as error:
+        print_progress(f"which masters stand by is not known: {error}")
     blobs: Sequence[str] = ()
     snapshots: Sequence[int] = ()
     try:

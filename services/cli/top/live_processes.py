@@ -1,4 +1,4 @@
-"""Facts that the log does not have: which masters run on this machine, and which stand by for election in ZooKeeper."""
+"""Facts that the log does not have: which masters run on this machine, and which stand for election."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ...configuration import Configuration
-from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from ...election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
-from ...election.settings import ZooKeeperSettings
+from ...election.candidates import ElectionUnreachable
+from ...election.factory import open_candidates_reader
 from ..exit_codes import to_failure
 from ..local.cluster import LocalCluster
 
@@ -36,19 +35,19 @@ def read_live_processes(configuration: Configuration) -> LiveProcesses:
             raise
         local = None
     masters = {} if local is None else {master.address: master for master in local.masters.values()}
-    elects = configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE
     return LiveProcesses(
         names={address: master.name for address, master in masters.items()},
         running={address: master.is_running() for address, master in masters.items()},
-        contenders=_contenders(configuration) if elects else None,
+        contenders=_contenders(configuration),
     )
 
 
 def _contenders(configuration: Configuration) -> tuple[str, ...] | None:
     try:
-        with CandidatesReader(
-            ZooKeeperSettings.from_configuration(configuration), timeout_s=_TIMEOUT_S
-        ) as reader:
+        reader = open_candidates_reader(configuration, timeout_s=_TIMEOUT_S)
+        if reader is None:
+            return None
+        with reader:
             return tuple(reader.candidates())
-    except ZooKeeperUnreachable:
+    except ElectionUnreachable:
         return None

@@ -22,6 +22,7 @@ from . import (
     jobs,
     kafka,
     kubernetes,
+    kubernetes_election,
     metrics,
     relay,
     resource_manager,
@@ -44,7 +45,7 @@ from .tenants import TENANT_OPTIONS, find_tenant_option
 GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": cluster.OPTIONS,
     "Kafka": kafka.OPTIONS,
-    "High availability": (*high_availability.OPTIONS, *zookeeper.OPTIONS),
+    "High availability": (*high_availability.OPTIONS, *zookeeper.OPTIONS, *kubernetes_election.OPTIONS),
     "Snapshots": snapshots.OPTIONS,
     "Topics": topics.OPTIONS,
     "Retention": retention.OPTIONS,

@@ -15,6 +15,7 @@ class HighAvailability(StrEnum):
 
     NONE = "none"
     ZOOKEEPER = "zookeeper"
+    KUBERNETES = "kubernetes"
 
 
 HIGH_AVAILABILITY = ConfigOption(
@@ -22,7 +23,8 @@ HIGH_AVAILABILITY = ConfigOption(
     type=choice(HighAvailability),
     default=HighAvailability.NONE,
     doc="none: a starting jobmanager takes over the leadership. zookeeper: ZooKeeper elects the leader among any "
-    "number of jobmanagers, and the others are standbys.",
+    "number of jobmanagers, and the others are standbys. kubernetes: the same by a Lease of Kubernetes in "
+    "kubernetes.namespace.",
     scopes=EVERYONE,
 )
 ABANDON_ELECTION = ConfigOption(
@@ -54,7 +56,7 @@ HA_CLUSTER_ID = ConfigOption[str | None](
     key="high-availability.cluster-id",
     type=derived(ID),
     default=None,
-    doc="The cluster's name in ZooKeeper and below high-availability.storageDir. `auto`: cluster.id.",
+    doc="The cluster's name in ZooKeeper, in its Lease, and below high-availability.storageDir. `auto`: cluster.id.",
     scopes=EVERYONE,
     flink="/default",
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Mapping
 
-from ...configuration import Configuration, ConfigurationError
+from ...configuration import Configuration
 from ...configuration.options.resource_manager import WORKER_DRIVER
 from ...configuration.options.resource_manager import WorkerDriver as Name
+from ...kubernetes.api_client import require_client
 from .driver import ClusterEnd, OnExit, Report, WorkerDriver, WorkerDrivers
 from .kubernetes.driver import KubernetesDriver
 from .local_process import LocalProcessDriver, taskexecutor_command
@@ -69,13 +69,7 @@ def _yarn(configuration: Configuration, rest_url: str, on_failure: OnFailure) ->
 
 def _kubernetes(configuration: Configuration, rest_url: str, on_failure: OnFailure) -> WorkerDrivers:
     del rest_url, on_failure
-    if importlib.util.find_spec("kubernetes") is None:
-        needed = "pip install 'tailrace[kubernetes]'"
-        raise ConfigurationError(
-            [
-                f"{WORKER_DRIVER.key} is {Name.KUBERNETES}, but the package kubernetes is not installed: {needed}"
-            ]
-        )
+    require_client(WORKER_DRIVER.key)
     return DriversWithoutSession(lambda on_exit: KubernetesDriver(configuration, on_exit))
 
 

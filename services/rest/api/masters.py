@@ -1,4 +1,5 @@
-"""The jobmanagers that stand for election: GET /api/v1/masters. ZooKeeper knows them, and the log does not.
+"""The jobmanagers that stand for election: GET /api/v1/masters. The election service
+(ZooKeeper, Kubernetes) knows them, and the log does not.
 
 They are those of now, whatever `at` is.
 """
@@ -10,9 +11,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ...configuration import Configuration, ConfigurationError
-from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from ...election.candidates_reader import Candidate, CandidatesReader, ZooKeeperUnreachable
-from ...election.settings import ZooKeeperSettings
+from ...election.candidates import Candidate, ElectionUnreachable
+from ...election.factory import open_candidates_reader
 from ..cached_value import CachedValue
 from ..endpoint import Answer, Endpoint, Parameters
 from ..errors import Unavailable
@@ -35,13 +35,13 @@ class MasterList(msgspec.Struct, frozen=True):
 
 def read_candidates(configuration: Configuration) -> list[Candidate]:
     """Returns the candidates. Raises Unavailable."""
-    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
-        return []
     try:
-        settings = ZooKeeperSettings.from_configuration(configuration)
-        with CandidatesReader(settings, timeout_s=_TIMEOUT_S) as reader:
+        reader = open_candidates_reader(configuration, timeout_s=_TIMEOUT_S)
+        if reader is None:
+            return []
+        with reader:
             return reader.read()
-    except (ConfigurationError, ZooKeeperUnreachable) as error:
+    except (ConfigurationError, ElectionUnreachable) as error:
         raise Unavailable(f"{error}.", {"Retry-After": "5"}) from None
 
 

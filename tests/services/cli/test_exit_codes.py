@@ -164,7 +164,7 @@ def test_reused_pid_is_not_ours() -> None:
         (NoAnswerError("x"), ExitCode.UNREACHABLE),
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
-        (StaleElectionEpoch("dispatcher", 3, 4711), ExitCode.USAGE),
+        (StaleElectionEpoch("dispatcher", 3, 4711, "zookeeper"), ExitCode.USAGE),
         (ReplicaDiverged("x"), ExitCode.REPLICA_DIVERGED),
         (CommandFailure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 import pytest
@@ -20,6 +20,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from polling import TIMEOUT_S, wait_until
 
+from tailrace.services.election.kafka_liveness_monitor import KafkaState
+from tailrace.services.election.kubernetes_leader_election import KubernetesLeaderElection
+from tailrace.services.election.kubernetes_settings import KubernetesElectionSettings
+from tailrace.services.election.leader_election import LeaderElection
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
@@ -36,13 +40,16 @@ def logged(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
-class Master(ZooKeeperLeaderElection):
+def information_of(address: str) -> LeaderInformation:
+    return LeaderInformation(address, f"session of {address}", 0, {"blob": "h:1"})
+
+
+class Candidacy(LeaderElection, Protocol):
     """The LeaderElection of one of several simulated processes; `address` names it."""
 
-    def __init__(self, settings: ZooKeeperSettings, address: str) -> None:
-        me = LeaderInformation(address, f"session of {address}", 0, {"blob": "h:1"})
-        super().__init__(settings, me, ROLES)
-        self.address = address
+    address: str
+
+    def on_kafka_state(self, state: KafkaState) -> None: ...
 
     @property
     def granted(self) -> int | None:
@@ -63,6 +70,22 @@ class Master(ZooKeeperLeaderElection):
         epoch = self.epoch()
         self.confirm_leadership(epoch)
         return epoch
+
+
+class Master(ZooKeeperLeaderElection, Candidacy):
+    """One that is elected by ZooKeeper."""
+
+    def __init__(self, settings: ZooKeeperSettings, address: str) -> None:
+        super().__init__(settings, information_of(address), ROLES)
+        self.address = address
+
+
+class KubernetesMaster(KubernetesLeaderElection, Candidacy):
+    """One that is elected by Kubernetes."""
+
+    def __init__(self, settings: KubernetesElectionSettings, address: str) -> None:
+        super().__init__(settings, information_of(address))
+        self.address = address
 
 
 @contextlib.contextmanager
@@ -100,9 +123,10 @@ class Sight(msgspec.Struct, frozen=True):
 class OtherMaster:
     """A candidate in a process of its own, which prints its grants. A context manager; killed at the end."""
 
-    def __init__(self, settings: ZooKeeperSettings, address: str) -> None:
+    def __init__(self, settings: ZooKeeperSettings | KubernetesElectionSettings, address: str) -> None:
+        kind = type(settings).__name__
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("other_master.py")), address],
+            [sys.executable, str(Path(__file__).with_name("other_master.py")), address, kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -10,6 +10,9 @@ import time
 import msgspec
 import structlog
 
+from tailrace.services.election.kubernetes_leader_election import KubernetesLeaderElection
+from tailrace.services.election.kubernetes_settings import KubernetesElectionSettings
+from tailrace.services.election.leader_election import LeaderElection
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
@@ -24,10 +27,14 @@ def wait_for_the_end(ended: threading.Event) -> None:
 def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     address = sys.argv[1]
-    settings = msgspec.json.decode(sys.stdin.readline(), type=ZooKeeperSettings)
-    mandates = ZooKeeperLeaderElection(
-        settings, LeaderInformation(address, f"session of {address}"), ["dispatcher"]
-    )
+    me = LeaderInformation(address, f"session of {address}")
+    line = sys.stdin.readline()
+    mandates: LeaderElection
+    if sys.argv[2] == KubernetesElectionSettings.__name__:
+        mandates = KubernetesLeaderElection(msgspec.json.decode(line, type=KubernetesElectionSettings), me)
+    else:
+        settings = msgspec.json.decode(line, type=ZooKeeperSettings)
+        mandates = ZooKeeperLeaderElection(settings, me, ["dispatcher"])
     mandates.join()
     ended = threading.Event()
     threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()

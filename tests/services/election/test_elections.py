@@ -15,7 +15,6 @@ from polling import wait_until
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.configuration.options.zookeeper import ZooKeeperAcl
 from tailrace.services.election.client import Client
-from tailrace.services.election.kafka_liveness_monitor import KafkaState
 from tailrace.services.election.latch import Latch
 from tailrace.services.election.leader_information import LeaderInformation, decode
 from tailrace.services.election.paths import Paths, in_order
@@ -40,23 +39,6 @@ def enter(settings: ZooKeeperSettings, *masters: Master) -> None:
             wait_until(partial(has, kazoo, Paths.from_settings(settings).latch, count))
 
 
-def test_first_candidate_is_elected_and_next_one_when_it_leaves(
-    settings: ZooKeeperSettings, masters: Make
-) -> None:
-    standing = [masters(settings) for _ in range(4)]
-    enter(settings, *standing)
-    epochs = []
-    while standing:
-        leader = standing.pop(0)
-        epochs.append(leader.epoch())
-        assert leader.believes()
-        assert not any(master.granted for master in standing)
-        leader.close()
-        assert not leader.granted
-        assert leader.is_suspended
-    assert epochs == sorted(set(epochs))
-
-
 def test_epoch_is_creation_zxid_of_node_above_base(settings: ZooKeeperSettings, masters: Make) -> None:
     epoch = masters(settings)
     epoch.join()
@@ -70,69 +52,6 @@ def test_epoch_is_creation_zxid_of_node_above_base(settings: ZooKeeperSettings, 
             report = master.epoch()
             (node,) = tree(kazoo, Paths.from_settings(where).latch)
             assert report == kazoo.exists(node).czxid + base
-
-
-def test_grant_is_the_same_until_next_term(settings: ZooKeeperSettings, masters: Make) -> None:
-    master = masters(settings)
-    master.join()
-    master.epoch()
-    before = master.grant
-    master.join()
-    master.confirm_leadership(3)
-    assert master.grant is before
-    master.rejoin()
-    assert master.grant is None
-    assert before is not None
-    assert before.epoch is not None
-    assert master.epoch() > before.epoch
-
-
-def test_master_that_returns_its_grant_is_replaced_and_is_last_candidate(
-    settings: ZooKeeperSettings, masters: Make
-) -> None:
-    one, other = masters(settings), masters(settings)
-    enter(settings, one, other)
-    latch = Paths.from_settings(settings).latch
-    first = one.epoch()
-    one.rejoin()
-    assert one.grant is None
-    second = other.epoch()
-    with onlooker(settings) as kazoo:
-        # The one is a candidate again before the other returns its grant, or the other is elected once more.
-        wait_until(partial(has, kazoo, latch, 2))
-    other.rejoin()
-    third = one.epoch()
-    assert first < second < third
-
-
-def test_master_without_answer_from_kafka_is_no_candidate(settings: ZooKeeperSettings, masters: Make) -> None:
-    one, other = masters(settings), masters(settings)
-    enter(settings, one, other)
-    first = one.leads()
-    one.on_kafka_state(KafkaState.DOUBTFUL)
-    assert one.is_suspended
-    assert one.granted == first
-    one.on_kafka_state(KafkaState.SILENT)
-    assert one.grant is None
-    assert one.is_suspended
-    second = other.leads()
-    latch = Paths.from_settings(settings).latch
-    with onlooker(settings) as kazoo:
-        wait_until(partial(has, kazoo, latch, 1))
-        one.rejoin()
-        one.confirm_leadership(first)
-        late = masters(settings)
-        late.on_kafka_state(KafkaState.SILENT)
-        late.join()
-        late.on_kafka_state(KafkaState.ANSWERS)
-        wait_until(partial(has, kazoo, latch, 2))
-        one.on_kafka_state(KafkaState.ANSWERS)
-        wait_until(partial(has, kazoo, latch, 3))
-    assert not one.is_suspended
-    other.close()
-    third = late.epoch()
-    late.close()
-    assert first < second < third < one.epoch()
 
 
 def test_leader_is_published_for_all_roles_when_confirmed_and_removed_when_it_leaves(

@@ -15,12 +15,11 @@ from polling import wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.client import Client
-from tailrace.services.election.lease import uptime
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
 from ...fault_injection.network_link import NetworkConnection, NetworkLink
-from .masters import ROLE, Master, OtherMaster, onlooker, tree
+from .masters import ROLE, Master, onlooker, tree
 
 pytestmark = pytest.mark.integration
 
@@ -117,31 +116,6 @@ def test_node_lost_during_disconnection_ends_term(
     assert one.epoch() > first
 
 
-@pytest.mark.parametrize("how", ["severed", "cut"])
-def test_disconnected_master_stops_deciding_before_successor_is_elected(
-    how: str, settings: ZooKeeperSettings, masters: Make, link: NetworkLink
-) -> None:
-    session_s = 3.0
-    one, other = masters(through(link, settings, session_s)), masters(settings)
-    one.join()
-    first = one.leads()
-    other.join()
-    with onlooker(settings) as kazoo:
-        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
-    link.sever() if how == "severed" else link.cut()
-    while one.believes():
-        followed = bool(other.granted)
-        assert not (followed and one.believes())
-    wait_until(lambda: not one.granted)
-    second = other.epoch()
-    link.heal()
-    wait_until(lambda: not one.is_suspended)
-    assert not one.granted
-    assert second > first
-    other.close()
-    assert one.epoch() > second
-
-
 def test_session_that_outlives_its_lease_is_new_term(
     settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,72 +135,6 @@ def test_session_that_outlives_its_lease_is_new_term(
     with onlooker(settings) as kazoo:
         wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 1)
     assert session is not None
-
-
-def test_killed_process_is_replaced_within_session_timeout(settings: ZooKeeperSettings) -> None:
-    brief = lasting(settings, 3.0)
-    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
-        wait_until(lambda: first.deciding)
-        with OtherMaster(brief, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
-            killed = first.kill()
-            wait_until(lambda: second.deciding)
-            assert second.epoch is not None
-            assert first.epoch is not None
-            assert second.epoch > first.epoch
-            assert second.sights[-1].time > killed
-
-
-def test_closed_process_is_replaced_at_once(settings: ZooKeeperSettings) -> None:
-    long = lasting(settings, 300.0)
-    with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
-        wait_until(lambda: first.deciding)
-        with OtherMaster(long, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
-            first.end()
-            wait_until(lambda: second.deciding)
-
-
-def test_process_stopped_for_longer_than_session_resumes_without_grants(
-    settings: ZooKeeperSettings,
-) -> None:
-    brief = lasting(settings, 2.0)
-    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
-        wait_until(lambda: first.deciding)
-        with OtherMaster(brief, "second:1") as second:
-            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
-            epoch, stopped = first.epoch, first.pause()
-            wait_until(lambda: second.deciding)
-            followed = second.sights[-1].time
-            first.resume()
-            wait_until(lambda: first.sights[-1].time > followed and not first.sights[-1].is_suspended)
-            assert first.epoch is None
-            believed_until = next(sight.time for sight in first.sights if sight.time > stopped)
-            assert believed_until > stopped
-            assert not any(
-                sight.epoch == epoch and not sight.is_suspended
-                for sight in first.sights
-                if sight.time > followed
-            )
-            assert second.deciding
-
-
-def test_process_stopped_for_less_than_session_keeps_epoch(
-    settings: ZooKeeperSettings,
-) -> None:
-    with OtherMaster(lasting(settings, 30.0), "first:1") as first:
-        wait_until(lambda: first.deciding)
-        epoch = first.epoch
-        stopped = first.pause()
-        with OtherMaster(settings, "second:1") as second:
-            wait_until(
-                lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].is_suspended
-            )
-            first.resume()
-            with onlooker(settings) as kazoo:
-                wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch)) == 2)
-            assert first.deciding == epoch
-            assert second.epoch is None
 
 
 def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings: ZooKeeperSettings) -> None:

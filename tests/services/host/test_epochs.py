@@ -102,9 +102,9 @@ def test_masters_lead_log_that_contains_largest_epoch() -> None:
 
 
 def test_epoch_that_readers_ignore_is_not_claimed() -> None:
-    assert is_claimable(Grant(LARGEST_STEP), LEADS, LeadershipState(), 0)
+    assert is_claimable(Grant(LARGEST_STEP), LEADS, LeadershipState(), 0, "zookeeper")
     with pytest.raises(EpochOutOfReach, match=r"lower high-availability\.zookeeper\.base-epoch"):
-        is_claimable(Grant(LARGEST_STEP + 1), LEADS, LeadershipState(), 0)
+        is_claimable(Grant(LARGEST_STEP + 1), LEADS, LeadershipState(), 0, "zookeeper")
 
 
 @given(
@@ -121,10 +121,10 @@ def test_granted_epoch_is_claimed_exactly_if_it_is_above_all_last_ones(
     known = LeadershipState(leaders=LeadershipState().leaders.update(leaders))
     if granted <= joined_at:
         with pytest.raises(StaleElectionEpoch):
-            is_claimable(Grant(granted), LEADS, known, joined_at)
+            is_claimable(Grant(granted), LEADS, known, joined_at, "zookeeper")
     else:
-        assert is_claimable(Grant(granted), LEADS, known, joined_at) is (granted > max(lasts))
-    assert is_claimable(Grant(), LEADS, known, joined_at)
+        assert is_claimable(Grant(granted), LEADS, known, joined_at, "zookeeper") is (granted > max(lasts))
+    assert is_claimable(Grant(), LEADS, known, joined_at, "zookeeper")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tailrace.schemas.feature_level import FEATURE_LEVEL
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.leadership import Leader, LeadershipState
-from tailrace.services.election.candidates_reader import Candidate
+from tailrace.services.election.candidates import Candidate
 from tailrace.services.processes.feature_level_check import check_level
 from tailrace.services.resource_manager.state import ResourceManagerState
 

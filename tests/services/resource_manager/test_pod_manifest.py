@@ -16,11 +16,11 @@ from tailrace.services.configuration import Configuration, ConfigurationError
 from tailrace.services.configuration.sources import load_configuration
 from tailrace.services.resource_manager.drivers import WorkerNotStarted
 from tailrace.services.resource_manager.drivers.kubernetes.pod_manifest import (
-    cluster_labels,
     pod_manifest,
     pod_name,
     read_template,
     resource_id_of,
+    worker_labels,
 )
 
 TEMPLATE = Path(tailrace.__file__).parent / "infra/kubernetes/components/active/pod-template.yaml"
@@ -52,7 +52,7 @@ def test_names_and_labels_are_valid_for_every_cluster(cluster: str, worker: str)
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
     assert name[0] != "-"
     assert name[-1] != "-"
-    for value in cluster_labels(cluster).values():
+    for value in worker_labels(cluster).values():
         assert len(value) <= 63
         assert value[-1:].isalnum()
 

@@ -22,7 +22,7 @@ from tailrace.services.diagnostics.logs import LogFiles
 from tailrace.services.diagnostics.server import DiagnosticsServer
 from tailrace.services.diagnostics.stacks import STACKS, Stack, serve_stacks
 from tailrace.services.diagnostics.threads import THREADS, serve_threads
-from tailrace.services.election.candidates_reader import Candidate
+from tailrace.services.election.candidates import Candidate
 from tailrace.services.history import HistoryProjection, cluster_view
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.log_source import LogSource

@@ -17,16 +17,17 @@ from .....infra.logging_setup import logger
 from .....schemas.types import ResourceProfile
 from ....configuration import Configuration
 from ....configuration.options.kubernetes import OWNER, RESYNC_INTERVAL
+from ....kubernetes.api_client import ApiFailure, Place
+from ....kubernetes.names import selector_of
 from ..driver import OnExit, WorkerNotStarted
-from .api import ApiFailure, Place, Pod, PodApi
+from .pod_api import Pod, PodApi
 from .pod_manifest import (
     RESOURCE_ID_LABEL,
-    cluster_labels,
     pod_manifest,
     pod_name,
     read_template,
     resource_id_of,
-    selector_of,
+    worker_labels,
 )
 from .pod_status import describe_deletion, find_end, find_obstacle, is_terminating, name_of
 from .pod_watch import PodWatch
@@ -45,7 +46,7 @@ class KubernetesDriver:
         self._api = api or PodApi(Place.from_configuration(configuration))
         self._watch = PodWatch(
             self._api,
-            selector_of(self._cluster_id),
+            selector_of(worker_labels(self._cluster_id)),
             self,
             resync_s=configuration.get(RESYNC_INTERVAL) / SECOND,
         )
@@ -186,7 +187,7 @@ class KubernetesDriver:
     def _take_over(self, resource_id: str, name: str) -> None:
         """Goes on with a pod that is there already, as after a request whose answer was lost."""
         pod = self._api.read(name)
-        labels = {**cluster_labels(self._cluster_id), RESOURCE_ID_LABEL: resource_id}
+        labels = {**worker_labels(self._cluster_id), RESOURCE_ID_LABEL: resource_id}
         if labels.items() <= (pod["metadata"].get("labels") or {}).items() and find_end(pod) is None:
             return
         with self._lock:

@@ -7,8 +7,6 @@ of the cluster, so that the slots of a pod are what its TaskExecutor offers. All
 from __future__ import annotations
 
 import copy
-import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +26,12 @@ from ....configuration.options.task_executor import (
     TASK_HEAP,
     TASK_OFF_HEAP,
 )
+from ....kubernetes.names import cluster_labels, object_name
 from ..driver import WorkerNotStarted
-from .api import Pod
+from .pod_api import Pod
 
 CONTAINER: Final = "taskexecutor"
 RESOURCE_ID_LABEL: Final = "tailrace/resource-id"
-_NAME_LENGTH: Final = 63
 _GRACE_S: Final = 75
 """A TaskExecutor ends its tasks and Spark."""
 _OF_JOBMANAGER: Final = frozenset({HOME.key, RESOURCE_ID.key, DIAGNOSTICS_HOST.key})
@@ -45,19 +43,9 @@ _SECURITY: Final = {
 }
 
 
-def cluster_labels(cluster_id: str) -> dict[str, str]:
-    """Returns the labels by which the pods of a cluster are found."""
-    return {
-        "app.kubernetes.io/name": "tailrace",
-        "app.kubernetes.io/instance": _label(cluster_id),
-        "app.kubernetes.io/component": CONTAINER,
-        "app.kubernetes.io/managed-by": "tailrace",
-    }
-
-
-def selector_of(cluster_id: str) -> str:
-    """Returns the label selector of a cluster's pods."""
-    return ",".join(f"{name}={value}" for name, value in cluster_labels(cluster_id).items())
+def worker_labels(cluster_id: str) -> dict[str, str]:
+    """Returns the labels by which the pods of a cluster's workers are found."""
+    return cluster_labels(cluster_id, CONTAINER)
 
 
 def resource_id_of(pod: Pod) -> str | None:
@@ -68,12 +56,7 @@ def resource_id_of(pod: Pod) -> str | None:
 
 def pod_name(cluster_id: str, resource_id: str) -> str:
     """Returns the name of a worker's pod, which is its host name, too. Different workers have different names."""
-    plain = f"{cluster_id}-{resource_id}"
-    name = re.sub(r"[^a-z0-9-]+", "-", plain.lower()).strip("-")
-    if name == plain and len(name) <= _NAME_LENGTH:
-        return name
-    digest = hashlib.sha256(plain.encode()).hexdigest()[:8]
-    return f"{name[: _NAME_LENGTH - len(digest) - 1].rstrip('-')}-{digest}"
+    return object_name(cluster_id, resource_id)
 
 
 def read_template(configuration: Configuration) -> dict[str, Any]:
@@ -109,7 +92,7 @@ def pod_manifest(
     pod = copy.deepcopy(dict(template))
     cluster_id = configuration.cluster_id
     metadata, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
-    labels = {**(metadata.get("labels") or {}), **cluster_labels(cluster_id), RESOURCE_ID_LABEL: resource_id}
+    labels = {**(metadata.get("labels") or {}), **worker_labels(cluster_id), RESOURCE_ID_LABEL: resource_id}
     metadata |= {"name": pod_name(cluster_id, resource_id), "labels": labels}
     metadata.pop("namespace", None)
     if owner is not None:
@@ -194,13 +177,3 @@ def _reference(owner: Pod) -> dict[str, Any]:
 
 def _are_containers(containers: object) -> bool:
     return isinstance(containers, list) and all(isinstance(each, dict) for each in containers)
-
-
-def _label(text: str) -> str:
-    """Returns a valid value of a label: 63 characters at most, the last of them a letter or digit."""
-    label = text[:_NAME_LENGTH].strip("._-")
-    return (
-        label
-        if label == text
-        else f"{label[:50].rstrip('._-')}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    )

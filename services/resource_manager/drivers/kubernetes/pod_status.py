@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ....configuration.options.kubernetes import IMAGE, MEMORY_OVERHEAD, POD_TEMPLATE_FILE
-from .api import Pod
+from .pod_api import Pod
 
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 _NO_IMAGE: Final = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from .....infra import threads
 from .....infra.logging_setup import logger
-from .api import ApiFailure, Pod, PodApi
+from ....kubernetes.api_client import ApiFailure
+from .pod_api import Pod, PodApi
 
 _log = logger(__name__)
 _FIRST_PAUSE_S: Final = 0.2

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from polling import wait_until
 
-from tailrace.services.election.candidates_reader import CandidatesReader, ZooKeeperUnreachable
+from tailrace.services.election.candidates import ElectionUnreachable
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
+from tailrace.services.election.zookeeper_candidates import ZooKeeperCandidatesReader
 
 from ...fault_injection.network_link import NetworkLink
 from .masters import Master, onlooker
@@ -28,7 +29,7 @@ def test_candidates_of_one_cluster_are_listed_leader_first(
     for master in (neighbour, one):
         master.join()
         master.leads()
-    with onlooker(settings) as kazoo, CandidatesReader(settings) as reader:
+    with onlooker(settings) as kazoo, ZooKeeperCandidatesReader(settings) as reader:
         kazoo.ensure_path(f"{Paths.from_settings(settings).latch}/unknown")
         assert reader.candidates() == ["host:1"]
         other.join()
@@ -39,7 +40,7 @@ def test_candidates_of_one_cluster_are_listed_leader_first(
 
 
 def test_unknown_cluster_has_no_candidates(settings: ZooKeeperSettings) -> None:
-    with CandidatesReader(settings) as reader:
+    with ZooKeeperCandidatesReader(settings) as reader:
         assert reader.candidates() == []
 
 
@@ -49,6 +50,6 @@ def test_unreachable_zookeeper_is_named() -> None:
         settings = ZooKeeperSettings(
             quorum=link.address, cluster_path="/tailrace/c", connection_timeout_s=0.2
         )
-        with pytest.raises(ZooKeeperUnreachable, match=link.address) as error:
-            CandidatesReader(settings, timeout_s=0.3)
+        with pytest.raises(ElectionUnreachable, match=link.address) as error:
+            ZooKeeperCandidatesReader(settings, timeout_s=0.3)
     assert "\n" not in str(error.value)
