@@ -144,7 +144,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         read_ms, connect_ms = super()._connect(host, hostip, port)
-        self.granted_s = read_ms / 1000 / _READ_OF_SESSION
+        # The server grants whole milliseconds.
+        self.granted_s = round(read_ms / _READ_OF_SESSION) / 1000
         return read_ms, connect_ms
 
     @property

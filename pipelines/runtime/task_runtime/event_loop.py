@@ -9,7 +9,7 @@ import queue
 import selectors
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ....infra import threads
 
@@ -64,7 +64,9 @@ class EventLoop:
         self._thread.join(timeout_s)
 
     def close(self) -> None:
-        """Closes its own sockets. The thread has ended."""
+        """Closes its own sockets and all that are registered. The thread has ended."""
+        for each in list(self._selector.get_map().values()):
+            cast(socket.socket, each.fileobj).close()
         self._selector.close()
         for end in (self._wake_in, self._wake_out):
             end.close()
