@@ -2,7 +2,6 @@
 
     <state.checkpoints.dir>/<job id>/chk-N        what only checkpoint N holds, and its _metadata
     <state.checkpoints.dir>/<job id>/shared       state that several checkpoints refer to
-    <state.checkpoints.dir>/<job id>/taskowned    files that tasks delete themselves
     <state.savepoints.dir>/savepoint-...          a savepoint with all that it holds
 
 Files are named relative to the job's directory, or the savepoint's, so that either can be moved as a whole.
@@ -16,7 +15,6 @@ from typing import Final
 
 METADATA: Final = "_metadata"
 SHARED: Final = "shared"
-TASKOWNED: Final = "taskowned"
 
 _CHECKPOINT: Final = re.compile(r"chk-([1-9][0-9]*)")
 
@@ -34,11 +32,6 @@ def checkpoint_directory(job: str, checkpoint_id: int) -> str:
 def shared_directory(job: str) -> str:
     """Returns the directory of state that several checkpoints refer to."""
     return posixpath.join(job, SHARED)
-
-
-def taskowned_directory(job: str) -> str:
-    """Returns the directory of files that tasks delete themselves."""
-    return posixpath.join(job, TASKOWNED)
 
 
 def savepoint_directory(savepoints: str, job_id: str, own: str) -> str:

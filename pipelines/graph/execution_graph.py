@@ -161,10 +161,6 @@ class ExecutionJobVertex:
         vertex_id = self.vertex_id
         return tuple([ExecutionVertex(vertex_id, index) for index in range(self.parallelism)])
 
-    def inputs_for(self, subtask: int) -> tuple[ExecutionEdge, ...]:
-        """Returns the edges that a subtask consumes: one per input."""
-        return tuple(result.edge_for(subtask) for result in self.inputs)
-
 
 @dataclass(frozen=True)
 class ExecutionGraph:

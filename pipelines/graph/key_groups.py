@@ -15,7 +15,6 @@ import dataclasses
 import enum
 import uuid
 import zlib
-from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -59,18 +58,6 @@ def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
     """Returns the subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
     return key_group_of(key, max_parallelism) * parallelism // max_parallelism
-
-
-def subtasks_of(keys: Iterable[Any], max_parallelism: int, parallelism: int) -> list[int]:
-    """Applies `subtask_of` to many keys at once; equal keys are hashed once. Keys must be hashable."""
-    known: dict[Any, int] = {}
-    result = []
-    for key in keys:
-        subtask = known.get(key)
-        if subtask is None:
-            subtask = known[key] = subtask_of(key, max_parallelism, parallelism)
-        result.append(subtask)
-    return result
 
 
 def key_groups_of_subtask(subtask: int, max_parallelism: int, parallelism: int) -> range:

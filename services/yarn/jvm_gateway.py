@@ -82,10 +82,6 @@ class JvmGateway(Closeable):
         """Returns a new YarnConfiguration from the files of the configuration directory."""
         return self.jvm.org.apache.hadoop.yarn.conf.YarnConfiguration()
 
-    def class_of(self, name: str) -> Any:
-        """Returns the Class of a name."""
-        return self.jvm.java.lang.Class.forName(name)
-
     def array_of(self, kind: Any, elements: Sequence[object]) -> Any:
         """Returns an array of a class, such as `jvm.java.lang.String`."""
         made = self._gateway.new_array(kind, len(elements))

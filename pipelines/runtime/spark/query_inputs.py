@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -37,26 +36,11 @@ class ReceivingSubtask(msgspec.Struct, frozen=True):
     """The topics of a Kafka source, by index of the input."""
 
 
-class QueryInput(Protocol):
-    """The inputs of a deployment."""
-
-    @property
-    def connection(self) -> KafkaConnection | None:
-        """The cluster to read from; None: the job's own."""
-
-    def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """Returns every partition to read, and its first offset. A task of Spark reads each."""
-
-    def plan(
-        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode, overlap: int = 0
-    ) -> BufferForwardingPlan | RecordForwardingPlan:
-        """Returns the plan for Spark's workers. `overlap`: as in SwitchQuery."""
-
-
 class ChannelQueryInput:
     """Channels: a subtask reads the partition of its index in each."""
 
     connection: KafkaConnection | None = None
+    """The cluster to read from; None: the job's own."""
 
     def __init__(self, spec: VertexDeployment) -> None:
         self._topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
@@ -64,7 +48,7 @@ class ChannelQueryInput:
         self._prefix = _create_prefix(spec)
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """A partition without a position begins at offset 0."""
+        """Returns every partition to read, and its first offset: 0 without a position. A task of Spark reads each."""
         return {
             topic: {
                 receiver.subtask_index: receiver.positions.get(i, {}).get(receiver.subtask_index, 0)
@@ -105,7 +89,7 @@ class TopicQueryInput:
             self._condition = create_condition(self.source.format, record_type, self._prefix.operators)
 
     def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
-        """Empty if there are more subtasks than partitions and these subtasks have none."""
+        """Returns the same; empty if there are more subtasks than partitions and these subtasks have none."""
         found: dict[str, dict[int, int]] = {}
         for receiver in receivers:
             for i, positions in receiver.positions.items():
@@ -115,7 +99,7 @@ class TopicQueryInput:
     def plan(
         self, receivers: Sequence[ReceivingSubtask], pace: QueryMode, overlap: int = 0
     ) -> RecordForwardingPlan:
-        """Returns a plan for messages, decoded, with the prefix applied."""
+        """Returns a plan for messages, decoded, with the prefix applied. `overlap`: as in SwitchQuery."""
         targets: dict[str, dict[int, SubtaskTarget]] = {}
         for receiver in receivers:
             for i, positions in receiver.positions.items():

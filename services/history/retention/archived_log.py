@@ -18,7 +18,6 @@ from ...log.event_log import Concerns, EventLog, LogTruncated, OnUnreadable, Tai
 from ...log.factory import open_event_log, skipped_offsets
 from ..archive.file_log import ItemReader
 from ..archive.manifest import Item
-from ..log_position import first_offset
 from .errors import LogNotContinued
 from .log_archive import ClusterArchive, LogArchive
 from .segment import Segment, find_covering
@@ -216,8 +215,3 @@ class _ArchivedTail:
                 raise LogTruncated(self._log.topic, self._position, ranges[0].first) from None
         self._segment = archive.covering(self._position, first)
         self._items = archive.read(self._segment, self._position)
-
-
-def first_live_offset(log: EventLog) -> int:
-    """Returns the first offset in the topic of a log. Raises LogUnavailable."""
-    return first_offset(log.live if isinstance(log, ArchivedLog) else log)

@@ -63,7 +63,8 @@ def test_every_subtask_exists_and_sources_come_first(graph: StreamGraph) -> None
         assert all(at[producer] < at[edge_.consumer] for producer in edge_.producers())
     for job_vertex in execution.vertices.values():
         for subtask in range(job_vertex.parallelism):
-            assert {e.consumer for e in job_vertex.inputs_for(subtask)} <= {job_vertex.task_vertices[subtask]}
+            consumers = {result.edge_for(subtask).consumer for result in job_vertex.inputs}
+            assert consumers <= {job_vertex.task_vertices[subtask]}
 
 
 @given(stream_graphs())
