@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "gateway": "commands.processes:gateway",
     "history-server": "commands.processes:history_server",
     "yarn-session": "commands.yarn_session:yarn_session",
+    "logs": "commands.logs:logs",
     "run": "commands.run:run",
     "plan": "commands.plan:plan",
     "list": "commands.jobs:list_jobs",

@@ -23,6 +23,24 @@ class ApplicationReport(msgspec.Struct, frozen=True):
     host: str
     port: int
     tracking_url: str
+    user: str = ""
+    log_aggregation: str = ""
+    """How far YARN has copied the logs of its containers to HDFS (LogAggregationStatus); empty: not known."""
+
+
+class StagingDirectory(msgspec.Struct, frozen=True):
+    """A directory with the files of an application."""
+
+    application_id: str
+    uri: str
+    modified_ms: int
+
+
+class RunningContainer(msgspec.Struct, frozen=True):
+    """A container that runs. `node_url`: the web server of its NodeManager."""
+
+    container_id: str
+    node_url: str
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ killed, and its staging directory deleted.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ...infra.closing import Closeable
-from .application import ENDED, ApplicationReport, ApplicationRequest
+from .application import ENDED, ApplicationReport, ApplicationRequest, RunningContainer, StagingDirectory
 from .application_master import LocalResource
 from .errors import JvmEnded, YarnError
-from .jvm_gateway import JvmGateway, describe_java_error
+from .jvm_gateway import CONFIGURATION_DIRECTORY_VARIABLE, JvmGateway, describe_java_error
 from .resource_check import Node
 
 STAGING_PARENT: Final = ".tailrace"
 _POLL_S: Final = 0.25
+_ALL_BYTES: Final = (1 << 63) - 1
 _DIRECTORY_MODE: Final = "700"
 _FILE_MODE: Final = "600"
 
@@ -31,7 +33,12 @@ class JvmApplicationClient(Closeable):
     """One conversation with YARN, for one application. All methods raise YarnError."""
 
     def __init__(self, configuration_directory: Path | None = None, *, log: Path | None = None) -> None:
-        """Starts the JVM; it does not connect."""
+        """Starts the JVM; it does not connect. Without a directory that of HADOOP_CONF_DIR is read."""
+        if configuration_directory is None and not os.environ.get(CONFIGURATION_DIRECTORY_VARIABLE):
+            raise YarnError(
+                f"{CONFIGURATION_DIRECTORY_VARIABLE} is not set, so nobody knows where YARN is: set it to the "
+                "directory with core-site.xml, hdfs-site.xml and yarn-site.xml"
+            )
         self._gateway = JvmGateway(configuration_directory, log=log)
         self._hadoop = self._gateway.jvm.org.apache.hadoop
         self._records = self._hadoop.yarn.api.records
@@ -175,6 +182,7 @@ class JvmApplicationClient(Closeable):
 
     def _report(self, application_id: str) -> ApplicationReport:
         found = self._yarn.getApplicationReport(self._records.ApplicationId.fromString(application_id))
+        aggregation = found.getLogAggregationStatus()
         return ApplicationReport(
             state=str(found.getYarnApplicationState().toString()),
             final_status=str(found.getFinalApplicationStatus().toString()),
@@ -182,7 +190,42 @@ class JvmApplicationClient(Closeable):
             host=str(found.getHost() or ""),
             port=int(found.getRpcPort()),
             tracking_url=str(found.getTrackingUrl() or ""),
+            user=str(found.getUser()),
+            log_aggregation="" if aggregation is None else str(aggregation.toString()),
         )
+
+    def containers(self, application_id: str) -> list[RunningContainer]:
+        """Returns the running containers of an application (getContainers)."""
+        with _refusals():
+            found = self._yarn.getApplicationReport(self._records.ApplicationId.fromString(application_id))
+            attempt = found.getCurrentApplicationAttemptId()
+            return [
+                RunningContainer(str(each.getContainerId().toString()), _url(str(each.getNodeHttpAddress())))
+                for each in self._yarn.getContainers(attempt)
+            ]
+
+    def write_aggregated_logs(self, application_id: str, user: str, target: Path) -> bool:
+        """Writes the logs that NodeManagers have copied to HDFS into a file; returns False if there are none."""
+        with _refusals():
+            aggregation = self._hadoop.yarn.logaggregation
+            application = self._records.ApplicationId.fromString(application_id)
+            files = aggregation.filecontroller.LogAggregationFileControllerFactory(self._configuration)
+            try:
+                reader = files.getFileControllerForRead(application, user)
+            except Py4JJavaError:
+                # No directory of the application in that of the user.
+                return False
+            request = aggregation.ContainerLogsRequest()
+            request.setAppId(application)
+            request.setAppOwner(user)
+            request.setAppFinished(True)
+            request.setLogTypes(self._gateway.jvm.java.util.HashSet())
+            request.setBytes(_ALL_BYTES)
+            stream = self._gateway.jvm.java.io.PrintStream(str(target))
+            try:
+                return bool(reader.readAggregatedLogs(request, stream))
+            finally:
+                stream.close()
 
     def reports(self, until: Sequence[str], timeout_s: float) -> Iterator[ApplicationReport]:
         """Yields each report that differs from the one before, up to one with a state in `until`.
@@ -215,6 +258,21 @@ class JvmApplicationClient(Closeable):
         with _refusals():
             self._files.delete(self._staging(), True)
 
+    def staging_directories(self) -> list[StagingDirectory]:
+        """Returns the user's staging directories on HDFS, also those of other clients."""
+        with _refusals():
+            parent = self._staging_parent()
+            if not self._files.exists(parent):
+                return []
+            return [
+                StagingDirectory(
+                    str(each.getPath().getName()),
+                    str(each.getPath().toString()),
+                    int(each.getModificationTime()),
+                )
+                for each in self._files.listStatus(parent)
+            ]
+
     def delete_staging_directory(self, application_id: str) -> str:
         """Deletes the staging directory of an application that has ended; returns its URI, empty if there is none."""
         with _refusals():
@@ -225,9 +283,10 @@ class JvmApplicationClient(Closeable):
         return self._records.ApplicationId.fromString(self.application_id)
 
     def _staging(self, application_id: str = "") -> Any:
-        paths = self._hadoop.fs.Path
-        name = application_id or self.application_id
-        return paths(self._files.getHomeDirectory(), f"{STAGING_PARENT}/{name}")
+        return self._hadoop.fs.Path(self._staging_parent(), application_id or self.application_id)
+
+    def _staging_parent(self) -> Any:
+        return self._hadoop.fs.Path(self._files.getHomeDirectory(), STAGING_PARENT)
 
     def _local_resource(self, resource: LocalResource) -> Any:
         records = self._records
@@ -242,6 +301,10 @@ class JvmApplicationClient(Closeable):
 
 def _name_of(error: Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getSimpleName())
+
+
+def _url(address: str) -> str:
+    return address if "://" in address else f"http://{address}"
 
 
 def _stem(name: str) -> str:

@@ -6,6 +6,7 @@ ends: it reads its standard input to the end.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -98,6 +99,8 @@ class JvmGateway(Closeable):
 
     def close(self) -> None:
         """Ends the JVM."""
+        # py4j writes a stack trace for each Java object that Python collects after the end.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         self._gateway.close()
         self._process.stdin.close()
         try:

@@ -114,6 +114,7 @@ def test_session_is_found_by_later_commands_and_leaves_nothing(
     assert str(report().getYarnApplicationState().toString()) == "RUNNING"
     assert staged() == {application: "rwx------"}
     assert "ApplicationMasterRegistered" in session.ok("log").stdout
+    assert "jobmanager starts" in session.ok("logs", "--application", application).stdout
     session.ok("cluster", "stop")
     wait_until(lambda: str(report().getYarnApplicationState().toString()) == "FINISHED")
     assert str(report().getFinalApplicationStatus().toString()) == "SUCCEEDED"
@@ -141,5 +142,6 @@ def test_application_of_program_that_fails_has_its_error_and_is_replaced(
     first = session.record.yarn_application
     wait_until(lambda: staged() == {})
     assert "JobRejected" in session.ok("log").stdout
+    assert "application unregistered" in session.ok("logs").stdout
     assert f"{first} has ended (FINISHED job " in run()
     assert session.record.yarn_application != first

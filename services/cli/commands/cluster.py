@@ -113,10 +113,16 @@ def stop(
     from ..local.cluster import LocalCluster
     from ..local.shutdown import STOP_REASON, request_end
     from ..local.topic_recovery import describe_remaining_topics
+    from ..local.yarn_staging import is_in_yarn
 
     found = cluster.configuration().as_user(KafkaUser.JOBMANAGER)
     check_kafka_is_wanted(found)
     with progress("Stopping the cluster") as say:
+        if is_in_yarn(found):
+            from ..local.yarn_application import remove_if_ended
+
+            if remove_if_ended(found):
+                return
         local = LocalCluster.from_configuration(found, progress=say)
         if local is None and not found.bootstrap_servers:
             say(f"no cluster runs in {found.home}: nothing to stop")
@@ -227,7 +233,7 @@ def clean(
     output: Output = Format.TEXT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Remove orphans: blobs and snapshots that the log does not use.
+    """Remove orphans: blobs and snapshots that the log does not use, and staging directories of ended applications.
 
     The command lists every orphan with the reason, and removes them only with --yes. It needs the cluster's Kafka; the
     other processes need not run.
@@ -238,6 +244,7 @@ def clean(
     from ...history.cluster_view import statuses
     from ...history.retention.archived_log import open_archived_log
     from ...snapshots.store import SnapshotStore
+    from ..local.yarn_staging import delete_left_directories, find_left_directories, is_in_yarn
     from ..readers.orphaned_resources import (
         OrphanNotRemoved,
         find_orphaned_resources,
@@ -252,6 +259,7 @@ def clean(
         store=SnapshotStore.from_configuration(configuration),
     )
     found = find_orphaned_resources(configuration, resources, statuses(replica), replica.offset)
+    staging = find_left_directories(configuration) if is_in_yarn(configuration) else []
     if found and replica.offset < 0:
         raise CommandFailure(
             ExitCode.NOT_FOUND,
@@ -259,6 +267,7 @@ def clean(
             f"event, but {len(found)} resources of the cluster exist elsewhere: nothing was removed; check that this "
             "is the cluster's Kafka",
         )
+    found += staging
     if output is Format.JSON:
         shown = {"cluster_id": configuration.cluster_id, "removed": yes, "orphans": found}
         print_json(shown)
@@ -272,6 +281,7 @@ def clean(
         print_progress(f"{things}; nothing was removed: `tailrace cluster clean --yes` removes them")
     else:
         try:
+            delete_left_directories(configuration, staging)
             remove_orphan(configuration, found)
         except OrphanNotRemoved as error:
             raise CommandFailure(

@@ -92,6 +92,18 @@ def remove_ended(client: JvmApplicationClient, configuration: Configuration, rec
     return True
 
 
+def remove_if_ended(configuration: Configuration) -> bool:
+    """As `remove_ended`, for the record of the home. Raises YarnError."""
+    record = read_record(configuration.home)
+    if record is None or not record.yarn_application:
+        return False
+    with (
+        locked(configuration.home),
+        JvmApplicationClient(log=configuration.home / "hadoop-client.log") as client,
+    ):
+        return remove_ended(client, configuration, record)
+
+
 def run_session(configuration: Configuration, *, detached: bool) -> None:
     """Brings a session up; unless `detached`, waits until it ends, or ends it on Ctrl-C. Raises YarnError if it fails
     or is killed."""

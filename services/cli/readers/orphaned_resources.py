@@ -34,7 +34,7 @@ class OrphanedResource(msgspec.Struct, frozen=True, omit_defaults=True):
     """A resource by its `path` (a URI), and why nobody needs it."""
 
     kind: str
-    """blobs or snapshot."""
+    """blobs, snapshot or staging directory."""
     path: str
     reason: str
     job_id: str | None = None
