@@ -6,8 +6,12 @@ older one that waits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from ....schemas.types import JobGraph
 from ..common.deployment import SubtaskDeployment
 from .runtime_state import RunningDeployment
 
@@ -55,3 +59,17 @@ class SlotStarts:
                     if not tasks:
                         del self._waiting[slot]
                     return
+
+
+def graph_of_process(tasks: Sequence[WaitingTask]) -> JobGraph:
+    """Returns the graph for the process of these tasks. Each deployment has the code of its own vertex only.
+
+    Shipped files are not sent through the socket: the process reads them from disk.
+    """
+    vertices = {task.deployment.spec.vertex_id: task.deployment.spec.vertex for task in tasks}
+    graph = tasks[0].deployment.spec.job_graph
+    return replace(
+        graph,
+        vertices=tuple(vertices.get(vertex.vertex_id, vertex) for vertex in graph.vertices),
+        python_files=(),
+    )

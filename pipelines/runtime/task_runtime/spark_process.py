@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ class SparkProcess:
         self._heap_mib = heap_mib
         self._session: SparkSession | None = None
         self._closed = False
+        self._start_on_demand: threading.Thread | None = None
 
     @property
     def session(self) -> SparkSession | None:
@@ -75,6 +77,29 @@ class SparkProcess:
             hint = " before it was ready (what it printed is in the log)"
             raise RuntimeProcessDied("Spark's JVM", None, None, hint) from error
         return self._session
+
+    def start_on_demand(
+        self, wait: Callable[[], None], start: Callable[[], object], on_failure: Callable[[Exception], None]
+    ) -> None:
+        """Calls `start`, in a thread, after `wait` has returned, unless `expect_end` was called by then. Its error goes
+        to `on_failure`."""
+
+        def run() -> None:
+            wait()
+            if self._closed:
+                return
+            try:
+                start()
+            except Exception as error:
+                on_failure(error)
+
+        self._start_on_demand = threads.Thread(target=run, name="spark start")
+        self._start_on_demand.start()
+
+    def join_start(self) -> None:
+        """Waits for the end of a start on demand."""
+        if self._start_on_demand is not None:
+            self._start_on_demand.join()
 
     def watch(self, on_end: Callable[[RuntimeProcessDied], None]) -> None:
         """Calls `on_end`, from another thread, if the JVM ends before `close`."""

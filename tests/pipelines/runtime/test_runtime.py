@@ -263,7 +263,7 @@ def test_only_process_that_hangs_is_killed(
 
 def process_of(runtime: TaskRuntime, attempt: str) -> psutil.Process:
     """Returns the process of a socket that has not sent its attempt yet."""
-    path = runtime._executions[attempt].socket_path
+    path = runtime._executions.by_id[attempt].socket_path
 
     def find() -> psutil.Process | None:
         lines = Path("/proc/net/unix").read_text().splitlines()
