@@ -96,12 +96,11 @@ class SubmissionsReader:
         write_dead_letter: Callable[[Unreadable, int], None],
         clock: Clock,
         on_failure: Callable[[Exception], None],
-        stamps: bool = False,
         inline: InlineLimit | None = None,
         tenants: Mapping[str, TenantOptions] = _NO_TENANTS,
     ) -> None:
         """`tenants`: those with topics of their own. `inline`: the limit of the inline parts of a graph; None: no
-        limit. `stamps`: admitted events get the time of the clock here instead of the client's time."""
+        limit."""
         self._kafka = kafka
         self._topics = submissions_topics(cluster, tenants)
         self._tenants = {topic: tenant for tenant, topic in self._topics.items()}
@@ -115,7 +114,6 @@ class SubmissionsReader:
         self._say = say
         self._write_dead_letter = write_dead_letter
         self._clock = clock
-        self._stamps = stamps
         self._inline = inline or InlineLimit(None, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
         self._on_failure = on_failure
         self._stop = threading.Event()
@@ -171,7 +169,7 @@ class SubmissionsReader:
             if not all(self._is_agreed(tenant, topic) for tenant, topic in found.items()):
                 return
             if not self._counts_minute:
-                for tenant, age_s in read_recent_requests(self._kafka, self._log, self._codec):
+                for tenant, age_s in read_recent_requests(self._kafka, self._log, self._codec, self._clock):
                     self._turns.count(tenant, time.monotonic() - age_s)
                 self._counts_minute = True
             self._assign(consumer, found)
@@ -391,8 +389,8 @@ class SubmissionsReader:
             return
         header = replace(
             event.header,
-            # A client without a time sends 0.
-            time=self._clock() if self._stamps or event.header.time <= 0 else event.header.time,
+            # The clock of the client is not that of the cluster.
+            time=self._clock(),
             recipient=DISPATCHER,
             sender_epoch=0,
             decided_at=None,

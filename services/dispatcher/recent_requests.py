@@ -1,7 +1,7 @@
 """The requests of tenants in the last minute, from the log: a limit of requests holds across changes of the leader.
 
 The time of a request is that of its record in the log, which Kafka stores when the leader admits or refuses the
-request. The time in the event is the client's.
+request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from ...infra.kafka_connection import KafkaConnection
 from ...schemas import dispatcher
-from ..core.role import CLIENT, kind_of
+from ..core.role import CLIENT, Clock, kind_of
 from ..log import Codec, EventLog, LogUnavailable, Undecodable
 from ..log.clients import ENDS_READING, consumer_configuration
 from ..log.kafka import TYPE, poll_messages
@@ -23,26 +23,28 @@ _REFUSED = dispatcher.SubmissionRefused.AVRO_NAME.encode()
 _TIMEOUT_S = 10.0
 
 
-def read_recent_requests(kafka: KafkaConnection, log: EventLog, codec: Codec) -> list[tuple[str, float]]:
+def read_recent_requests(
+    kafka: KafkaConnection, log: EventLog, codec: Codec, clock: Clock
+) -> list[tuple[str, float]]:
     """Returns tenant and age in seconds of each request that the log has from the last minute, oldest first. Raises
     LogUnavailable."""
     end = log.end()
     consumer = Consumer(consumer_configuration(kafka, enable_partition_eof=True, auto_offset_reset="error"))
     try:
-        since = TopicPartition(log.topic, 0, int((time.time() - MINUTE_S) * 1000))
+        since = TopicPartition(log.topic, 0, int((clock() / 1e6 - MINUTE_S) * 1000))
         (first,) = consumer.offsets_for_times([since], timeout=_TIMEOUT_S)
         # It is the logical offset of the end, -1, if the last minute has no record.
         if not 0 <= first.offset < end:
             return []
         consumer.assign([first])
-        return _read(consumer, log.topic, codec, end)
+        return _read(consumer, log.topic, codec, end, clock)
     except KafkaException as error:
         raise LogUnavailable(f"{log.topic} can't be read: {error.args[0].str()}") from error
     finally:
         consumer.close()
 
 
-def _read(consumer: Consumer, topic: str, codec: Codec, end: int) -> list[tuple[str, float]]:
+def _read(consumer: Consumer, topic: str, codec: Codec, end: int, clock: Clock) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     position, received_at = 0, time.monotonic()
     while position < end:
@@ -55,7 +57,7 @@ def _read(consumer: Consumer, topic: str, codec: Codec, end: int) -> list[tuple[
             if error is not None and (error.fatal() or error.code() in ENDS_READING):
                 raise LogUnavailable(f"{topic} can't be read: {error.str()}")
             if error is None and (tenant := _tenant_of(message, codec)):
-                found.append((tenant, max(0.0, time.time() - message.timestamp()[1] / 1000)))
+                found.append((tenant, max(0.0, clock() / 1e6 - message.timestamp()[1] / 1000)))
     return sorted(found, key=lambda request: -request[1])
 
 

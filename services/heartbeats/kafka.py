@@ -21,6 +21,7 @@ from ..log.clients import (
     watermarks,
 )
 from ..log.kafka import RECIPIENT, headers_of, poll_messages
+from ..log.kafka_time import NOBODY
 from ..log.unreadable_batch import UNREADABLE_BATCH
 from .topic import Wanted
 
@@ -177,6 +178,8 @@ class KafkaHeartbeats:
             return
         self._position = offset + 1
         recipient = dict(message.headers() or ()).get(RECIPIENT)
+        if recipient == NOBODY:
+            return
         if isinstance(recipient, bytes) and not self._wanted(recipient.decode("utf-8", "replace")):
             return
         try:

@@ -13,11 +13,11 @@ from ...pipelines.graph.physical_plan import output_topic, topics
 from ...schemas.types import JobGraph
 from ..core.role import Time
 from ..log.topic_options import TopicOptions
-from ..log.topics import DELETE, KEEP_FOR_EVER
+from ..log.topics import DELETE, KAFKAS_TIME, KEEP_FOR_EVER
 
 _PREFERRED: Final = {"segment.bytes": str(64 << 20)}
 """Tasks delete records that nobody reads again (commit_followup.py), but Kafka frees only whole segments."""
-_REQUIRED: Final = DELETE | KEEP_FOR_EVER | {"max.message.bytes": str((1 << 20) + 12)}
+_REQUIRED: Final = DELETE | KEEP_FOR_EVER | KAFKAS_TIME | {"max.message.bytes": str((1 << 20) + 12)}
 """Kafka's default size, whatever the broker's: buffers are made for it (buffers.py)."""
 
 

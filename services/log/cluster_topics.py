@@ -28,8 +28,9 @@ from .clients import consumer_configuration, watermarks
 from .codec import Codec
 from .event_log import LogUnavailable
 from .kafka import KafkaEventLog
+from .kafka_time import ask_time
 from .topic_options import DEFAULT_OPTIONS, TopicOptions
-from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topics
+from .topics import describe_topics, ensure_cluster_topics, heartbeats_topic, log_topic, submissions_topics
 
 _log = logger(__name__)
 FIRST_EVENT_TIMEOUT_S: Final = 3.0
@@ -77,7 +78,7 @@ def create_cluster_topics(
         )
     if first:
         # In one append: the log never knows a part of the topics.
-        _append(kafka, log, first, timeout_s)
+        _append(kafka, log, first, _read_time(kafka, cluster), timeout_s)
     return created
 
 
@@ -96,10 +97,25 @@ def wait_for_first_event(
                 return
 
 
+def _read_time(kafka: KafkaConnection, cluster: str) -> int:
+    """Returns the time of Kafka, or of the wall clock if Kafka does not say it."""
+    try:
+        found = ask_time(
+            kafka, heartbeats_topic(cluster), 0, lambda: time.monotonic_ns() // 1000, FIRST_EVENT_TIMEOUT_S
+        )
+    except LogUnavailable as error:
+        _log.debug("Kafka does not say the time", error=str(error))
+        found = None
+    return time.time_ns() // 1000 if found is None else found.reference
+
+
 def _append(
-    kafka: KafkaConnection, topic: str, bodies: Sequence[SubmissionsTopicChanged], timeout_s: float
+    kafka: KafkaConnection,
+    topic: str,
+    bodies: Sequence[SubmissionsTopicChanged],
+    now: int,
+    timeout_s: float,
 ) -> None:
-    now = time.time_ns() // 1000
     # They must precede the first leader: readers ignore them after any later epoch.
     headers = [
         Header(

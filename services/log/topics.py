@@ -53,6 +53,8 @@ DELETE = {"cleanup.policy": "delete"}
 UNCOMPRESSED = {"compression.type": "uncompressed"}
 """The broker expands each batch, and refuses one that is larger than `max.message.bytes` then. Otherwise a batch of
 that size could expand to gigabytes in its reader."""
+KAFKAS_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""The time of a record is that of the broker: Kafka refuses a producer whose clock is an hour ahead otherwise."""
 HEARTBEAT_RETENTION = {"retention.ms": "600000"}
 _HEARTBEAT_SEGMENTS = {"segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
@@ -101,7 +103,7 @@ def dead_letters_topic(cluster: str) -> str:
 
 def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
     """Returns the topics of a cluster with their settings."""
-    forever = DELETE | KEEP_FOR_EVER
+    forever = DELETE | KEEP_FOR_EVER | KAFKAS_TIME
     return [
         options.new_topic(log_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),
         *(
@@ -109,13 +111,13 @@ def new_cluster_topics(cluster: str, options: TopicOptions) -> list[NewTopic]:
             for topic in submissions_topics(cluster, options.tenants).values()
         ),
         *(
-            options.new_topic(topic, 1, DELETE | ANSWERS_RETENTION | _at_most(LARGEST_MESSAGE))
+            options.new_topic(topic, 1, DELETE | ANSWERS_RETENTION | KAFKAS_TIME | _at_most(LARGEST_MESSAGE))
             for topic in answers_topics(cluster, options.tenants).values()
         ),
         options.new_topic(
             heartbeats_topic(cluster),
             HEARTBEAT_PARTITIONS,
-            DELETE | HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
+            DELETE | HEARTBEAT_RETENTION | KAFKAS_TIME | _at_most(LARGEST_MESSAGE),
             _HEARTBEAT_SEGMENTS,
         ),
         options.new_topic(dead_letters_topic(cluster), 1, forever | _at_most(LARGEST_MESSAGE)),

@@ -69,6 +69,7 @@ from ..snapshots.store import SnapshotStore
 from ..yarn.job_file import JobFile
 from . import heartbeats, metrics
 from .blobs import create_master_blobs
+from .clock import ProcessClock
 from .diagnostics import serve_diagnostics
 from .feature_level_check import check_level
 from .index_validation import index_errors
@@ -77,7 +78,6 @@ from .process_lifecycle import (
     EMIT_TIMEOUT_S,
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,
-    create_clock,
     create_topic_watch,
     exit_within,
     hand_over_on_stop,
@@ -111,8 +111,6 @@ class MasterEffects(NamedTuple):
     ]
     dispose_savepoint: SavepointDisposer = dispose_savepoint
     deletes_job_topics: bool = True
-    has_own_clock: bool = False
-    """Whether admitted requests get the time of the jobmanager's clock in place of their clients'."""
 
 
 def create_job_master_shell(
@@ -155,7 +153,7 @@ def run(
     accepted, tenants = configuration.get(ACCEPTED_SETTINGS).split(","), configuration.get(TENANTS)
     check_topics(create_admin_client(configuration), cluster, accepted, tenants)
     warn_of_faulty_brokers(configuration.kafka)
-    own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
+    own_address, own_session, clock = process_address(), new_session(), ProcessClock(configuration)
     letters = DeadLetters(configuration.kafka, cluster, leads=lambda: host.leads(DISPATCHER))
     own_log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S, appends=True)
     own_log.codec.register_all()
@@ -220,7 +218,6 @@ def run(
             say=say,
             write_dead_letter=letters.write,
             clock=clock,
-            stamps=effects.has_own_clock,
             inline=inline,
             tenants=DispatcherOptions.from_configuration(configuration.as_map()).tenants,
             on_failure=host.fail,
@@ -288,8 +285,9 @@ def run(
         hand_over_on_stop(stop, loop_ended, election)
     with raise_thread_failure(host):
         try:
+            clock.start(stop)
             served_metrics = metrics.serve_prometheus(configuration, collect, host)
-            snapshots = MasterSnapshots(configuration, replica, own_log, host)
+            snapshots = MasterSnapshots(configuration, replica, own_log, host, clock)
             snapshots.start()
             beating.start()
             topics.start()
@@ -331,6 +329,7 @@ def run(
                 for shell in shells.values():
                     shell.close()
                 drivers.close()
+                clock.close()
                 blobs.close()
                 log.close()
 

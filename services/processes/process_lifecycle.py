@@ -15,11 +15,9 @@ from ...infra import threads
 from ...infra.kafka_check import KafkaUnreachable, check_connection
 from ...infra.logging_setup import logger
 from ..configuration import Configuration
-from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
 from ..configuration.options.tenants import TENANTS
-from ..core.role import Clock
 from ..election.leader_election import LeaderElection
-from ..host.host import Host, wall_clock
+from ..host.host import Host
 from ..log import LogUnavailable
 from ..log.cluster_topics import create_cluster_topics, wait_for_first_event
 from ..log.factory import create_admin_client
@@ -57,12 +55,6 @@ def process_address() -> str:
 def new_session() -> str:
     """Returns a unique id of the process, by which it recognises its own claims."""
     return secrets.token_hex(16)
-
-
-def create_clock(configuration: Configuration) -> Clock:
-    """Returns the wall clock; in a simulated cluster it is behind by the configured offset."""
-    behind = configuration.get(CLOCK_BEHIND)
-    return (lambda: wall_clock() - behind) if configuration.get(SIMULATED) and behind else wall_clock
 
 
 def stop_on_signals() -> threading.Event:

@@ -28,12 +28,12 @@ from ..history.retention.retention import (
     apply_retention,
     find_oldest_snapshot,
 )
-from ..host.host import wall_clock
 from ..log import EventLog, LogUnavailable
 from ..log.factory import create_admin_client
 from ..log.topics import dead_letters_topic, describe_topics, log_topic, submissions_topic
 from ..log.truncation import delete_before, first_not_before
 from ..snapshots.store import SnapshotStore
+from .clock import read_time
 
 _log = logger(__name__)
 _END = -1
@@ -51,7 +51,7 @@ def run_retention(configuration: Configuration, log: EventLog) -> None:
     if not policy.is_on:
         return
     try:
-        report = delete_old_records(configuration, log, policy, wall_clock())
+        report = delete_old_records(configuration, log, policy, read_time(configuration))
     except (LogUnavailable, ArchiveError, CheckpointError) as error:
         _log.warning(
             "the log's retention failed: the next snapshot repeats it", topic=log.topic, error=str(error)

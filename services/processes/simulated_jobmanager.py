@@ -41,5 +41,5 @@ def _dispose_nothing(path: str, *, may_be_gone: bool = False, tenant: str = "") 
 
 
 _EFFECTS = MasterEffects(
-    _create_job_master_shell, dispose_savepoint=_dispose_nothing, deletes_job_topics=False, has_own_clock=True
+    _create_job_master_shell, dispose_savepoint=_dispose_nothing, deletes_job_topics=False
 )

@@ -24,9 +24,9 @@ from ..simulation.fork import ForkMember
 from ..simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
 from ..simulation.task_events import register_event
 from ..task_executor.state import TaskExecutorState
+from .clock import ProcessClock
 from .process_lifecycle import (
     KAFKA_TIMEOUT_S,
-    create_clock,
     new_session,
     process_address,
     raise_thread_failure,
@@ -45,6 +45,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
     own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
     log = open_event_log(configuration, timeout_s=KAFKA_TIMEOUT_S, appends=True)
     replica = Replica(task_executor_roles, only=own.__contains__)
+    clock = ProcessClock(configuration)
     host = Host(
         with_relay(configuration, log, replica),
         replica,
@@ -52,7 +53,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
         leads=tuple(own),
         process_address=own_address,
         session=new_session(),
-        clock=create_clock(configuration),
+        clock=clock,
         concerns=tuple(own),
     )
     hearts = MultiplexedHeartbeats(host, tuple(own))
@@ -85,6 +86,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
             wait_for_topics(configuration, stop)
             if stop.is_set():
                 return
+            clock.start(stop)
             restore_task_executor(configuration, replica, log)
             beating.start()
             host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _have_all_left(known, own))
@@ -95,6 +97,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
             _log.info("simulated taskexecutors end", cluster=cluster)
         finally:
             beating.close()
+            clock.close()
             stop.set()
             registering.join()
             host.close()

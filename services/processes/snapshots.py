@@ -12,12 +12,12 @@ from ..configuration import Configuration
 from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, OutgoingEvent
+from ..core.role import DISPATCHER, Clock, OutgoingEvent
 from ..history.log_position import first_offset
 from ..history.retention.archive_identity import check_archive
 from ..history.retention.archived_log import ArchivedLog, add_archive
 from ..history.time_travel import cluster_moment
-from ..host.host import Host, wall_clock
+from ..host.host import Host
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..log.newer_release import UnreadableRecords
@@ -38,7 +38,9 @@ class MasterSnapshots:
     """The snapshots of a jobmanager: restores one, compares state hashes, and creates snapshots while it leads the
     Dispatcher."""
 
-    def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
+    def __init__(
+        self, configuration: Configuration, replica: Replica, log: EventLog, host: Host, clock: Clock
+    ) -> None:
         """The replica must be empty. Raises LogReplaced, and the errors of `restore_newest`."""
         store = SnapshotStore.from_configuration(configuration)
         archived = add_archive(configuration, log)
@@ -55,7 +57,7 @@ class MasterSnapshots:
             progress=lambda: LogProgress(host.position, host.bytes_read),
             leads=lambda: host.leads(DISPATCHER),
             say=say,
-            clock=wall_clock,
+            clock=clock,
             since=None if found is None else found.time,
         )
         self._home = configuration.home.absolute()

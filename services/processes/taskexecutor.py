@@ -45,6 +45,7 @@ from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats, metrics
 from .blobs import create_task_executor_blobs
+from .clock import ProcessClock
 from .diagnostics import serve_diagnostics
 from .index_validation import index_errors
 from .process_lifecycle import (
@@ -83,6 +84,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         index_errors=index_errors(configuration),
     )
     blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
+    clock = ProcessClock(configuration)
     host = Host(
         with_relay(configuration, log, replica),
         replica,
@@ -90,6 +92,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         leads=(own_address,),
         process_address=process_address(),
         session=new_session(),
+        clock=clock,
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(
@@ -158,6 +161,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             wait_for_topics(configuration, stop, others_create=True)
             if stop.is_set():
                 return
+            clock.start(stop)
             restore_task_executor(configuration, replica, log)
             beating.start()
             topics.start()
@@ -173,6 +177,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                     if server is not None:
                         server.close()
                 beating.close()
+                clock.close()
                 topics.close()
                 # Whatever ended this process: release the threads that wait for it to lead.
                 stop.set()

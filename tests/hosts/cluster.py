@@ -46,6 +46,10 @@ class HostCluster:
             "TAILRACE_LOG_RELAY_HOST": host.name,
         }
 
+    def read_log(self, host: Host) -> list[Any]:
+        """Returns all events."""
+        return self.read_json(host, "log")
+
     def start_master(self, host: Host) -> None:
         """Starts a jobmanager on a host."""
         host.start("jobmanager.log", *_tailrace("jobmanager"), values=self.values(host))

@@ -3,6 +3,9 @@
 The hosts are connected by a bridge, know each other by name, and share no directory but `shared`. What a host has
 written elsewhere below the directory of the network is invisible to the others. Each host has one process that keeps
 its namespaces; all processes of a host end with it, as at a loss of power. Needs root, iproute2 and util-linux.
+
+The kernel has one time of day for all namespaces. On a host whose clock is wrong, Python says another one
+(wrong_clock/), also in StreamTasks; Java, librdkafka and the times of files have the true one.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +27,7 @@ from polling import wait_until
 from tailrace.infra.jars import cache_dir
 
 _READY: Final = "ready"
+_CABLE_READY: Final = ".ready"
 _INSTALLED: Final = (str(Path(__file__).resolve().parents[2]), sys.prefix, sys.base_prefix, str(cache_dir()))
 """What every host has: the project, Python, downloaded jars. A test run may have them in /tmp."""
 
@@ -59,8 +63,14 @@ exec sleep infinity
 class Host:
     """One host. Its methods may be called while it is cut off: they enter its namespaces, not its network."""
 
-    def __init__(self, network: Network, name: str, number: int) -> None:
+    def __init__(
+        self, network: Network, name: str, number: int, *, is_slow: bool = False, clock_is_ahead_s: int = 0
+    ) -> None:
+        """`is_slow`: it is connected by a cable with faults (`set_cable`). `clock_is_ahead_s`: of the right time."""
         self.name: Final = name
+        self._is_slow = is_slow
+        self._clock_is_ahead_s = clock_is_ahead_s
+        self._cable: subprocess.Popen[bytes] | None = None
         self.address: Final = f"10.77.0.{number}"
         self.directory: Final = network.directory / name
         self._network = network
@@ -109,7 +119,11 @@ class Host:
         wait_until((self.directory / _READY).exists, f"{self.name} is up")
         (inner,) = psutil.Process(self._keeper.pid).children()
         self._inner = inner.pid
-        self._network.plug(self._port, self._inner)
+        if self._is_slow:
+            self.set_cable(0, 0.0)
+            self._cable = self._network.plug_cable(self._port, self._inner, self._control)
+        else:
+            self._network.plug(self._port, self._inner)
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         self.run("ip", "link", "set", "eth0", "up")
 
@@ -120,6 +134,10 @@ class Host:
                 psutil.Process(self._inner).kill()
             self._keeper.wait(30)
             self._keeper = None
+        if self._cable is not None:
+            self._cable.kill()
+            self._cable.wait(30)
+            self._cable = None
         self.wait_for_processes()
 
     def wait_for_processes(self) -> list[int]:
@@ -132,6 +150,16 @@ class Host:
         """Drops everything between this host and the others."""
         self._network.set_link(self._port, "down")
 
+    @property
+    def _control(self) -> Path:
+        return self.directory / "cable"
+
+    def set_cable(self, delay_ms: int, loss: float) -> None:
+        """Sets the delay of each way, and the share of frames that the cable of a slow host loses."""
+        fresh = self._control.with_suffix(".new")
+        fresh.write_text(f"{delay_ms} {loss}")
+        fresh.replace(self._control)
+
     def reconnect(self) -> None:
         """Ends `cut_off`."""
         self._network.set_link(self._port, "up")
@@ -140,6 +168,15 @@ class Host:
         """Returns what runs a command in the host's home directory, with these environment variables."""
         home = self.directory / "home"
         variables = {"HOME": str(home), "TAILRACE_CACHE_DIR": str(self.directory / "cache"), **(values or {})}
+        if self._clock_is_ahead_s:
+            path = [
+                str(Path(__file__).with_name("wrong_clock")),
+                *filter(None, [variables.get("PYTHONPATH")]),
+            ]
+            variables |= {
+                "PYTHONPATH": os.pathsep.join(path),
+                "WRONG_CLOCK_S": str(self._clock_is_ahead_s),
+            }
         return [
             *("nsenter", "--target", str(self._inner), "--all", f"--wd={home}", "env"),
             *(f"{name}={value}" for name, value in variables.items()),
@@ -170,11 +207,23 @@ class Host:
 class Network:
     """Hosts and what connects them. As a context manager it boots all, and ends all on exit."""
 
-    def __init__(self, directory: Path, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        names: Sequence[str],
+        *,
+        slow: Collection[str] = (),
+        clocks: Mapping[str, int] | None = None,
+    ) -> None:
+        """`slow`: the hosts whose cables have faults. `clocks`: by how many seconds the clocks of hosts are ahead."""
         self.directory: Final = directory
         self.shared: Final = directory / "shared"
         self.shared.mkdir(parents=True)
-        self.hosts: Final = {name: Host(self, name, i) for i, name in enumerate(names, 1)}
+        wrong = clocks or {}
+        self.hosts: Final = {
+            name: Host(self, name, i, is_slow=name in slow, clock_is_ahead_s=wrong.get(name, 0))
+            for i, name in enumerate(names, 1)
+        }
         lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self.hosts.values())]
         (directory / "hosts").write_text("\n".join(lines) + "\n")
         self._bridge: subprocess.Popen[bytes] | None = None
@@ -201,6 +250,22 @@ class Network:
         """Connects the network of a process, as its eth0."""
         self._ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(process))
         self._ip("link", "set", port, "master", "bridge0", "up")
+
+    def plug_cable(self, port: str, process: int, control: Path) -> subprocess.Popen[bytes]:
+        """Connects the network of a process by a cable with faults; returns the process of the cable."""
+        assert self._bridge is not None
+        ready = control.with_suffix(_CABLE_READY)
+        ready.unlink(missing_ok=True)
+        cable = subprocess.Popen(
+            [
+                *("nsenter", "--target", str(self._bridge.pid), "--net"),
+                *(sys.executable, str(Path(__file__).with_name("cable.py"))),
+                *(port, str(process), str(control)),
+            ],
+            start_new_session=True,
+        )
+        wait_until(ready.exists, f"{port} is plugged in")
+        return cable
 
     def set_link(self, port: str, state: str) -> None:
         """Sets a port `up` or `down`."""

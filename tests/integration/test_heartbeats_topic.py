@@ -20,7 +20,9 @@ from tailrace.services.core.role import OutgoingEvent, with_headers
 from tailrace.services.heartbeats.kafka import KafkaHeartbeats
 from tailrace.services.heartbeats.memory import MemoryHeartbeats
 from tailrace.services.heartbeats.topic import MASTERS, TASK_EXECUTORS, HeartbeatTopic
+from tailrace.services.host.reference_clock import uptime_us
 from tailrace.services.log import Codec, LogUnavailable
+from tailrace.services.log.kafka_time import RESOLUTION_US, ask_time
 from tailrace.services.log.topics import ensure_cluster_topics, heartbeats_topic
 
 Wanted = Callable[[str], bool]
@@ -117,6 +119,27 @@ def test_messages_for_others_are_skipped_and_count_as_read(ends: Ends) -> None:
 
     wait_until(over, "end of the topic")
     assert worker.position == 4
+
+
+def test_process_that_asks_for_time_is_answered_by_kafka_and_heard_by_nobody(
+    kafka: EmbeddedKafka, cluster_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    master, topic = on_kafka(kafka.bootstrap_servers, cluster_id, MASTERS), heartbeats_topic(cluster_id)
+    # One machine: Kafka's clock is the wall clock here.
+    began = time.time_ns() // 1000
+    found = ask_time(KafkaConnection(kafka.bootstrap_servers), topic, MASTERS, uptime_us, TIMEOUT_S)
+    assert found is not None
+    assert began - RESOLUTION_US <= found.reference <= time.time_ns() // 1000
+    assert found.answered - found.sent > 0
+
+    def over() -> bool:
+        assert master.poll(0.1) == []
+        return master.position == master.end()
+
+    wait_until(over, "end of the topic")
+    master.close()
+    assert "unreadable" not in caplog.text
 
 
 def test_message_that_is_no_heartbeat_is_skipped(kafka: EmbeddedKafka, cluster_id: str) -> None:

@@ -192,9 +192,13 @@ class Restores:
 
     def _not_newest(self, event: Event, reported: dict[str, Any]) -> Iterator[str]:
         job = self._checkpoints.jobs.get(event["job_id"])
-        for checkpoint in () if job is None else job.retained.values():
+        if job is None:
+            return
+        # One that could not be read at an earlier restore is no candidate any more, also before it is discarded.
+        unreadable = job.unreadable | {place(uri) for uri in event["passed_over"]}
+        for checkpoint in job.retained.values():
             newer = reported["generation"] < 0 or checkpoint.checkpoint_id > reported["checkpoint_id"]
-            if newer and checkpoint.uri not in {place(uri) for uri in event["passed_over"]}:
+            if newer and checkpoint.uri not in unreadable:
                 yield f"{event['job_id']} goes back to {reported['uri']}, though {checkpoint.checkpoint_id} is newer"
 
     def _discarded(self, event: Event) -> Iterator[str]:

@@ -24,7 +24,7 @@ from tailrace.services.core.feature_level import FEATURE_LEVEL, UnknownFeatureLe
 from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of
+from tailrace.services.core.role import Clock, IllegalEvent, Instruction, OutgoingEvent, Time, kind_of
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.election.leader_election import LeaderElection
 from tailrace.services.host.host_core import Deposed, HostCore, HostIdentity
@@ -55,6 +55,10 @@ class AsyncSimulator:
         """By offset: the states that the event changed, by address."""
         self.now: Time = 1_000 * SECOND
         self.configuration = configuration or {}
+        self.create_clock: Callable[[], Clock] = lambda: self._true_time
+        """Returns the clock of a process that starts."""
+        self.largest_error: Time = 0
+        """By how much the clock of a process may be wrong."""
         self.draw = draw
         """With it, tasks and drivers fail by themselves, with the probabilities below."""
         self.task_failures = 0.0
@@ -167,7 +171,8 @@ class AsyncSimulator:
         self.submitted += 1
         header = Header(
             event_id=f"request {self.submitted}",
-            time=self.now,
+            # The leader that admits a request gives it a time.
+            time=self.now if self.master is None else self.master.now,
             sender=requester,
             sender_epoch=0,
             recipient="dispatcher",
@@ -199,6 +204,9 @@ class AsyncSimulator:
     def tick(self, seconds: float) -> None:
         """Moves the clock."""
         self.now += int(seconds * SECOND)
+
+    def _true_time(self) -> Time:
+        return self.now
 
     def total(self, job_id: str) -> dict[str, float]:
         """Returns what the subtasks of a job have counted and committed."""
@@ -285,6 +293,7 @@ class SimulatedProcess:
     election: LeaderElection | None = None
     """None: it leads the roles that it was started for."""
     known_level: int = field(init=False)
+    clock: Clock = field(init=False)
     core: HostCore = field(init=False)
     states: Mapping[str, Any] = field(init=False)
     """By address, as they are at `position`."""
@@ -296,17 +305,18 @@ class SimulatedProcess:
         self.tasks = SimulatedTasks(self, self.behavior, shared.storage, channels=shared.channels)
         world.sessions += 1
         self.session = f"session {world.sessions}"
+        self.clock = world.create_clock()
         self.position = len(world.log)
         self.known_level = world.known_level
         replica = SharedReplica(world, self.serves, self.known_level)
         self.states = replica.states
         identity = HostIdentity("sim", self.leads, "sim", self.session, feature_level=self.known_level)
         self.core = HostCore(replica, identity, self.election)
-        self.core.start(world.now)
+        self.core.start(self.now)
         if self.election is None:
             # It claims its roles, and reads its claims before others append events.
             self._step()
-            self.core.fold(self.read(), world.now)
+            self.core.fold(self.read(), self.now)
 
     def serves(self, address: str) -> bool:
         """Returns whether it folds the states of an address."""
@@ -371,7 +381,7 @@ class SimulatedProcess:
             return
         records = self.read(count)
         try:
-            self.core.fold(records, self.world.now)
+            self.core.fold(records, self.now)
         except Deposed:
             self.end()
         except UnknownFeatureLevel:
@@ -409,7 +419,7 @@ class SimulatedProcess:
             self._step(only)
 
     def _step(self, only: int | None = None) -> None:
-        ready = self.core.step((), self.world.now)
+        ready = self.core.step((), self.now)
         for address in ready.retire:
             self.retire(address)
         if only is None:
@@ -444,16 +454,16 @@ class SimulatedProcess:
 
     def append_now(self, address: str, owed: OutgoingEvent) -> None:
         """A shell appends an event at once."""
-        self.world.append(self.core.with_headers(address, [owed], self.world.now), by_shell=True)
+        self.world.append(self.core.with_headers(address, [owed], self.now), by_shell=True)
 
     def emit(self, address: str, owed: OutgoingEvent) -> None:
         """A shell emits an event: it is pending until a step appends it, or the process dies."""
-        self.pending += self.core.with_headers(address, [owed], self.world.now)
+        self.pending += self.core.with_headers(address, [owed], self.now)
 
     @property
     def now(self) -> Time:
-        """The time of the world."""
-        return self.world.now
+        """The time that the clock of the process shows."""
+        return self.clock()
 
     def schedule_after(self, delay: Time, role_address: str, action: Callable[[], None]) -> None:
         """Runs the action at once, or in some later turn: in this world only steps take time."""
@@ -570,7 +580,7 @@ def find_owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent
     """Yields what the roles of all processes require, whether they are due or not."""
     for process in world.processes():
         for address, state in process.states.items():
-            for event in world.truth.role(address).decide(state, world.now):
+            for event in world.truth.role(address).decide(state, world.now - world.largest_error):
                 yield address, event
 
 

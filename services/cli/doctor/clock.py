@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, TopicPartition
 
 from ...heartbeats.topic import MASTERS, TASK_EXECUTORS
 from ...log.clients import consumer_configuration, watermarks
@@ -17,11 +17,11 @@ _TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 12.0
 """Longer than the default of heartbeat.interval."""
 _SAME_TIME_S: Final = 2.0
-"""A larger difference is reported: it falsifies the times of events, and delays or hastens timeouts."""
+"""A larger difference is reported: the logs of hosts do not fit together, and processing time differs."""
 
 
 def check_clock(subject: Subject, report: Report) -> None:
-    """Compares this machine's clock with those of the processes that send heartbeats."""
+    """Compares this machine's clock with that of Kafka, or of a process that sends heartbeats."""
     topic = heartbeats_topic(subject.configuration.cluster_id)
     consumer = Consumer(consumer_configuration(subject.configuration.kafka))
     try:
@@ -45,10 +45,11 @@ def check_clock(subject: Subject, report: Report) -> None:
             f"no process of the cluster sent a heartbeat within {_READ_TIMEOUT_S:.0f} s, so no clock is known"
         )
         return
-    ahead_s = time.time() - message.timestamp()[1] / 1000
+    kind, milliseconds = message.timestamp()
     sender = dict(message.headers() or ()).get(SENDER)
     name = sender.decode("utf-8", "replace") if isinstance(sender, bytes) else "a process of the cluster"
-    report_clock(report, ahead_s, name)
+    is_kafkas = kind == TIMESTAMP_LOG_APPEND_TIME
+    report_clock(report, time.time() - milliseconds / 1000, "Kafka" if is_kafkas else name)
 
 
 def report_clock(report: Report, ahead_s: float, other: str) -> None:

@@ -6,8 +6,6 @@ cluster record therefore first checks whether a master sends heartbeats.
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ....schemas.everyone import ClusterTerminated, LeaderElected
@@ -17,9 +15,10 @@ from ...configuration.options.high_availability import HIGH_AVAILABILITY, TAKE_O
 from ...core.role import DISPATCHER
 from ...heartbeats.topic import TASK_EXECUTORS
 from ...log.clients import consumer_configuration
-from ...log.event_log import LogTruncated, read_to_end
+from ...log.event_log import LogTruncated, LogUnavailable, read_to_end
 from ...log.factory import open_event_log
 from ...log.topics import heartbeats_topic
+from ...processes.clock import read_time
 from ..exit_codes import CommandFailure, ExitCode
 
 _TIMEOUT_S = 5.0
@@ -57,8 +56,9 @@ def read_silence_s(configuration: Configuration) -> float | None:
         message = consumer.poll(_TIMEOUT_S)
         if message is None or message.error() is not None:
             return None
-        return time.time() - message.timestamp()[1] / 1000
-    except KafkaException:
+        # Both are times of Kafka: another clock here would hide a running cluster.
+        return read_time(configuration) / 1e6 - message.timestamp()[1] / 1000
+    except (KafkaException, LogUnavailable):
         # There is no such topic, or no Kafka yet: the start reports it.
         return None
     finally:

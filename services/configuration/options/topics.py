@@ -13,7 +13,13 @@ from .kinds import EVERYONE, MASTER
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]*")
 _IN_SYNC = "min.insync.replicas"
-OWN_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes")
+OWN_SETTINGS = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+    "message.timestamp.type",
+)
 """Settings of Kafka that tailrace itself gives each topic."""
 
 Settings = tuple[tuple[str, str], ...]

@@ -7,6 +7,7 @@ lost, all jobs are cancelled, and nothing may be left.
 
 from __future__ import annotations
 
+import functools
 import random
 import zlib
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from ...submitted_tasks import submitted_tasks
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from ..false_headers import draw_false_event
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
+from .clocks import LARGEST_ERROR, HostClock
 from .cluster import PROFILE
 from .heartbeats import find_contradictions, heartbeats_count
 from .invariants import Invariants
@@ -80,15 +82,24 @@ class Chaos(CheckpointChaos, MastersChaos):
     """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(
-        self, draw: random.Random, *, stands_by: bool | None = None, outsiders: random.Random | None = None
+        self,
+        draw: random.Random,
+        *,
+        stands_by: bool | None = None,
+        outsiders: random.Random | None = None,
+        clocks: random.Random | None = None,
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
-        after some steps; None: nobody else writes to the log."""
+        after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
+        they have one clock."""
         self.outsiders = outsiders
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
         self.world = kind(self._configuration(), draw)
+        if clocks is not None:
+            self.world.create_clock = functools.partial(HostClock, clocks, lambda: self.world.now)
+            self.world.largest_error = LARGEST_ERROR
         self.invariants = Invariants(self.world)
         self.steps = draw.choice((40, 80, 160))
         self.world.task_failures = draw.choice((0.0, 0.0, 0.05, 0.2))

@@ -168,7 +168,9 @@ class Invariants:
             for address, state in process.states.items():
                 assert state is world.truth.states[address], f"{address} is not up to date"
                 deadline = world.truth.role(address).deadline(state)
-                assert deadline is None or deadline > world.now, f"{address} has missed a deadline"
+                assert deadline is None or deadline > world.now - world.largest_error, (
+                    f"{address} has missed a deadline"
+                )
                 demanded = world.truth.role(address).instructions(state)
                 for instruction in demanded if process.leads_address(address) else ():
                     start = process.instructions.is_started(address, instruction.key)

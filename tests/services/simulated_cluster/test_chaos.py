@@ -25,8 +25,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_invariants_hold_in_random_cluster(seed: int) -> None:
-    # In every second run an outsider writes to the log as well.
-    chaos = Chaos(random.Random(seed), outsiders=random.Random(seed) if seed % 2 else None)
+    # In every second run an outsider writes to the log as well, and in every third one the hosts have own clocks.
+    chaos = Chaos(
+        random.Random(seed),
+        outsiders=random.Random(seed) if seed % 2 else None,
+        clocks=random.Random(seed) if seed % 3 == 0 else None,
+    )
     try:
         chaos.run()
     except Exception as error:
