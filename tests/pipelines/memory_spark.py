@@ -21,6 +21,7 @@ from tailrace.pipelines.sql.evaluation import evaluate
 
 SPLIT_ROWS = 7
 BATCH_ROWS = 3
+_TYPES = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "STRING": pa.string(), "BOOLEAN": pa.bool_()}
 
 
 class MemorySpark:
@@ -65,8 +66,16 @@ class MemorySpark:
         return pc.or_(kept, spared)
 
     def _table(self, read: FileRead) -> pa.Table:
-        names = [column.name for column in read.columns]
         if read.format == "json":
-            lines = Path(read.path).read_text().splitlines()
-            return pa.Table.from_pylist(list(map(json.loads, lines))).select(names)
-        return pq.read_table(read.path).select(names)
+            rows = list(map(json.loads, Path(read.path).read_text().splitlines()))
+            table = pa.table({column.name: [row[column.name] for row in rows] for column in read.columns})
+        else:
+            table = pq.read_table(read.path).select([column.name for column in read.columns])
+        return table.cast(
+            pa.schema(
+                [
+                    (column.name, _TYPES.get(column.type or "", table.schema.field(column.name).type))
+                    for column in read.columns
+                ]
+            )
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +47,7 @@ from tailrace.pipelines.api import (
     ValueStateDescriptor,
     WindowContext,
 )
+from tailrace.pipelines.types import RecordType
 
 AT_THE_END = 2**52
 """A timer that only the end of time reaches."""
@@ -70,12 +72,21 @@ def text_of(row: Row) -> str:
     return f"{row.key},{row.number},{row.at}"
 
 
+def fields_of(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name, _ in RecordType.of(Row).columns()}
+
+
 def generated(index: int) -> Row:
     return row("abc"[index % 3], index * 7 % 10, index * 3)
 
 
 def same(row: Row) -> Row:
     return row
+
+
+def row_again(value: Any) -> Row:
+    """Creates a row of a record with its columns."""
+    return row(value.key, int(value.number), value.at)
 
 
 def shifted(row: Row) -> Row:

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pipelines.model import expressions
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
 
 from tailrace.pipelines.functions import OutputTag, TimeWindow
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
-from tailrace.pipelines.types import RecordType
+from tailrace.pipelines.types import ClassOf, RecordType
 from tailrace.schemas.types import Partitioner
 
 Item = tuple[int, Any]
@@ -112,6 +113,12 @@ class _Run:
             case Kind.FILTER:
                 call = call_of(self.functions[0], "filter")
                 self.out += [(t, value) for t, value in first if call(value)]
+            case Kind.WHERE:
+                condition = self.parameters["condition"]
+                self.out += [(t, value) for t, value in first if expressions.holds(condition, value)]
+            case Kind.SELECT:
+                columns = self.parameters["columns"]
+                self.out += [(t, expressions.selected(columns, value)) for t, value in first]
             case Kind.MAP_BATCHES:
                 self.out += self._batches(first)
             case Kind.PRE_AGGREGATE:
@@ -160,7 +167,11 @@ class _Run:
                 lines = (
                     line for path in self.parameters["paths"] for line in Path(path).read_text().splitlines()
                 )
-                return [(0, line) for line in lines]
+                if self.parameters["format"] == "text":
+                    return [(0, line) for line in lines]
+                of = RecordType.from_json(self.parameters["output_type"])
+                assert isinstance(of, ClassOf)
+                return [(0, of.cls(**json.loads(line))) for line in lines]
             case _:
                 names = self.parameters["topics"]
                 return [item for name in names for partition in self.topics[name] for item in partition]

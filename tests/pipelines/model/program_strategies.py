@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from pipelines.model.expressions import WHERE
 from pipelines.model.programs import Program, Source
 from pipelines.model.rows import Row
 from pipelines.model.steps import Step
@@ -71,12 +72,12 @@ class Facts:
 @st.composite
 def sources(draw: st.DrawFn, most_parallel: int, typed: bool) -> Source:
     """Draws partitions of rows; each is out of order by at most its declared bound."""
-    kinds = ["collection", "loose", "generator", "files", "text", "json"]
+    kinds = ["collection", "loose", "generator", "files", "spark", "text", "json"]
     kind = draw(st.sampled_from([kind for kind in kinds if not typed or kind != "loose"]))
     disorder = draw(st.sampled_from([0, 5, 40]))
     row = st.tuples(st.sampled_from("abc"), st.integers(-3, 9), st.integers(0, 30), st.integers(0, disorder))
     partitions = []
-    for _ in range(draw(st.integers(1, 3)) if kind in ("files", "text", "json") else 1):
+    for _ in range(draw(st.integers(1, 3)) if kind in ("files", "spark", "text", "json") else 1):
         begin, rows = 0, []
         for key, number, after, jitter in draw(
             st.one_of(st.lists(row, min_size=4, max_size=12), st.lists(row, max_size=3))
@@ -133,7 +134,7 @@ class _Drawing:
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
             self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
-            self._shared, self._shared,
+            self._shared, self._shared, self._where, self._where, self._selected, self._selected,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -167,6 +168,20 @@ class _Drawing:
         i, facts = self._stream()
         p = self._parallelism(facts)
         self._add("batches", (i,), (self._one_of("incremented", "small"),), p, facts.through(p))
+
+    def _where(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        self._add("where", (i,), (self._one_of(*WHERE),), p, facts.through(p))
+
+    def _selected(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        how = self._one_of("select", "with_column", "both")
+        behind = facts.through(p)
+        if how == "select":
+            behind = dataclasses.replace(behind, disorder=UNKNOWN, stamped=False)
+        self._add("selected", (i,), (how,), p, behind)
 
     def _timestamp(self) -> None:
         i, facts = self._in_time()

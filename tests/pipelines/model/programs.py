@@ -19,6 +19,7 @@ from tailrace.pipelines.api import (
     ChainingStrategy,
     Formats,
     KafkaSource,
+    SparkSource,
     StreamExecutionEnvironment,
 )
 from tailrace.pipelines.api.transformations import Physical
@@ -29,7 +30,8 @@ _CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}
 
 @dataclass(frozen=True)
 class Source:
-    """`kind`: collection, loose (a collection of pickled rows), generator, files, text or json (of a topic)."""
+    """`kind`: collection, loose (a collection of pickled rows), generator, files, spark (files), or text or json (of a
+    topic)."""
 
     kind: str
     partitions: tuple[tuple[Row, ...], ...]
@@ -146,6 +148,12 @@ def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic
             for path, rows in zip(paths, source.partitions, strict=True):
                 path.write_text("".join(f"{f.text_of(row)}\n" for row in rows))
             return env.read_text_file(*map(str, paths)).map(f.parsed)
+        case "spark":
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = [folder / f"{n}.json" for n in range(len(source.partitions))]
+            for path, rows in zip(paths, source.partitions, strict=True):
+                path.write_text("".join(f"{json.dumps(f.fields_of(_own(row)))}\n" for row in rows))
+            return env.from_source(SparkSource("json", *map(str, paths), output_type=Row))
         case "text":
             return env.from_source(KafkaSource(topic, Formats.text(), bounded=True)).map(f.parsed)
         case _:

@@ -78,6 +78,23 @@ def batches(rows: Rows, how: str) -> Any:
     return rows.map_batches(f.incremented if how == "incremented" else f.small)
 
 
+def where(rows: Rows, condition: str) -> Any:
+    return rows.where(condition)
+
+
+def selected(rows: Rows, how: str) -> Any:
+    """Returns rows again: the record of a select has a class of its own."""
+    match how:
+        case "select":
+            made = rows.select("key, number + at AS number, at % 7 AS at")
+        case "with_column":
+            text = "CASE WHEN key = 'b' THEN number ELSE number - 2 END"
+            made = rows.with_column("number", text).where("number > 0")
+        case _:
+            made = rows.with_column("sum", "number + at").where("sum > 7 AND at IS NOT NULL")
+    return made.map(f.row_again, Row)
+
+
 def timestamp(rows: Rows) -> Any:
     return rows.process(f.Timestamp())
 
@@ -266,9 +283,9 @@ def printed(rows: Rows, identifier: str) -> Any:
 STEPS: Mapping[str, Callable[..., Any]] = {
     item.__name__: item
     for item in (
-        stateless, batches, timestamp, side, partitioned, shared, union, timed, running, running_to_the_last, numbered,
-        distinct, gathered, folded, expiring, per_period, in_processing_time, window, late, by_the_clock, connected,
-        joined, ruled, printed,
+        stateless, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
+        running_to_the_last, numbered, distinct, gathered, folded, expiring, per_period, in_processing_time, window,
+        late, by_the_clock, connected, joined, ruled, printed,
     )
 }  # fmt: skip
 
