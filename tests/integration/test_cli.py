@@ -22,15 +22,12 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
 from ..services import scenarios_checkpoints
-from ..services.simulated_cluster.cluster import Cluster, replay_to_replica
+from ..services.simulated_cluster.cluster import Cluster, replay_to_replica, start_cluster
 
 
 @pytest.fixture
 def simulated() -> Cluster:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", 2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("first")
     cluster.submit("second")
     cluster.settle()

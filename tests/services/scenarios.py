@@ -22,16 +22,13 @@ from .async_simulator import AsyncSimulator
 from .scenarios_checkpoints import STORIES
 from .scenarios_masters import STORIES_OF_MASTERS
 from .simulated_cluster.chaos import Chaos
-from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.cluster import Cluster, graph, start_cluster
 from .simulated_cluster.jobs import co_located, with_options
 
 
 def a_job_finishes() -> Cluster:
     """The shortest scenario: two tasks in one slot."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     cluster.settle()
     cluster.finish_all()
@@ -54,10 +51,7 @@ def the_task_executor_is_there_first() -> Cluster:
 def a_job_is_cancelled_during_its_deployment() -> Cluster:
     """A job is cancelled while it is deployed: its master has submitted one task and dies; the next one submits the
     other and cancels both."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=1)
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     while not cluster.events_of("ChannelsCreated"):
         assert cluster.step()
@@ -72,10 +66,7 @@ def a_job_is_cancelled_during_its_deployment() -> Cluster:
 
 def a_job_wants_more_slots_than_there_are() -> Cluster:
     """A job needs more slots than the cluster has: it waits for them, then fails and frees the slots that it got."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j1", graph(3))
     cluster.settle()
     cluster.tick(31)
@@ -84,10 +75,7 @@ def a_job_wants_more_slots_than_there_are() -> Cluster:
 
 def a_job_id_is_taken() -> Cluster:
     """The second submission of a job id is rejected; the first job continues."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     cluster.settle()
     cluster.submit("j1", client="client/second")
@@ -97,10 +85,7 @@ def a_job_id_is_taken() -> Cluster:
 
 def a_program_is_built_and_another_fails_to() -> Cluster:
     """The Dispatcher's shell builds programs: one succeeds, one fails."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     for job_id, target in (("j1", "program:main"), ("j2", "program:fails")):
         entry_point = EntryPoint(target=target, arguments=())
         body = dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point)
@@ -123,10 +108,7 @@ def first_task(cluster: Cluster, resource_id: str) -> str:
 def a_task_fails() -> Cluster:
     """A task fails and the job has no restart strategy: its other tasks are cancelled first, then its slots are
     freed."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j1", with_options(graph(2), {"restart-strategy.type": "none"}))
     cluster.settle()
     cluster.report(
@@ -142,10 +124,7 @@ def a_task_fails() -> Cluster:
 def the_master_crashes_with_a_slot_request_in_flight() -> Cluster:
     """The master crashes after the ResourceManager has sent RequestSlot; its successor receives the answer and
     continues."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     while not cluster.events_of("task_executor.RequestSlot"):
         assert cluster.step()
@@ -157,10 +136,7 @@ def the_master_crashes_with_a_slot_request_in_flight() -> Cluster:
 def a_task_executor_restarts_under_its_old_resource_id() -> Cluster:
     """A TaskExecutor restarts with its old resource id: it keeps its tasks, which run again; no other slot is
     requested, and the job finishes."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     cluster.settle()
     cluster.start_task_executor("te-1")
@@ -172,11 +148,7 @@ def a_task_executor_restarts_under_its_old_resource_id() -> Cluster:
 
 def a_cluster_shuts_down_with_a_running_job() -> Cluster:
     """The cluster shuts down: the job is cancelled first, then the TaskExecutors disconnect, then the cluster ends."""
-    cluster = Cluster()
-    cluster.start_master()
-    for resource_id in ("te-1", "te-2"):
-        cluster.start_task_executor(resource_id)
-    cluster.settle()
+    cluster = start_cluster("te-1", "te-2")
     cluster.submit("j1", graph(2))
     cluster.settle()
     cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="asked to"))
@@ -187,10 +159,7 @@ def a_cluster_shuts_down_with_a_running_job() -> Cluster:
 def a_slot_is_offered_while_its_request_is_cancelled() -> Cluster:
     """An offer of a slot and the cancellation of its request cross: the JobMaster rejects the slot, the TaskExecutor
     frees it."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     while not cluster.events_of("task_executor.JobManagerRegistrationSuccess"):
         assert cluster.step()
@@ -207,11 +176,7 @@ def a_slot_is_offered_while_its_request_is_cancelled() -> Cluster:
 def a_task_executor_is_lost_while_a_job_is_deployed() -> Cluster:
     """A TaskExecutor is killed before all tasks are submitted: the job continues in slots of another one, with new
     attempts."""
-    cluster = Cluster()
-    cluster.start_master()
-    for resource_id in ("te-1", "te-2"):
-        cluster.start_task_executor(resource_id)
-    cluster.settle()
+    cluster = start_cluster("te-1", "te-2")
     cluster.submit("j1")
     while not cluster.events_of("SubmitTask"):
         assert cluster.step()
@@ -227,10 +192,7 @@ def a_task_executor_is_lost_while_a_job_is_deployed() -> Cluster:
 def two_jobs_compete_for_the_last_slot() -> Cluster:
     """Two jobs compete for the last slot: the first request gets it; the second waits until the first job has
     finished."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     cluster.submit("j2")
     cluster.settle()
@@ -244,11 +206,7 @@ def two_jobs_compete_for_the_last_slot() -> Cluster:
 
 def co_located_subtasks_share_a_slot() -> Cluster:
     """Middle and sink share each slot, also after the slot of one pair is lost."""
-    cluster = Cluster()
-    cluster.start_master()
-    for resource_id in ("te-1", "te-2", "te-3"):
-        cluster.start_task_executor(resource_id)
-    cluster.settle()
+    cluster = start_cluster("te-1", "te-2", "te-3")
     cluster.submit("j1", co_located(2))
     cluster.settle()
     cluster.kill("te-2")
@@ -261,10 +219,7 @@ def co_located_subtasks_share_a_slot() -> Cluster:
 def one_task_fails_and_is_restarted_alone() -> Cluster:
     """A failed task is restarted alone after the delay of the restart strategy, in the same slot; its peers
     continue."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
     cluster.submit("j1", with_options(graph(2), restarts))
     cluster.settle()
@@ -279,10 +234,7 @@ def one_task_fails_and_is_restarted_alone() -> Cluster:
 def what_attempts_have_counted_adds_up() -> Cluster:
     """A failed attempt reports what it has committed and the next one continues from there; the client gets the
     totals."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
     cluster.submit("j1", with_options(graph(2), restarts))
     cluster.settle()
@@ -300,10 +252,7 @@ def what_attempts_have_counted_adds_up() -> Cluster:
 
 def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
     """The job is suspended with its cluster, and resumed by the next leader: attempt numbers continue."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     cluster.settle()
     body = dispatcher.ShutDownCluster(reason="maintenance", suspend=True)
@@ -335,11 +284,7 @@ def a_worker_is_started_and_released_when_it_is_idle() -> Cluster:
 def a_task_executor_is_lost_and_lives() -> Cluster:
     """A TaskExecutor that is declared lost is alive: its late events are fenced; when it reads of its loss it stops
     its tasks and registers again."""
-    cluster = Cluster()
-    cluster.start_master()
-    for resource_id in ("te-1", "te-2"):
-        cluster.start_task_executor(resource_id)
-    cluster.settle()
+    cluster = start_cluster("te-1", "te-2")
     cluster.submit("j1")
     cluster.settle()
     zombie = cluster.events_of("SubmitTask")[0].header.recipient.partition("/")[2]

@@ -9,7 +9,7 @@ from tailrace.schemas.types import ExecutionState
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 from tailrace.services.simulation.task_events import acknowledgement_of
 
-from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.cluster import Cluster, graph, start_cluster
 from .simulated_cluster.jobs import with_options
 
 EVERY_SECOND = {"execution.checkpointing.interval": "1 s", **DIRECTORIES}
@@ -23,10 +23,7 @@ def acknowledge(attempt: str, checkpoint_id: int) -> job_master.AcknowledgeCheck
 
 def _running(settings: dict[str, str], savepoint_path: str | None = None) -> Cluster:
     """Returns a cluster where job j1 runs two tasks in one slot of te-1."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1", with_options(graph(), settings), savepoint_path=savepoint_path)
     cluster.settle()
     return cluster

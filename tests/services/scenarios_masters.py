@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from tailrace.schemas import everyone
 
-from .simulated_cluster.cluster import Cluster
+from .simulated_cluster.cluster import Cluster, start_cluster
 
 
 def an_old_leader_goes_on_talking() -> Cluster:
     """The leader pauses during a deployment for longer than its session timeout: another leader is elected and
     continues. The old one resumes and appends its events, which all readers ignore."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", 2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j1")
     while not cluster.events_of("job_master.OfferSlots"):
         assert cluster.step()

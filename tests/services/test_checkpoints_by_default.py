@@ -14,7 +14,7 @@ from tailrace.schemas.types import ExecutionState
 from tailrace.services.configuration import Configuration
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 
-from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.cluster import Cluster, graph, start_cluster
 from .simulated_cluster.jobs import with_options
 
 assert CHECKPOINT_INTERVAL.default is not None
@@ -29,10 +29,7 @@ def run_for_an_hour(
 ) -> Cluster:
     """Runs a job of two tasks that never ends for an hour."""
     defaults = Configuration(cluster_options).as_map()
-    cluster = Cluster(configuration={**defaults, **DIRECTORIES})
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1", configuration={**defaults, **DIRECTORIES})
     cluster.submit("j1", with_options(graph(), job_options))
     cluster.settle()
     since_failure_s = 0.0

@@ -32,7 +32,7 @@ from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT
 from tailrace.services.log.topics import LARGEST_SUBMISSION
 
-from .simulated_cluster.cluster import PROFILE, Cluster, header
+from .simulated_cluster.cluster import PROFILE, Cluster, header, start_cluster
 from .simulated_cluster.cluster import graph as word_count
 
 WIDE = "\N{MATHEMATICAL BOLD CAPITAL X}"
@@ -201,10 +201,7 @@ def test_events_about_any_request_fit_into_log(
     requests: list[Callable[[str], Body]], character: str, share: int
 ) -> None:
     text = character * ((LARGEST_SUBMISSION - 2_000) // share // len(character.encode()))
-    cluster = Cluster(answers=False)
-    cluster.start_master()
-    cluster.start_task_executor("te", 2)
-    cluster.settle()
+    cluster = start_cluster("te", slots=2, answers=False)
     cluster.submit("j", GRAPH)
     cluster.settle()
     for request in requests:
@@ -269,10 +266,7 @@ def test_events_per_slot_do_not_repeat_large_fields_of_client(parallelism: int) 
     )
     graph = JobGraph(name=name, vertices=(wide,), edges=(), configuration={}, python_files=())
     assert validate(graph) == []
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", parallelism)
-    cluster.settle()
+    cluster = start_cluster("te", slots=parallelism)
     cluster.submit("j", graph)
     cluster.settle()
     cluster.send("client/c", "dispatcher", dispatcher.CancelJob(job_id="j"))

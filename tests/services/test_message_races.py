@@ -15,17 +15,14 @@ from tailrace.services.core.role import OutgoingEvent, with_headers
 from ..submitted_tasks import submitted_tasks
 from .job_master.driver import Job
 from .resource_manager.manager import ACTIVE, Manager, events_of, requested_slots
-from .simulated_cluster.cluster import HARDWARE, PROFILE, SECOND, Cluster, graph
+from .simulated_cluster.cluster import HARDWARE, PROFILE, SECOND, Cluster, graph, start_cluster
 from .simulated_cluster.jobs import in_single_slots, with_options
 from .task_executor.log_builder import Driver
 
 
 def running(parallelism: int = 1) -> Cluster:
     """Returns a cluster where j1 runs on te-1, and te-2 is idle."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=parallelism)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=parallelism)
     cluster.submit("j1", graph(parallelism))
     cluster.settle()
     cluster.start_task_executor("te-2")
@@ -62,10 +59,7 @@ def test_slot_offered_before_timeout_is_kept() -> None:
 
 
 def test_task_submitted_into_lost_slot_does_not_block_end_of_job() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1", with_options(graph(), {"restart-strategy.type": "none"}))
     while not cluster.events_of("ChannelsCreated"):
         assert cluster.step()
@@ -92,10 +86,7 @@ def test_task_submitted_into_lost_slot_does_not_block_end_of_job() -> None:
 
 
 def test_unanswered_slot_request_fails_job_and_names_task_executor() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     cluster.submit("j1")
     while not cluster.events_of("task_executor.RequestSlot"):
         assert cluster.step()

@@ -12,7 +12,7 @@ from tailrace.schemas import resource_manager
 from tailrace.schemas.types import ResourceProfile
 from tailrace.services.core.resource_profile import profile_key
 
-from .simulated_cluster.cluster import PROFILE, Cluster
+from .simulated_cluster.cluster import PROFILE, start_cluster
 
 PROFILES = (None, PROFILE, *(replace(PROFILE, cpu_cores=number / 4) for number in (1, 2)))
 ZERO_GPUS = replace(PROFILE, extended_resources={"gpu": 0.0})
@@ -43,11 +43,7 @@ def test_log_has_each_profile_of_job_once(
         )
     )
     slots = sum(parallelism for _, parallelism in wanted)
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", slots)
-    cluster.start_task_executor("spare", slots)
-    cluster.settle()
+    cluster = start_cluster("te", "spare", slots=slots)
     cluster.submit("j", graph)
     for _ in range(steps):
         cluster.step()

@@ -21,7 +21,7 @@ from tailrace.services.job_master.state import JobMasterState, TerminatedJob
 
 from .job_master.driver import JOB, Job, running
 from .job_master.states import GRAPH
-from .simulated_cluster.cluster import PROFILE, Cluster, graph
+from .simulated_cluster.cluster import PROFILE, Cluster, graph, start_cluster
 
 JOBS = 1_000
 
@@ -54,10 +54,7 @@ def ended() -> Job:
 
 
 def test_broadcast_costs_nothing_for_a_thousand_terminated_jobs() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", 2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     parallel = graph(2)
     for number in range(JOBS):
         cluster.submit(f"job-{number}", parallel)

@@ -24,7 +24,7 @@ from tailrace.services.blobs.tiered_store import TieredBlobStore
 from tailrace.services.log import Codec
 from tailrace.services.processes.blobs import find_graph
 
-from ..simulated_cluster.cluster import Cluster
+from ..simulated_cluster.cluster import Cluster, start_cluster
 
 OPTIONS = st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=4)
 AMOUNTS = st.dictionaries(st.text(max_size=3), st.floats(0, 9), max_size=4)
@@ -91,10 +91,7 @@ def test_log_has_large_graph_twice_for_any_number_of_task_executors() -> None:
 
 
 def test_every_jobmanager_serves_graph_from_its_states(tmp_path: Path) -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", 2)
-    cluster.settle()
+    cluster = start_cluster("te", slots=2)
     cluster.submit("j", graph_of(100_000))
     cluster.settle()
     (sent,) = cluster.events_of("task_executor.JobManagerRegistrationSuccess")

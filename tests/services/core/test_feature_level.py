@@ -16,7 +16,7 @@ from tailrace.services.history.replay import DecisionCheck
 from tailrace.services.snapshots.snapshot_file import pack, unpack
 
 from ..next_level import NEXT, Politer, roles_at
-from ..simulated_cluster.cluster import Cluster
+from ..simulated_cluster.cluster import Cluster, start_cluster
 
 
 @pytest.fixture
@@ -27,10 +27,7 @@ def newer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cluster_that_is_upgraded() -> Cluster:
     """Returns a cluster that is upgraded between two jobs."""
-    cluster = Cluster(replica=Replica(roles_at, on_illegal=lambda *_: None))
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2, replica=Replica(roles_at, on_illegal=lambda *_: None))
     cluster.submit("j1")
     cluster.settle()
     cluster.send("dispatcher", EVERYONE, FeatureLevelRaised(level=NEXT))

@@ -9,7 +9,7 @@ from tailrace.schemas.event import Record
 from tailrace.services.core.replica import IllegalEventReporter
 from tailrace.services.core.role import IllegalEvent
 
-from ..simulated_cluster.cluster import Cluster, header
+from ..simulated_cluster.cluster import header, start_cluster
 
 RECORD = Record(
     7, header("task_executor/te-1", "job_master/j"), job_master.TaskAcknowledged(execution_attempt_id="a")
@@ -31,10 +31,7 @@ def test_illegal_events_are_logged_at_limited_rate_and_the_rest_counted() -> Non
 
 
 def test_event_without_effect_changes_no_address() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1")
-    cluster.settle()
+    cluster = start_cluster("te-1")
     before = dict(cluster.replica.states)
     again = cluster.log[-1]
     for offset in (again.offset + 1, again.offset + 2):

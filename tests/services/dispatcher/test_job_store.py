@@ -10,18 +10,14 @@ from tailrace.services.core.role import IllegalEvent
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.snapshots.snapshot_file import pack, unpack
 
-from ..simulated_cluster.cluster import Cluster, new_replica, replay_to_replica
+from ..simulated_cluster.cluster import Cluster, new_replica, replay_to_replica, start_cluster
 
 HOUR = 3_600
 
 
 def cluster_of(*, hours: int = 10, capacity: int = 100, slots: int = 2) -> Cluster:
     options = {"jobstore.expiration-time": f"{hours} h", "jobstore.max-capacity": str(capacity)}
-    cluster = Cluster(configuration=options)
-    cluster.start_master()
-    cluster.start_task_executor("te", slots)
-    cluster.settle()
-    return cluster
+    return start_cluster("te", slots=slots, configuration=options)
 
 
 def run(cluster: Cluster, job_id: str) -> None:

@@ -14,7 +14,7 @@ from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.state import DispatcherState
 
-from ..simulated_cluster.cluster import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph, start_cluster
 
 PROGRAM = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
 
@@ -168,10 +168,7 @@ def test_submission_above_limit_is_rejected(key: str, in_one_turn: bool) -> None
 
 
 def test_ended_jobs_do_not_count() -> None:
-    cluster = Cluster(configuration={"dispatcher.max-jobs": "1"})
-    cluster.start_master()
-    cluster.start_task_executor("te", 1)
-    cluster.settle()
+    cluster = start_cluster("te", configuration={"dispatcher.max-jobs": "1"})
     for number in range(3):
         cluster.submit(f"j{number}")
         cluster.settle()

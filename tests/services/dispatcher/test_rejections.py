@@ -23,7 +23,7 @@ from tailrace.services.dispatcher import submission_validation
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.log import Codec
 
-from ..simulated_cluster.cluster import Cluster, graph, replay_to_replica
+from ..simulated_cluster.cluster import Cluster, graph, replay_to_replica, start_cluster
 
 PROGRAM = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
 
@@ -43,10 +43,7 @@ def conversation(
     *, program: bool, cancelled: bool, monkeypatch: pytest.MonkeyPatch | None = None
 ) -> list[Record]:
     """Returns the log of a cluster with one submitted job; with a monkeypatch, its leader rejects the job."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", 1)
-    cluster.settle()
+    cluster = start_cluster("te")
     if monkeypatch is not None:
         leader_refuses(monkeypatch)
     body = dispatcher.SubmitJob(
@@ -85,10 +82,7 @@ def test_rejected_job_does_not_exist_although_present_rules_accept_it(
 
 
 def test_rejection_of_duplicate_job_id_leaves_first_job_unchanged() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", 1)
-    cluster.settle()
+    cluster = start_cluster("te")
     for _ in range(2):
         cluster.submit("j")
     cluster.settle()

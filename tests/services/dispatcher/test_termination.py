@@ -10,7 +10,7 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.dispatcher.state import Phase
 from tailrace.services.job_master.state import StartedJob
 
-from ..simulated_cluster.cluster import Cluster, graph
+from ..simulated_cluster.cluster import graph, start_cluster
 from .log_builder import CLIENT, OWN, Driver, in_phase, names
 
 CANCELED, FINISHED, SUSPENDED = JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.SUSPENDED
@@ -228,10 +228,7 @@ def test_end_of_cluster_cancels_suspended_job_while_it_waits_for_others() -> Non
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32])
 def test_suspension_can_become_cancellation_at_any_time_with_all_roles(steps: int) -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j1", graph(2))
     cluster.settle()
     cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
@@ -288,10 +285,7 @@ def test_job_options_override_cluster_options() -> None:
 
 
 def test_suspended_job_resumes_in_restarted_cluster() -> None:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j1", graph(2))
     cluster.settle()
     cluster.send("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))

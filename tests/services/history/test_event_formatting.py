@@ -15,16 +15,13 @@ from tailrace.services.history import EventFilter, FormattedEvent, HistoryProjec
 from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
 from tailrace.services.history.event_formatting import align_columns, columns, line
 
-from ..simulated_cluster.cluster import Cluster
+from ..simulated_cluster.cluster import Cluster, start_cluster
 
 
 @pytest.fixture
 def cluster() -> Cluster:
     """Returns a cluster with a finished and a rejected job."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", 2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("job-a")
     cluster.settle()
     cluster.submit("job-a", client="client/other")

@@ -31,7 +31,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 
-from ..simulated_cluster.cluster import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph, start_cluster
 
 LEADS = ("dispatcher", "resource_manager", "rest_server")
 BAD, GOOD = "job_master/bad", "job_master/good"
@@ -71,10 +71,7 @@ class Faulty(JobMaster):
 
 def two_jobs() -> MemoryEventLog:
     """Returns the log of a cluster in which two jobs run."""
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", 2)
-    cluster.settle()
+    cluster = start_cluster("te", slots=2)
     for job_id in ("bad", "good"):
         cluster.submit(job_id, graph(1))
         cluster.settle()

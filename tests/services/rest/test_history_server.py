@@ -32,7 +32,7 @@ from tailrace.services.rest.moment import Moment
 from tailrace.services.rest.past_clusters import PastClusters
 
 from ..history.retention.archives import create_archive, write_segments
-from ..simulated_cluster.cluster import Cluster
+from ..simulated_cluster.cluster import Cluster, start_cluster
 from ..snapshots.simulated_logs import LONG, history
 from .views import VIEWS, parameters_of, view
 
@@ -244,11 +244,7 @@ def test_writes_are_refused(tmp_path: Path) -> None:
 
 
 def create_cluster_that_forgets() -> Cluster:
-    cluster = Cluster(configuration={"jobstore.expiration-time": "10 h"})
-    cluster.start_master()
-    cluster.start_task_executor("te", 2)
-    cluster.settle()
-    return cluster
+    return start_cluster("te", slots=2, configuration={"jobstore.expiration-time": "10 h"})
 
 
 def test_forgotten_job_is_listed_and_its_answers_are_those_before(tmp_path: Path) -> None:

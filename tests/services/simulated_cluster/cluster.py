@@ -301,6 +301,22 @@ class Cluster(UniformTaskBehavior):
         ]
 
 
+def start_cluster(
+    *resource_ids: str,
+    slots: int = 1,
+    configuration: dict[str, str] | None = None,
+    answers: bool = True,
+    replica: Replica | None = None,
+) -> Cluster:
+    """Returns a cluster in which a master leads and these TaskExecutors, with so many slots each, have registered."""
+    cluster = Cluster(configuration=configuration, answers=answers, replica=replica)
+    cluster.start_master()
+    for resource_id in resource_ids:
+        cluster.start_task_executor(resource_id, slots)
+    cluster.settle()
+    return cluster
+
+
 def new_replica(
     *,
     only: Callable[[str], bool] | None = None,

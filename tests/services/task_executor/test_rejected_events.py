@@ -32,7 +32,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.message_limits import find_error
 
 from ...schemas.strategies import instances
-from ..simulated_cluster.cluster import Cluster, graph, header
+from ..simulated_cluster.cluster import Cluster, graph, header, start_cluster
 
 HUGE = "x" * 300_000
 SAID = 100_000
@@ -80,10 +80,7 @@ def check(cluster: Cluster, sender: str, recipient: str, bodies: list[Body]) -> 
 
 
 def running() -> Cluster:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te", 2)
-    cluster.settle()
+    cluster = start_cluster("te", slots=2)
     cluster.submit("j", graph(1))
     cluster.settle()
     cluster.submit("waits", graph(2))

@@ -26,17 +26,14 @@ from tailrace.services.history.cluster_view import (
     subtasks,
 )
 
-from ...simulated_cluster.cluster import Cluster, graph
+from ...simulated_cluster.cluster import Cluster, graph, start_cluster
 from ...simulated_cluster.jobs import with_options
 
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "2"}
 
 
 def running_cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.start_master()
-    cluster.start_task_executor("te-1", slots=2)
-    cluster.settle()
+    cluster = start_cluster("te-1", slots=2)
     cluster.submit("j", with_options(graph(1), RESTARTS))
     cluster.settle()
     return cluster
