@@ -3,7 +3,10 @@ has ended leaves nothing."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,23 @@ from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.yarn import EmbeddedYarn
+from tailrace.services.cli.demo.text_server import TextServer
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.yarn.jvm_gateway import JvmGateway
 
-from .test_cluster import Cluster
+from .test_cluster import PROGRAM, Cluster
+
+START = (
+    "SubmitJob ProgramAccepted JobGraphBuilt JobAccepted StartJob RegisterJobManager RequestSlot StartWorker "
+    "WorkerStarted RegisterTaskExecutor TaskExecutorRegistrationSuccess SendSlotReport RequestSlot "
+    "RegisterTaskManager OfferSlots SlotsAccepted SubmitTask UpdateTaskExecutionState"
+)
+END = (
+    "ApplicationMasterRegistered CancelJob CancelTask FreeSlot DisconnectJobManager JobFinished ShutDownCluster "
+    "DisconnectResourceManager ContainerCompleted ClusterTerminated ApplicationMasterUnregistered"
+)
+"""What the log has of an application, in this order, among other events."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +78,32 @@ def staged(hadoop: JvmGateway) -> Callable[[], dict[str, str]]:
             each.getPath().getName(): each.getPermission().toString() for each in files.listStatus(parent)
         }
 
+    return found
+
+
+@pytest.fixture
+def text() -> Iterator[TextServer]:
+    server = TextServer(words_per_s=100)
+    yield server
+    server.close()
+
+
+def names_of_events(session: Cluster) -> list[str]:
+    log = open_event_log(session.configuration)
+    try:
+        return [record.body.AVRO_NAME.rpartition(".")[2] for batch in read_to_end(log) for record in batch]
+    finally:
+        log.close()
+
+
+def find_processes(yarn: EmbeddedYarn, application: str, name: str) -> list[psutil.Process]:
+    """Returns the processes of the ApplicationMaster's container: python or java."""
+    found = []
+    for process in yarn.containers():
+        with contextlib.suppress(psutil.Error):
+            is_master = process.environ()["CONTAINER_ID"].endswith("_000001")
+            if is_master and application.partition("_")[2] in process.environ()["CONTAINER_ID"]:
+                found += [process] if process.name().startswith(name) else []
     return found
 
 
@@ -145,3 +188,120 @@ def test_application_of_program_that_fails_has_its_error_and_is_replaced(
     assert "application unregistered" in session.ok("logs").stdout
     assert f"{first} has ended (FINISHED job " in run()
     assert session.record.yarn_application != first
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_story_of_application_from_start_to_what_remains(
+    session: Cluster,
+    kafka: EmbeddedKafka,
+    yarn: EmbeddedYarn,
+    client: Any,
+    hadoop: JvmGateway,
+    staged: Callable[[], dict[str, str]],
+    text: TextServer,
+) -> None:
+    options = {
+        "jobmanager.memory.process.size": "1g",
+        "taskmanager.memory.process.size": "1g",
+        "taskmanager.numberOfTaskSlots": "1",
+        "slot.request.timeout": "5 min",
+        "yarn.heartbeat.interval": "500 ms",
+        "high-availability.storageDir": (session.home.parent / "storage").as_uri(),
+    }
+    given = [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
+    started = session.ok(
+        "run", "-t", "yarn-application", "-d", "-p", "1", "--bootstrap-servers", kafka.bootstrap_servers, *given,
+        str(PROGRAM), "--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2",
+    )  # fmt: skip
+    job_id, application = started.stdout.strip(), session.record.yarn_application
+    for shown in ("MiB and 8 vcores", "queue default", "created", "job.json", "ACCEPTED", "RUNNING"):
+        assert shown in started.stderr
+    records = hadoop.jvm.org.apache.hadoop.yarn.api.records
+
+    def report() -> Any:
+        return client.getApplicationReport(records.ApplicationId.fromString(application))
+
+    assert staged() == {application: "rwx------"}
+    wait_until(lambda: "RUNNING" in session.ok("list", "--status", "RUNNING").stdout, "the job runs")
+    wait_until(lambda: session.ok("output", job_id).stdout.strip(), "the job has counted words")
+    for process in find_processes(yarn, application, "python"):
+        process.kill()
+    registered = "ApplicationMasterRegistered"
+    wait_until(lambda: names_of_events(session).count(registered) == 2, "the next attempt registers")
+    wait_until(lambda: str(report().getYarnApplicationState().toString()) == "RUNNING", "it runs")
+    url = f"{report().getTrackingUrl()}jobs/{job_id[-32:]}/yarn-cancel"
+    assert f"/proxy/{application}/" in url
+    with urllib.request.urlopen(url, timeout=120) as answer:
+        assert answer.status == 202
+    wait_until(lambda: str(report().getYarnApplicationState().toString()) == "FINISHED", "it has ended")
+    assert str(report().getFinalApplicationStatus().toString()) == "KILLED"
+    assert report().getDiagnostics() == f"job {job_id} is CANCELED"
+    wait_until(lambda: staged() == {} and not yarn.containers(), "nothing is left in YARN and on HDFS")
+    events = names_of_events(session)
+    unread = iter(events)
+    missing = [name for name in (*START.split(), *END.split()) if name not in unread]
+    assert not missing, (missing, events)
+    assert events.count("SubmitTask") == 1
+    assert not {"RestartScheduled", "TaskExecutorLost", "JobRejected"} & set(events)
+    logs = session.ok("logs").stdout
+    assert all(f"{attempt:02}_000001 on " in logs for attempt in (1, 2))
+    assert "CANCELED" in session.ok("list").stdout
+    assert "WorkerStarted" in session.ok("story", "worker-1").stdout
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_killed_session_leaves_directory_that_later_commands_remove(
+    session: Cluster,
+    kafka: EmbeddedKafka,
+    client: Any,
+    hadoop: JvmGateway,
+    staged: Callable[[], dict[str, str]],
+) -> None:
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    session.ok("yarn-session", "-d", *servers, "-jm", "1g")
+    application = session.record.yarn_application
+    records = hadoop.jvm.org.apache.hadoop.yarn.api.records
+    client.killApplication(records.ApplicationId.fromString(application))
+    assert f"{application} is KILLED" in session.ok("cluster", "clean").stdout
+    assert list(staged()) == [application]
+    session.ok("cluster", "clean", "--yes")
+    assert staged() == {}
+    assert f"{application} has ended (KILLED" in session.ok("cluster", "stop").stderr
+    assert not (session.home / "cluster.json").exists()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_attempt_after_end_of_cluster_only_unregisters(
+    session: Cluster,
+    kafka: EmbeddedKafka,
+    yarn: EmbeddedYarn,
+    client: Any,
+    hadoop: JvmGateway,
+    staged: Callable[[], dict[str, str]],
+) -> None:
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    session.ok("yarn-session", "-d", *servers, "-jm", "1g")
+    application, configuration = session.record.yarn_application, session.configuration
+    wait_until(lambda: "ApplicationMasterRegistered" in names_of_events(session), "it has registered")
+    for jvm in find_processes(yarn, application, "java"):
+        # It cannot unregister now.
+        jvm.send_signal(signal.SIGSTOP)
+    session.ok("cluster", "stop")
+    for process in (*find_processes(yarn, application, "python"), *find_processes(yarn, application, "java")):
+        process.kill()
+    records = hadoop.jvm.org.apache.hadoop.yarn.api.records
+
+    def report() -> Any:
+        return client.getApplicationReport(records.ApplicationId.fromString(application))
+
+    wait_until(lambda: str(report().getYarnApplicationState().toString()) == "FINISHED", "it has ended")
+    assert str(report().getFinalApplicationStatus().toString()) == "SUCCEEDED"
+    assert report().getCurrentApplicationAttemptId().getAttemptId() == 2
+    wait_until(lambda: staged() == {}, "the staging directory is deleted")
+    log = open_event_log(configuration)
+    events = [record.body.AVRO_NAME.rpartition(".")[2] for batch in read_to_end(log) for record in batch]
+    log.close()
+    assert (events.count("ClusterTerminated"), events[-1]) == (1, "ClusterTerminated")

@@ -200,7 +200,11 @@ def test_next_application_master_adopts_containers_and_restarts_no_task(
 def test_idle_container_is_given_back_and_application_ends_in_order(
     cluster: YarnCluster, log: LogFollower
 ) -> None:
-    cluster.ok("cancel", cluster.job_id)
+    # As a user of YARN's web page does.
+    proxied = cluster.report().getTrackingUrl()
+    assert "/proxy/application_" in proxied
+    with urllib.request.urlopen(f"{proxied}jobs/{cluster.job_id[-32:]}/yarn-cancel") as answer:
+        assert answer.status == 202
     stopped = log.until(resource_manager.StopWorker)
     completed = log.until(resource_manager.ContainerCompleted)
     assert stopped.body.resource_id == completed.body.resource_id  # type: ignore[attr-defined]
