@@ -89,7 +89,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             restart_grace=RESTART_GRACE.of(configuration),
             mode=RESOURCE_MANAGER_MODE.of(configuration),
             slots_per_worker=NUMBER_OF_TASK_SLOTS.of(configuration),
-            sizes_workers=WORKER_DRIVER.of(configuration) is WorkerDriver.YARN,
+            sizes_workers=WORKER_DRIVER.of(configuration) is not WorkerDriver.LOCAL_PROCESS,
             max_slots=MAX_SLOTS.of(configuration),
             taskmanager_timeout=TASK_MANAGER_TIMEOUT.of(configuration),
             registration_timeout=REGISTRATION_TIMEOUT.of(configuration),

@@ -46,14 +46,17 @@ class CandidateLease:
     def show(self) -> None:
         """Creates or renews the Lease."""
         self._may_exist = True
-        if self._written is not None:
-            self._written = self._api.replace(renewed(self._written, time.time(), {}))
+        settings, me = self._settings, self._me
+        annotations = {LEVEL_ANNOTATION: str(me.feature_level)}
         if self._written is None:
-            settings, me = self._settings, self._me
             spec = held_spec(me.address, settings.duration_s, 0, time.time())
-            annotations = {LEVEL_ANNOTATION: str(me.feature_level)}
-            lease = new_lease(settings.cluster_id, self._name, spec, annotations)
-            self._written = self._api.create(lease) or self._api.read(self._name)
+            self._written = self._api.create(new_lease(settings.cluster_id, self._name, spec, annotations))
+            if self._written is not None:
+                return
+            # An earlier process of this address has left it, or the answer was lost.
+            self._written = self._api.read(self._name)
+        if self._written is not None:
+            self._written = self._api.replace(renewed(self._written, time.time(), annotations))
 
     def remove(self) -> None:
         """Deletes the Lease."""

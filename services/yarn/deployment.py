@@ -9,6 +9,7 @@ configuration.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import tempfile
@@ -23,7 +24,7 @@ from ...infra.jars import spark_jars
 from ..configuration import Configuration
 from ..configuration.options.cluster import HOME
 from ..configuration.options.resource_manager import RESOURCE_MANAGER_MODE, WORKER_DRIVER
-from ..configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
+from ..configuration.options.task_executor import NUMBER_OF_TASK_SLOTS, PROCESS_MEMORY
 from ..configuration.options.yarn import (
     APPLICATION_ATTEMPTS,
     APPLICATION_JOB_ID,
@@ -33,9 +34,9 @@ from ..configuration.options.yarn import (
     JOB_MANAGER_PROCESS_MEMORY,
     PYTHON_ARCHIVE,
     PYTHON_EXECUTABLE,
-    TASK_MANAGER_PROCESS_MEMORY,
     YARN_CONTAINER_VCORES,
 )
+from ..configuration.worker_size import process_cores, process_memory
 from .application import ApplicationReport, ApplicationRequest
 from .application_master import LocalResource, escape_for_launch
 from .errors import YarnError
@@ -134,9 +135,9 @@ def container_requests(configuration: Configuration) -> list[ContainerRequest]:
         ),
         ContainerRequest(
             "a TaskExecutor",
-            -(-configuration.get(TASK_MANAGER_PROCESS_MEMORY) // _MIB),
-            configuration.get(YARN_CONTAINER_VCORES) or slots,
-            f"lower -tm or {TASK_MANAGER_PROCESS_MEMORY.key}, or -s or {YARN_CONTAINER_VCORES.key}",
+            -(-process_memory(configuration) // _MIB),
+            math.ceil(process_cores(configuration, slots, YARN_CONTAINER_VCORES)),
+            f"lower -tm or {PROCESS_MEMORY.key}, or -s or {YARN_CONTAINER_VCORES.key}",
         ),
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from ....infra.config.option_types import DURATION, MEMORY, MINUTE, SECOND, choice, optional, pattern
+from ....infra.config.option_types import DURATION, FLOAT, MINUTE, SECOND, choice, derived, optional, pattern
 from ....infra.config.options import ConfigOption, Scope
 from .kinds import FILE
 from .resource_manager import WORKER_DRIVER, WorkerDriver
@@ -79,14 +79,14 @@ SERVICE_ACCOUNT = ConfigOption(
     doc="The service account of these pods, unless the template names one. They get no token of it.",
     scopes=_SCOPES,
 )
-MEMORY_OVERHEAD = ConfigOption(
-    key="kubernetes.taskmanager.memory.overhead",
-    type=MEMORY,
-    default=2 << 30,
-    doc="The memory of a pod beside what its TaskExecutor offers to tasks (taskmanager.memory.*): for the JVM of "
-    "Spark, and the Python processes of the TaskExecutor and its tasks.",
+CPU_AMOUNT = ConfigOption[float | None](
+    key="kubernetes.taskmanager.cpu.amount",
+    type=derived(FLOAT),
+    default=None,
+    above=0.0,
+    at_most=65_536.0,
+    doc="The cores that a TaskExecutor's pod requests. `auto`: taskmanager.cpu.cores, else one for each slot.",
     scopes=_SCOPES,
-    ours=True,
 )
 OWNER = ConfigOption[str | None](
     key="kubernetes.taskmanager.owner",
@@ -115,7 +115,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     IMAGE_PULL_POLICY,
     POD_TEMPLATE_FILE,
     SERVICE_ACCOUNT,
-    MEMORY_OVERHEAD,
+    CPU_AMOUNT,
     OWNER,
     RESYNC_INTERVAL,
 )

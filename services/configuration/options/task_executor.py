@@ -53,6 +53,25 @@ LEAVE_ON_STOP = ConfigOption(
     scopes=WORKER,
     ours=True,
 )
+PROCESS_MEMORY = ConfigOption[int | None](
+    key="taskmanager.memory.process.size",
+    type=derived(MEMORY),
+    default=None,
+    at_least=1 << 20,
+    doc="The memory of a TaskExecutor's pod or container in active mode: its JVM, its Python processes and what they "
+    "offer to tasks. `auto`: what it offers, and taskmanager.memory.overhead.",
+    scopes=MASTER,
+    flink="none",
+)
+MEMORY_OVERHEAD = ConfigOption(
+    key="taskmanager.memory.overhead",
+    type=MEMORY,
+    default=1408 << 20,
+    doc="The memory of a TaskExecutor's pod or container beside what its tasks are offered (taskmanager.memory.*, with "
+    "a heap of at least 640 MiB): for the JVM of Spark, and the Python processes of the TaskExecutor and its tasks.",
+    scopes=MASTER,
+    ours=True,
+)
 CPU_CORES = ConfigOption[float | None](
     key="taskmanager.cpu.cores",
     type=derived(FLOAT),
@@ -143,4 +162,12 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     SPARK_DRIVER_HOST,
     SPARK_CORES,
 )
-OFFERS: tuple[ConfigOption[Any], ...] = (CPU_CORES, TASK_HEAP, TASK_OFF_HEAP, MANAGED_MEMORY, NETWORK_MEMORY)
+OFFERS: tuple[ConfigOption[Any], ...] = (
+    PROCESS_MEMORY,
+    MEMORY_OVERHEAD,
+    CPU_CORES,
+    TASK_HEAP,
+    TASK_OFF_HEAP,
+    MANAGED_MEMORY,
+    NETWORK_MEMORY,
+)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ....infra.config.option_types import (
     DURATION,
+    FLOAT,
     INT,
     MEMORY,
     MILLISECOND,
@@ -39,22 +40,15 @@ YARN_CONTAINER_REQUEST_INTERVAL = ConfigOption(
     scopes=MASTER,
     flink="500, in milliseconds",
 )
-YARN_CONTAINER_VCORES = ConfigOption[int | None](
+YARN_CONTAINER_VCORES = ConfigOption[float | None](
     key="yarn.containers.vcores",
-    type=derived(INT),
+    type=derived(FLOAT),
     default=None,
-    at_least=1,
-    doc="The virtual cores of a TaskExecutor's container. `auto`: one for each slot.",
+    above=0.0,
+    at_most=65_536.0,
+    doc="The virtual cores of a TaskExecutor's container, rounded up. `auto`: taskmanager.cpu.cores, else one for each "
+    "slot.",
     scopes=MASTER,
-)
-TASK_MANAGER_PROCESS_MEMORY = ConfigOption(
-    key="taskmanager.memory.process.size",
-    type=MEMORY,
-    default=1728 << 20,
-    at_least=1 << 20,
-    doc="The memory of a TaskExecutor's container: its JVM, its Python processes and what they offer to tasks.",
-    scopes=MASTER,
-    flink="none",
 )
 
 APPLICATION_NAME = ConfigOption(
@@ -139,5 +133,4 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     YARN_HEARTBEAT_INTERVAL,
     YARN_CONTAINER_REQUEST_INTERVAL,
     YARN_CONTAINER_VCORES,
-    TASK_MANAGER_PROCESS_MEMORY,
 )

@@ -5,6 +5,7 @@ YARN and the client that submitted the application have left what is needed in t
 
 from __future__ import annotations
 
+import math
 import shlex
 import socket
 import sys
@@ -19,11 +20,11 @@ from ...configuration import Configuration
 from ...configuration.options import environment_variable
 from ...configuration.options.cluster import HOME
 from ...configuration.options.yarn import (
-    TASK_MANAGER_PROCESS_MEMORY,
     YARN_CONTAINER_REQUEST_INTERVAL,
     YARN_CONTAINER_VCORES,
     YARN_HEARTBEAT_INTERVAL,
 )
+from ...configuration.worker_size import process_cores, process_memory, size_worker
 from ...yarn.application_master import (
     Capability,
     ContainerLaunch,
@@ -31,7 +32,6 @@ from ...yarn.application_master import (
     application_of,
     escape_for_launch,
 )
-from .sized_worker import size_worker
 
 PYTHON_VARIABLE: Final = "TAILRACE_YARN_PYTHON"
 """The interpreter in a container: a path there, also a relative one. Default: that of this process."""
@@ -84,7 +84,7 @@ def create_launch(
 ) -> WorkerContainer:
     """Returns the container of a TaskExecutor. Its home is its container's directory, and its log is in YARN's log
     directory."""
-    configuration = size_worker(configuration, number_of_slots, slot_profile)
+    configuration = size_worker(configuration, number_of_slots, slot_profile, YARN_CONTAINER_VCORES)
     python = environment.get(PYTHON_VARIABLE) or sys.executable
     arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
     command = shlex.join([python, "-P", "-m", "tailrace.services.cli", *arguments])
@@ -104,8 +104,8 @@ def create_launch(
         local_resources=read_local_resources(environment),
     )
     capability = Capability(
-        memory_mib=-(-configuration.get(TASK_MANAGER_PROCESS_MEMORY) // _MIB),
-        vcores=configuration.get(YARN_CONTAINER_VCORES) or number_of_slots,
+        memory_mib=-(-process_memory(configuration) // _MIB),
+        vcores=math.ceil(process_cores(configuration, number_of_slots, YARN_CONTAINER_VCORES)),
     )
     return WorkerContainer(capability, launch)
 

@@ -77,14 +77,14 @@ def test_pod_is_as_large_as_what_its_taskexecutor_offers() -> None:
     settings = configuration(
         taskmanager_memory_managed_size="1gb",
         taskmanager_memory_task_heap_size="3gb",
-        kubernetes_taskmanager_memory_overhead="1gb",
+        taskmanager_memory_overhead="1gb",
     )
     pod = pod_manifest(settings, {}, None, "w", 4)
     resources = container_of(pod)["resources"]
     assert resources["requests"] == {"cpu": "4000m", "memory": str(5 << 30)}
     assert resources["limits"] == {"memory": str(5 << 30)}
     # The slots of the TaskExecutor are parts of the pod, not of the node.
-    assert variables(pod)["TAILRACE_TASKMANAGER_CPU_CORES"] == "4"
+    assert float(variables(pod)["TAILRACE_TASKMANAGER_CPU_CORES"]) == 4.0
 
 
 def test_template_keeps_what_driver_does_not_decide() -> None:

@@ -40,7 +40,7 @@ def test_pod_that_may_run_has_not_ended(phase: str) -> None:
     [
         ({"exitCode": 0}, "exit code 0"),
         ({"exitCode": 70, "reason": "Error"}, "exit code 70"),
-        ({"exitCode": 137, "reason": "OOMKilled"}, "raise kubernetes.taskmanager.memory.overhead"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "raise taskmanager.memory.process.size"),
         ({"exitCode": 128, "reason": "StartError", "message": "no such\nfile"}, "(StartError): no such file"),
     ],
     ids=["done", "error", "memory", "start"],

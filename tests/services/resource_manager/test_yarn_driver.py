@@ -401,7 +401,7 @@ def test_container_of_profile_offers_it_and_grows_by_it() -> None:
     assert told["MEMORY_MANAGED_SIZE"] == "512 mb"
     assert float(told["CPU_CORES"]) == 3.0
     small = msgspec.structs.replace(LARGE, heap_memory_mb=1, managed_memory_mb=0, cpu_cores=0.5)
-    assert create_launch(configuration, {}, "worker-1", 1, small).capability == Capability(1500, 1)
+    assert create_launch(configuration, {}, "worker-1", 1, small).capability == Capability(1500, 2)
 
 
 def test_container_that_yarn_never_allocates_is_refused_before_the_request(bench: Bench) -> None:

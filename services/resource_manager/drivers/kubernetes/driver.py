@@ -66,12 +66,11 @@ class KubernetesDriver:
     def start(
         self, resource_id: str, number_of_slots: int, slot_profile: ResourceProfile | None = None
     ) -> str:
-        del slot_profile
         self._watch.start()
         template = read_template(self._configuration)
         try:
             pod = pod_manifest(
-                self._configuration, template, self._find_owner(), resource_id, number_of_slots
+                self._configuration, template, self._find_owner(), resource_id, number_of_slots, slot_profile
             )
             self._create(resource_id, pod)
         except ApiFailure as failure:

@@ -11,21 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .....infra.config.options import ConfigOption, Scope
+from .....infra.config.options import Scope
 from .....infra.server_socket import is_loopback
+from .....schemas.types import ResourceProfile
 from ....configuration import Configuration
 from ....configuration.options import environment_variable
 from ....configuration.options import kubernetes as options
 from ....configuration.options.cluster import HOME
 from ....configuration.options.diagnostics import DIAGNOSTICS_HOST
 from ....configuration.options.task_executor import (
-    CPU_CORES,
-    MANAGED_MEMORY,
-    NETWORK_MEMORY,
     RESOURCE_ID,
-    TASK_HEAP,
-    TASK_OFF_HEAP,
 )
+from ....configuration.worker_size import process_cores, process_memory, size_worker
 from ....kubernetes.names import cluster_labels, object_name
 from ..driver import WorkerNotStarted
 from .pod_api import Pod
@@ -87,8 +84,10 @@ def pod_manifest(
     owner: Pod | None,
     resource_id: str,
     number_of_slots: int,
+    slot_profile: ResourceProfile | None = None,
 ) -> Pod:
-    """Returns the pod of a worker. `owner`: the object that owns it."""
+    """Returns the pod of a worker. `owner`: the object that owns it. `slot_profile`: what each slot has to offer."""
+    configuration = size_worker(configuration, number_of_slots, slot_profile, options.CPU_AMOUNT)
     pod = copy.deepcopy(dict(template))
     cluster_id = configuration.cluster_id
     metadata, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
@@ -105,38 +104,20 @@ def pod_manifest(
     others = [each for each in spec.get("containers") or () if each.get("name") != CONTAINER]
     given = [each for each in spec.get("containers") or () if each.get("name") == CONTAINER]
     container: dict[str, Any] = given[0] if given else {"name": CONTAINER}
-    cores = cpu_cores(configuration, number_of_slots)
+    cores = process_cores(configuration, number_of_slots, options.CPU_AMOUNT)
     container |= {
         "image": configuration.get(options.IMAGE),
         "imagePullPolicy": configuration.get(options.IMAGE_PULL_POLICY).value,
         "args": ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)],
-        "env": _environment(configuration, container.get("env") or (), cores),
-        "resources": _resources(container.get("resources") or {}, cores, memory_of(configuration)),
+        "env": _environment(configuration, container.get("env") or ()),
+        "resources": _resources(container.get("resources") or {}, cores, process_memory(configuration)),
     }
     container.setdefault("securityContext", _SECURITY)
     spec["containers"] = [container, *others]
     return {"apiVersion": "v1", "kind": "Pod", **{key: pod[key] for key in ("metadata", "spec")}}
 
 
-def cpu_cores(configuration: Configuration, number_of_slots: int) -> float:
-    """Returns the cores of a pod: those that its TaskExecutor offers, or one for each slot."""
-    configured = configuration.get(CPU_CORES)
-    return float(number_of_slots) if configured is None else configured
-
-
-def memory_of(configuration: Configuration) -> int:
-    """Returns the bytes of a pod: what its TaskExecutor offers, and what it needs itself."""
-    options_of_memory: tuple[ConfigOption[Any], ...] = (
-        TASK_HEAP,
-        TASK_OFF_HEAP,
-        MANAGED_MEMORY,
-        NETWORK_MEMORY,
-    )
-    offered = (configuration.get(each) or 0 for each in options_of_memory)
-    return sum(offered) + configuration.get(options.MEMORY_OVERHEAD)
-
-
-def _environment(configuration: Configuration, given: Any, cores: float) -> list[Any]:
+def _environment(configuration: Configuration, given: Any) -> list[Any]:
     """Returns the variables of the template, and over them the options that were set for the cluster and that
     TaskExecutors read."""
     said = {
@@ -144,7 +125,6 @@ def _environment(configuration: Configuration, given: Any, cores: float) -> list
         for setting in configuration.settings()
         if Scope.TASKMANAGER in configuration.option(setting.key).scopes and setting.key not in _OF_JOBMANAGER
     }
-    said[environment_variable(CPU_CORES.key)] = f"{cores:g}"
     own: list[Any] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     if not is_loopback(configuration.get(DIAGNOSTICS_HOST)):
         said[environment_variable(DIAGNOSTICS_HOST.key)] = "$(POD_IP)"

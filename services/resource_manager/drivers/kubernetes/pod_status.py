@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ....configuration.options.kubernetes import IMAGE, MEMORY_OVERHEAD, POD_TEMPLATE_FILE
+from ....configuration.options.kubernetes import IMAGE, POD_TEMPLATE_FILE
+from ....configuration.options.task_executor import PROCESS_MEMORY
 from .pod_api import Pod
 
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
@@ -114,7 +115,7 @@ def _container_states(pod: Pod, state: str) -> Iterator[Mapping[str, Any]]:
 def _termination(state: Mapping[str, Any]) -> str:
     reason, code = state.get("reason"), state.get("exitCode")
     if reason == "OOMKilled":
-        return f"it needed more memory than its pod has (OOMKilled): raise {MEMORY_OVERHEAD.key}"
+        return f"it needed more memory than its pod has (OOMKilled): raise {PROCESS_MEMORY.key}"
     if code == 0:
         return "exit code 0"
     message = _flat(state.get("message"))
