@@ -88,6 +88,35 @@ APICURIO_CONVERTER_JARS: Final = JarSet(
     transitive=True,
 )
 
+# Hadoop's server of Kerberos for tests.
+MINI_KDC_JARS: Final = JarSet(
+    name="mini-kdc",
+    coordinates=(
+        Coordinate("org.apache.hadoop", "hadoop-minikdc", HADOOP_VERSION),
+        *(
+            Coordinate("org.apache.kerby", name, "2.0.3")
+            for name in (
+                "kerb-admin",
+                "kerb-client",
+                "kerb-common",
+                "kerb-core",
+                "kerb-crypto",
+                "kerb-identity",
+                "kerb-server",
+                "kerb-simplekdc",
+                "kerb-util",
+                "kerby-asn1",
+                "kerby-config",
+                "kerby-pkix",
+                "kerby-util",
+                "kerby-xdr",
+                "token-provider",
+            )
+        ),
+    ),
+    transitive=False,
+)
+
 # YARN's and HDFS's servers in one process, for tests. They use JUnit's assertions; the ResourceManager's proxy has a
 # certificate authority of BouncyCastle.
 MINI_YARN_JARS: Final = JarSet(

@@ -14,7 +14,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 from xml.sax.saxutils import escape
@@ -27,7 +27,7 @@ from .embedded_server import SMALL_JVM, STOP_TIMEOUT_S, EmbeddedServer, ServerUn
 from .jars import pyspark_jars_dir, resolve
 from .ports import ReservedPort
 from .prerequisites import find_java
-from .versions import MINI_YARN_JARS
+from .versions import MINI_YARN_JARS, JarSet
 
 START_TIMEOUT_S: Final = 120.0
 
@@ -94,6 +94,11 @@ class EmbeddedYarn(EmbeddedServer):
 
     name = "YARN"
     unavailable = YarnUnavailable
+    jar_sets: tuple[JarSet, ...] = (MINI_YARN_JARS,)
+    jar_patterns: tuple[str, ...] = _JARS
+    """Of pyspark's jars."""
+    site_keys: Mapping[str, tuple[str, ...]] = {}
+    """File of `configuration_dir` -> further settings that clients need."""
 
     def __init__(
         self,
@@ -179,12 +184,13 @@ class EmbeddedYarn(EmbeddedServer):
 
     def _launch_jvm(self) -> None:
         folder = pyspark_jars_dir()
-        found = [path for pattern in _JARS for path in sorted(folder.glob(f"{pattern}.jar"))]
+        found = [path for pattern in self.jar_patterns for path in sorted(folder.glob(f"{pattern}.jar"))]
+        own = [path for jars in self.jar_sets for path in resolve(jars)]
         with self.log_path.open("a", encoding="utf-8") as log:
             port, token, self._process = launch_gateway(
                 jarpath=str(next(folder.glob("py4j-*.jar"))),
                 java_path=find_java(),
-                classpath=os.pathsep.join(map(str, [*resolve(MINI_YARN_JARS), *found])),
+                classpath=os.pathsep.join(map(str, [*own, *found])),
                 javaopts=[
                     f"-Xmx{self._heap}",
                     *SMALL_JVM,
@@ -207,7 +213,7 @@ class EmbeddedYarn(EmbeddedServer):
     def _start_servers(self) -> None:
         hadoop, deadline = self.jvm.org.apache.hadoop, time.monotonic() + START_TIMEOUT_S
         configuration = hadoop.yarn.conf.YarnConfiguration()
-        for key, value in self._settings.items():
+        for key, value in (self._settings | self._prepare()).items():
             configuration.set(key, value)
         configuration.set("hdfs.minidfs.basedir", str(self.data_dir / "hdfs"))
         for key, port in zip(_SERVERS, self._ports, strict=True):
@@ -226,12 +232,28 @@ class EmbeddedYarn(EmbeddedServer):
         remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
         if not self.mini_yarn.waitForNodeManagersToConnect(remaining_ms):
             raise YarnUnavailable(f"the NodeManagers do not register; see {self.log_path}")
+        self._complete()
         self._write_files()
+
+    def _prepare(self) -> dict[str, str]:
+        """Starts what the servers need; returns further settings."""
+        return {}
+
+    def _complete(self) -> None:
+        """Adds what clients need, when the servers run."""
+
+    def _array_of_strings(self, elements: Sequence[str]) -> Any:
+        assert self._gateway is not None
+        made = self._gateway.new_array(self.jvm.java.lang.String, len(elements))
+        for index, element in enumerate(elements):
+            made[index] = element
+        return made
 
     def _write_files(self) -> None:
         effective = self.mini_yarn.getConfig()
         self.configuration_dir.mkdir(exist_ok=True)
-        for name, keys in _SITES.items():
+        for name, usual in _SITES.items():
+            keys = (*usual, *self.site_keys.get(name, ()))
             pairs = {key: value for key in keys if (value := effective.get(key)) is not None}
             properties = "".join(
                 f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"

@@ -18,6 +18,7 @@ from .owed_events import (
 )
 from .state import JobMasterRegistration, ResourceManagerState, WorkerRegistration
 from .worker_lifecycle import dismiss_worker, drop_worker, lose_worker, remove_left_worker
+from .worker_names import is_given
 from .worker_pool import Worker, WorkerState
 
 
@@ -51,6 +52,10 @@ def on_register_task_executor(
     before = state.pool.get(resource_id)
     if before is not None and before.state in (WorkerState.RELEASING, WorkerState.STOPPING):
         reason = f"worker {resource_id} is being stopped: {before.reason}"
+        return owe(state, OwedTaskExecutorRegistrationRejection(offset, resource_id, reason))
+    if before is None and is_given(resource_id, state.pool.numbered):
+        # Its process was found to have ended, for example because its node is cut off: its resources are given away.
+        reason = f"worker {resource_id} has ended, and its name is not used again"
         return owe(state, OwedTaskExecutorRegistrationRejection(offset, resource_id, reason))
     registration = WorkerRegistration(
         resource_id=resource_id,

@@ -13,6 +13,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from .errors import with_remedy
+
 ABORTED: Final = -100
 KILLED_BY_APPLICATION_MASTER: Final = -105
 _MEANINGS: Final[Mapping[int, str]] = {
@@ -199,7 +201,7 @@ def describe_end(container: Container, completed: CompletedContainer) -> str:
     if meaning is None and status > 128:
         meaning = f"signal {status - 128}"
     how = f"exit status {status}" + (f" ({meaning})" if meaning else "")
-    why = " ".join(completed.diagnostics.split())
+    why = with_remedy(" ".join(completed.diagnostics.split()))
     return f"its container {container.container_id} on {container.node} has completed with {how}" + (
         f": {why}" if why else ""
     )

@@ -23,6 +23,7 @@ import msgspec
 from ...infra.jars import spark_jars
 from ..configuration import Configuration
 from ..configuration.options.cluster import HOME
+from ..configuration.options.kerberos import KERBEROS_KEYTAB, KRB5_CONFIGURATION
 from ..configuration.options.resource_manager import RESOURCE_MANAGER_MODE, WORKER_DRIVER
 from ..configuration.options.task_executor import NUMBER_OF_TASK_SLOTS, PROCESS_MEMORY
 from ..configuration.options.yarn import (
@@ -50,6 +51,8 @@ _CACHE: Final = "cache"
 _ENVIRONMENT: Final = "environment"
 _CONFIGURATION_FILE: Final = "tailrace.yaml"
 _JOB_FILE: Final = "job.json"
+_KEYTAB: Final = "login.keytab"
+_KRB5_CONFIGURATION: Final = "krb5.conf"
 _MIB: Final = 1 << 20
 _CLIENTS_OWN: Final = frozenset({HOME.key, PYTHON_ARCHIVE.key, PYTHON_EXECUTABLE.key})
 """Options that make no sense on another machine."""
@@ -79,7 +82,6 @@ def deploy(
     Without `cluster.id` the application's id is the cluster's. Raises YarnError; then nothing is left in YARN or HDFS.
     """
     check_python(configuration)
-    client.check_security()
     nodes = client.nodes()
     for node in nodes:
         say(f"node {node.name}: {node.memory_mib} MiB and {node.vcores} vcores")
@@ -164,6 +166,9 @@ def files_to_ship(
         path = Path(shipped).absolute()
         ending = ".zip" if path.suffix == ".zip" else ".tar.gz"
         files[f"{_ENVIRONMENT}{ending}"] = path
+    for option, name in ((KERBEROS_KEYTAB, _KEYTAB), (KRB5_CONFIGURATION, _KRB5_CONFIGURATION)):
+        if own := configuration.get(option):
+            files[name] = Path(own).absolute()
     return files
 
 
@@ -210,6 +215,9 @@ def _configuration_file(configuration: Configuration) -> str:
     values = {
         setting.key: setting.text for setting in configuration.settings() if setting.key not in _CLIENTS_OWN
     }
+    for option, name in ((KERBEROS_KEYTAB, _KEYTAB), (KRB5_CONFIGURATION, _KRB5_CONFIGURATION)):
+        if configuration.get(option):
+            values[option.key] = name
     values |= {RESOURCE_MANAGER_MODE.key: "active", WORKER_DRIVER.key: "yarn"}
     # A string in JSON is one in YAML.
     return "".join(f"{json.dumps(key)}: {json.dumps(text)}\n" for key, text in sorted(values.items()))

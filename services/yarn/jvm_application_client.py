@@ -16,10 +16,19 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ...infra.closing import Closeable
+from ..configuration import Configuration
 from .application import ENDED, ApplicationReport, ApplicationRequest, RunningContainer, StagingDirectory
 from .application_master import LocalResource
-from .errors import JvmEnded, YarnError
+from .errors import JvmEnded, YarnError, with_remedy
 from .jvm_gateway import CONFIGURATION_DIRECTORY_VARIABLE, JvmGateway, describe_java_error
+from .kerberos import (
+    TICKET,
+    KerberosLogin,
+    add_resource_manager_token,
+    log_in,
+    new_file_system_tokens,
+    serialise,
+)
 from .resource_check import Node
 
 STAGING_PARENT: Final = ".tailrace"
@@ -32,14 +41,20 @@ _FILE_MODE: Final = "600"
 class JvmApplicationClient(Closeable):
     """One conversation with YARN, for one application. All methods raise YarnError."""
 
-    def __init__(self, configuration_directory: Path | None = None, *, log: Path | None = None) -> None:
-        """Starts the JVM; it does not connect. Without a directory that of HADOOP_CONF_DIR is read."""
+    def __init__(
+        self,
+        configuration_directory: Path | None = None,
+        *,
+        log: Path | None = None,
+        login: KerberosLogin = TICKET,
+    ) -> None:
+        """Starts the JVM and logs in; it does not connect. Without a directory that of HADOOP_CONF_DIR is read."""
         if configuration_directory is None and not os.environ.get(CONFIGURATION_DIRECTORY_VARIABLE):
             raise YarnError(
                 f"{CONFIGURATION_DIRECTORY_VARIABLE} is not set, so nobody knows where YARN is: set it to the "
                 "directory with core-site.xml, hdfs-site.xml and yarn-site.xml"
             )
-        self._gateway = JvmGateway(configuration_directory, log=log)
+        self._gateway = JvmGateway(configuration_directory, log=log, java_options=login.java_options)
         self._hadoop = self._gateway.jvm.org.apache.hadoop
         self._records = self._hadoop.yarn.api.records
         self._configuration = self._gateway.configuration()
@@ -48,6 +63,7 @@ class JvmApplicationClient(Closeable):
         """The id, once `create` has been called."""
         try:
             with _refusals():
+                log_in(self._gateway, login)
                 self._yarn = self._hadoop.yarn.client.api.YarnClient.createYarnClient()
                 self._yarn.init(self._configuration)
                 self._yarn.start()
@@ -56,17 +72,17 @@ class JvmApplicationClient(Closeable):
             self._gateway.close()
             raise
 
+    @classmethod
+    def from_configuration(cls, configuration: Configuration) -> JvmApplicationClient:
+        """Returns a client that logs in as the configuration says; its JVM logs into the home."""
+        return cls(
+            log=configuration.home / "hadoop-client.log",
+            login=KerberosLogin.from_configuration(configuration),
+        )
+
     def close(self) -> None:
         """Ends the JVM. The application continues."""
         self._gateway.close()
-
-    def check_security(self) -> None:
-        """Raises YarnError if this YARN requires Kerberos, which is not supported."""
-        if self._hadoop.security.UserGroupInformation.isSecurityEnabled():
-            raise YarnError(
-                "hadoop.security.authentication is kerberos, which tailrace does not support: use a YARN with simple "
-                "authentication"
-            )
 
     def nodes(self) -> list[Node]:
         """Returns the running nodes (getClusterNodes)."""
@@ -152,8 +168,11 @@ class JvmApplicationClient(Closeable):
             resources = self._gateway.jvm.java.util.HashMap()
             for name, resource in request.local_resources.items():
                 resources.put(name, self._local_resource(resource))
+            credentials = new_file_system_tokens(self._gateway, self._configuration)
+            add_resource_manager_token(self._gateway, self._configuration, self._yarn, credentials)
+            tokens = serialise(self._gateway, credentials)
             container = records.ContainerLaunchContext.newInstance(
-                resources, dict(request.environment), [request.command], None, None, None
+                resources, dict(request.environment), [request.command], None, tokens, None
             )
             context = self._created.getApplicationSubmissionContext()
             context.setApplicationName(request.name)
@@ -324,6 +343,6 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise YarnError(f"Hadoop refuses: {describe_java_error(error)}") from error
+        raise YarnError(f"Hadoop refuses: {with_remedy(describe_java_error(error))}") from error
     except (Py4JError, OSError) as error:
         raise JvmEnded(f"the JVM with Hadoop's clients does not answer: {error or repr(error)}") from error

@@ -21,13 +21,16 @@ from .application_master import (
     Preemption,
     Registration,
 )
-from .errors import AttemptSuperseded, JvmEnded, RequestRefused, YarnError
+from .errors import AttemptSuperseded, JvmEnded, RequestRefused, YarnError, with_remedy
 from .jvm_gateway import JvmGateway, describe_java_error
+from .kerberos import TICKET, KerberosLogin, log_in, new_file_system_tokens, serialise
 
 _SUPERSEDED: Final = frozenset(
     {"ApplicationAttemptNotFoundException", "ApplicationNotFoundException", "InvalidToken"}
 )
 _REFUSED: Final = frozenset({"InvalidResourceRequestException"})
+_NODE_MANAGER_PATIENCE: Final = "yarn.client.nodemanager-connect.max-wait-ms"
+_NODE_MANAGER_PATIENCE_MS: Final = 20_000
 _AM_RM_TOKEN: Final = "YARN_AM_RM_TOKEN"
 _RUNNING: Final = "RUNNING"
 
@@ -35,16 +38,28 @@ _RUNNING: Final = "RUNNING"
 class JvmApplicationMaster(Closeable):
     """Starts a JVM, which ends with `close`. The tokens come from the files that YARN names in the environment."""
 
-    def __init__(self, configuration_directory: Path | None = None, *, log: Path | None = None) -> None:
-        self._gateway = gateway = JvmGateway(configuration_directory, log=log)
+    def __init__(
+        self,
+        configuration_directory: Path | None = None,
+        *,
+        log: Path | None = None,
+        login: KerberosLogin = TICKET,
+    ) -> None:
+        self._gateway = gateway = JvmGateway(
+            configuration_directory, log=log, java_options=login.java_options
+        )
+        self._has_keytab = bool(login.keytab)
         self._jvm = jvm = gateway.jvm
         self._configuration = gateway.configuration()
+        # Hadoop's client would try for minutes: then another node is better.
+        self._configuration.set(_NODE_MANAGER_PATIENCE, str(_NODE_MANAGER_PATIENCE_MS))
         self._records = jvm.org.apache.hadoop.yarn.api.records
         self._containers: dict[str, Any] = {}
         """Container id -> YARN's record of it, with its token."""
         self._requests: dict[int, Any] = {}
         clients = jvm.org.apache.hadoop.yarn.client.api
         with _refusals():
+            log_in(gateway, login)
             self._resource_manager = clients.AMRMClient.createAMRMClient()
             self._resource_manager.init(self._configuration)
             self._resource_manager.start()
@@ -175,15 +190,16 @@ class JvmApplicationMaster(Closeable):
         )
 
     def _tokens(self) -> Any:
-        """Returns the tokens of this process without the one by which it speaks as ApplicationMaster."""
+        """Returns the tokens of this process without the one by which it speaks as ApplicationMaster; with a keytab,
+        new ones of HDFS."""
         users = self._jvm.org.apache.hadoop.security.UserGroupInformation
         credentials = users.getCurrentUser().getCredentials()
         for alias in list(credentials.getTokenMap().keySet()):
             if str(credentials.getToken(alias).getKind().toString()) == _AM_RM_TOKEN:
                 credentials.removeToken(alias)
-        buffer = self._jvm.org.apache.hadoop.io.DataOutputBuffer()
-        credentials.writeTokenStorageToStream(buffer)
-        return self._jvm.java.nio.ByteBuffer.wrap(buffer.getData(), 0, buffer.getLength())
+        if self._has_keytab:
+            credentials.addAll(new_file_system_tokens(self._gateway, self._configuration))
+        return serialise(self._gateway, credentials)
 
 
 def _node(report: Any) -> NodeUpdate:
@@ -213,6 +229,6 @@ def _refusals() -> Iterator[None]:
             raise AttemptSuperseded(f"YARN has ended this attempt of the application: {text}") from error
         if text.partition(":")[0] in _REFUSED:
             raise RequestRefused(text) from error
-        raise YarnError(text) from error
+        raise YarnError(with_remedy(text)) from error
     except (Py4JError, OSError) as error:
         raise JvmEnded(f"the JVM with Hadoop's clients does not answer: {error or repr(error)}") from error

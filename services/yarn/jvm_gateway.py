@@ -42,6 +42,7 @@ class JvmGateway(Closeable):
         jars: Iterable[Path] = (),
         *,
         log: Path | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         """Starts the JVM. Without a directory Hadoop reads that of HADOOP_CONF_DIR. What the JVM prints goes to
         `log`. Raises MissingPrerequisite without Java, and JarsUnavailable without pyspark."""
@@ -54,7 +55,7 @@ class JvmGateway(Closeable):
                 java_path=find_java(),
                 jarpath=str(next(pyspark_jars_dir().glob("py4j-*.jar"))),
                 classpath=classpath,
-                javaopts=[f"-Xmx{_HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+                javaopts=[f"-Xmx{_HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *java_options],
                 die_on_exit=True,
                 redirect_stderr=stderr,
                 # Ctrl-C is for this process, which may need the JVM to end in order.

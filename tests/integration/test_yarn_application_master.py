@@ -58,7 +58,8 @@ class YarnCluster(Cluster):
             }
         )
 
-    def submit(self) -> None:
+    def submit(self, **options: str) -> None:
+        """`options`: further environment of the ApplicationMaster."""
         records = self._gateway.jvm.org.apache.hadoop.yarn.api.records
         context = self._client.createApplication().getApplicationSubmissionContext()
         self._application = context.getApplicationId()
@@ -83,6 +84,7 @@ class YarnCluster(Cluster):
             "TAILRACE_SLOT_IDLE_TIMEOUT": "500 ms",
             "HADOOP_CONF_DIR": str(self._yarn.configuration_dir),
             "PATH": os.environ["PATH"],
+            **options,
         }
         command = f"{sys.executable} -P -m tailrace.services.cli jobmanager"
         context.setAMContainerSpec(
@@ -100,6 +102,28 @@ class YarnCluster(Cluster):
         context.setKeepContainersAcrossApplicationAttempts(True)
         context.setMaxAppAttempts(3)
         self._client.submitApplication(context)
+
+    def submit_sleeper(self, queue: str, memory_mib: int) -> Any:
+        """Submits an application that only occupies its container; returns its id."""
+        records = self._gateway.jvm.org.apache.hadoop.yarn.api.records
+        context = self._client.createApplication().getApplicationSubmissionContext()
+        context.setAMContainerSpec(
+            records.ContainerLaunchContext.newInstance(
+                self._gateway.jvm.java.util.HashMap(),
+                self._gateway.jvm.java.util.HashMap(),
+                self._gateway.list_of(["sleep 600"]),
+                None,
+                None,
+                None,
+            )
+        )
+        context.setResource(records.Resource.newInstance(memory_mib, 1))
+        context.setQueue(queue)
+        context.setMaxAppAttempts(1)
+        return self._client.submitApplication(context)
+
+    def kill_application(self, application_id: Any) -> None:
+        self._client.killApplication(application_id)
 
     def report(self) -> Any:
         return self._client.getApplicationReport(self._application)

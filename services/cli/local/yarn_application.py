@@ -45,7 +45,7 @@ class YarnApplication(Closeable):
             record = read_record(home)
             if record is not None and not record.yarn_application:
                 raise _home_is_used(configuration, record)
-            self._client = JvmApplicationClient(log=home / "hadoop-client.log")
+            self._client = JvmApplicationClient.from_configuration(configuration)
             try:
                 if record is not None and not remove_ended(self._client, configuration, record):
                     raise _home_is_used(configuration, record)
@@ -99,7 +99,7 @@ def remove_if_ended(configuration: Configuration) -> bool:
         return False
     with (
         locked(configuration.home),
-        JvmApplicationClient(log=configuration.home / "hadoop-client.log") as client,
+        JvmApplicationClient.from_configuration(configuration) as client,
     ):
         return remove_ended(client, configuration, record)
 

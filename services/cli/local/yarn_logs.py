@@ -33,7 +33,7 @@ def print_logs(configuration: Configuration, application_id: str | None, contain
             ExitCode.USAGE, f"{home} has no application in YARN: name one with --application ID"
         )
     home.mkdir(parents=True, exist_ok=True)
-    with JvmApplicationClient(log=home / "hadoop-client.log") as client:
+    with JvmApplicationClient.from_configuration(configuration) as client:
         report = client.find_report(wanted)
         if report is None:
             raise CommandFailure(

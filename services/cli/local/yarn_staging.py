@@ -31,7 +31,7 @@ def is_in_yarn(configuration: Configuration) -> bool:
 def find_left_directories(configuration: Configuration) -> list[OrphanedResource]:
     """Returns the user's staging directories whose applications have ended. Raises YarnError."""
     found = []
-    with JvmApplicationClient(log=configuration.home / "hadoop-client.log") as client:
+    with JvmApplicationClient.from_configuration(configuration) as client:
         old_ms = (time.time() - _UPLOAD_S) * 1000
         for directory in client.staging_directories():
             report = client.find_report(directory.application_id)
@@ -48,6 +48,6 @@ def find_left_directories(configuration: Configuration) -> list[OrphanedResource
 def delete_left_directories(configuration: Configuration, orphans: Sequence[OrphanedResource]) -> None:
     """Deletes those of `find_left_directories`. Raises YarnError."""
     if orphans:
-        with JvmApplicationClient(log=configuration.home / "hadoop-client.log") as client:
+        with JvmApplicationClient.from_configuration(configuration) as client:
             for orphan in orphans:
                 client.delete_staging_directory(orphan.path.rpartition("/")[2])

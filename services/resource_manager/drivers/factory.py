@@ -51,13 +51,16 @@ def _yarn(configuration: Configuration, rest_url: str, on_failure: OnFailure) ->
     # A local import: it loads py4j.
     from ...yarn.application_master import ApplicationMaster
     from ...yarn.jvm_application_master import JvmApplicationMaster
+    from ...yarn.kerberos import KerberosLogin
     from .yarn import YarnContainers
     from .yarn_launch import create_launch, jvm_log, yarn_settings
 
     environment = dict(os.environ)
 
     def connect() -> ApplicationMaster:
-        return JvmApplicationMaster(log=jvm_log(configuration, environment))
+        return JvmApplicationMaster(
+            log=jvm_log(configuration, environment), login=KerberosLogin.from_configuration(configuration)
+        )
 
     return YarnContainers(
         connect,

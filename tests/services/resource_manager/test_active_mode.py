@@ -309,3 +309,23 @@ def test_request_for_larger_slot_fails_in_time_if_its_worker_cannot_be_started()
     assert len(failed) == 2
     assert "for a slot could be started: it is silent" in failed[0].reason
     assert manager.owed() == []
+
+
+def test_worker_that_has_ended_for_its_driver_is_sent_away_if_it_registers_again() -> None:
+    manager = working()
+    manager.lost("worker-1", None, exited=True)
+    manager.settle()
+    assert manager.state.pool.state_of("worker-1") is WorkerState.ABSENT
+    for resource_id in ("worker-1", "worker-01", "worker-99", "worker-x", "te-1"):
+        body = resource_manager.RegisterTaskExecutor(
+            address="host:1",
+            resource_id=resource_id,
+            data_port=0,
+            hardware=HARDWARE,
+            number_of_slots=1,
+            default_slot_profile=PROFILE,
+        )
+        manager.receive(f"task_executor/{resource_id}", body)
+    (rejection,) = events_of(task_executor.TaskExecutorRegistrationRejection, manager.settle())
+    assert rejection.reason == "worker worker-1 has ended, and its name is not used again"
+    assert set(manager.state.workers) == {"worker-01", "worker-99", "worker-x", "te-1"}
