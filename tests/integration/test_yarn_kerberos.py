@@ -28,27 +28,16 @@ def secured() -> Iterator[SecuredYarn]:
 
 
 @pytest.fixture
-def session(secured: SecuredYarn, kafka: EmbeddedKafka, tmp_path: Path) -> Cluster:
+def session(secured: SecuredYarn, tmp_path: Path) -> Cluster:
     """Returns a home, and what a client of this YARN has in its environment: no ticket and no keytab."""
     return Cluster(
         tmp_path / "home",
         HADOOP_CONF_DIR=str(secured.configuration_dir),
         TAILRACE_YARN_PYTHON_EXECUTABLE=sys.executable,
         TAILRACE_REST_BIND_PORT="0",
-        TAILRACE_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
         TAILRACE_SECURITY_KERBEROS_KRB5_CONF_PATH=str(secured.krb5_configuration),
         KRB5CCNAME=str(tmp_path / "no-ticket"),
     )
-
-
-def start(session: Cluster, *more: str) -> list[str]:
-    return [
-        "yarn-session",
-        "-d",
-        "--bootstrap-servers",
-        session.environment["TAILRACE_BOOTSTRAP_SERVERS"],
-        *more,
-    ]
 
 
 def forget_tokens(secured: SecuredYarn) -> None:
@@ -59,9 +48,11 @@ def forget_tokens(secured: SecuredYarn) -> None:
     manager.startThreads()
 
 
-def test_login_that_fails_is_refused_in_one_line(session: Cluster, secured: SecuredYarn) -> None:
+def test_login_that_fails_is_refused_in_one_line(
+    session: Cluster, secured: SecuredYarn, kafka: EmbeddedKafka
+) -> None:
     def refusal(*more: str) -> str:
-        result = session.run(*start(session, *more))
+        result = session.run("yarn-session", "-d", "--bootstrap-servers", kafka.bootstrap_servers, *more)
         assert result.returncode == 5, result.stdout + result.stderr
         return result.stderr.splitlines()[-1]
 
@@ -74,7 +65,7 @@ def test_login_that_fails_is_refused_in_one_line(session: Cluster, secured: Secu
 
 
 def test_containers_work_by_tokens_and_application_master_gets_new_ones_by_keytab(
-    session: Cluster, secured: SecuredYarn
+    session: Cluster, secured: SecuredYarn, kafka: EmbeddedKafka
 ) -> None:
     session.environment |= {
         "TAILRACE_SECURITY_KERBEROS_LOGIN_KEYTAB": str(secured.keytab),
@@ -84,7 +75,7 @@ def test_containers_work_by_tokens_and_application_master_gets_new_ones_by_keyta
         "TAILRACE_TASKMANAGER_NUMBEROFTASKSLOTS": "1",
         "TAILRACE_TASKMANAGER_SPARK_START_ON_DEMAND": "true",
     }
-    session.ok(*start(session))
+    session.ok("yarn-session", "-d", "--bootstrap-servers", kafka.bootstrap_servers)
     try:
         forget_tokens(secured)
         text, log = TextServer(words_per_s=20), LogFollower(session)
