@@ -5,16 +5,14 @@ Schemas of Avro are also found by the interface of Apicurio (v2).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import ssl
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from http_server import HttpHandler, HttpServer
 
-class RegistryServer:
+
+class RegistryServer(HttpServer):
     """Schemas by id and by subject."""
 
     def __init__(self, authorization: str | None = None, context: ssl.SSLContext | None = None) -> None:
@@ -27,7 +25,7 @@ class RegistryServer:
         self.requests = 0
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(HttpHandler):
             def do_GET(self) -> None:
                 path, _, query = self.path.partition("?")
                 status, found = outer._get(path.strip("/").split("/"))
@@ -40,28 +38,17 @@ class RegistryServer:
                 self._answer(status, found)
 
             def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                asked = json.loads(self.rfile.read(length))
-                self._answer(*outer._post(self.path.partition("?")[0].strip("/").split("/"), asked))
+                path = self.path.partition("?")[0].strip("/").split("/")
+                self._answer(*outer._post(path, json.loads(self.read_body())))
 
             def _answer(self, status: int, found: Any) -> None:
                 outer.requests += 1
                 if authorization is not None and self.headers.get("Authorization") != authorization:
                     status, found = 401, {"error_code": 40101, "message": "Unauthorized"}
-                body = json.dumps(found).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                content = json.dumps(found).encode()
+                self.answer(status, content, Content_Type="application/vnd.schemaregistry.v1+json")
 
-            def log_message(self, *_: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if context is not None:
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"http{'' if context is None else 's'}://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__(Handler, context)
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Returns the id of a schema under a subject."""
@@ -103,25 +90,3 @@ class RegistryServer:
     def _version(self, subject: str, schema_id: int) -> dict[str, Any]:
         version = self.subjects[subject].index(schema_id) + 1
         return {"subject": subject, "version": version, "id": schema_id, **self.schemas[schema_id - 1]}
-
-    def start(self) -> None:
-        """Starts to listen."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@contextlib.contextmanager
-def registry_server(
-    authorization: str | None = None, context: ssl.SSLContext | None = None
-) -> Iterator[RegistryServer]:
-    """Runs a registry."""
-    server = RegistryServer(authorization, context)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.close()

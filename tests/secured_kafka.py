@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from token_server import AUDIENCE, ISSUER, TokenServer, token_server
+from token_server import AUDIENCE, ISSUER, TokenServer
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_connection import KafkaConnection
@@ -240,7 +240,7 @@ def secured_kafka(*, plaintext: bool = False) -> Iterator[SecuredKafka]:
                 **open_ones,
             },
         )
-        with token_server(directory, authority.issue("token-server")) as tokens:
+        with TokenServer(directory, authority.issue("token-server")) as tokens:
             jwks = tokens.jwks.as_uri()
             options = [_LOG_DECISIONS, f"-D{_ALLOWED_URLS}={jwks}"]
             settings |= _validation_of_tokens(jwks)

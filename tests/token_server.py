@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import secrets
 import ssl
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from http_server import HttpHandler, HttpServer
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
@@ -30,10 +27,11 @@ class OAuthClient(NamedTuple):
     lifetime_s: int
 
 
-class TokenServer:
+class TokenServer(HttpServer):
     """Issues signed tokens. The public key is in `jwks`, a JWKS file."""
 
     def __init__(self, directory: Path, certificate: Path) -> None:
+        """`directory`: for the file; `certificate`: of the server."""
         self._key = RSAKey.generate_key(2048, {"kid": "test", "use": "sig", "alg": _ALGORITHM})
         self.jwks = directory / "jwks.json"
         self.jwks.write_text(json.dumps({"keys": [self._key.as_dict(private=False)]}))
@@ -44,35 +42,21 @@ class TokenServer:
         """By client: when each of its tokens expires, in seconds since the epoch."""
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(HttpHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, found = outer._answer(self.headers.get("Authorization") or "")
-                body = json.dumps(found).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.read_body()
+                self.answer_json(*outer._answer(self.headers.get("Authorization") or ""))
 
             def do_GET(self) -> None:
                 outer.key_requests += 1
-                self.send_response(200 if self.path == "/jwks" else 302)
-                body = outer.jwks.read_bytes()
-                self.send_header("Location", "/jwks")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                status = 200 if self.path == "/jwks" else 302
+                self.answer(status, outer.jwks.read_bytes(), Location="/jwks")
 
-            def log_message(self, *_: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://127.0.0.1:{self._server.server_port}/token"
-        self.keys_url = f"https://127.0.0.1:{self._server.server_port}/jwks"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__(Handler, context)
+        self.keys_url = f"{self.url}/jwks"
+        self.url += "/token"
 
     def add_client(self, name: str, lifetime_s: int = 3600) -> str:
         """Returns the secret of a new client; `lifetime_s` is that of its tokens."""
@@ -93,23 +77,3 @@ class TokenServer:
         token = jwt.encode({"alg": _ALGORITHM, "kid": "test"}, claims, self._key)
         self.expiries[name].append(expiry)
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": client.lifetime_s}
-
-    def start(self) -> None:
-        """Starts to listen."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@contextlib.contextmanager
-def token_server(directory: Path, certificate: Path) -> Iterator[TokenServer]:
-    """Runs a server with the certificate, and with its JWKS file in the directory."""
-    server = TokenServer(directory, certificate)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.close()

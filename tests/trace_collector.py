@@ -6,10 +6,10 @@ import gzip
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
+from http_server import HttpHandler, HttpServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -18,8 +18,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
-
-from tailrace.infra import threads
 
 
 class Collector:
@@ -57,9 +55,9 @@ def run_collector() -> Iterator[Collector]:
     """Runs a collector on a free port of this machine."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(HttpHandler):
         def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"]))
+            content = self.read_body()
             status = collector.answers.pop(0) if collector.answers else 200
             collector.paths.append(self.path)
             collector.headers.append(dict(self.headers))
@@ -69,27 +67,14 @@ def run_collector() -> Iterator[Collector]:
                 response = ExportTraceServiceResponse()
                 response.partial_success.rejected_spans = collector.rejected
                 answer = response.SerializeToString()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(answer)))
+            headers = {"Content_Type": "application/x-protobuf"}
             if status != 200 and collector.retry_after is not None:
-                self.send_header("Retry-After", collector.retry_after)
-            self.end_headers()
-            self.wfile.write(answer)
+                headers["Retry_After"] = collector.retry_after
+            self.answer(status, answer, **headers)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threads.Thread(target=lambda: server.serve_forever(0.05), name="collector")
-    thread.start()
-    collector.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with HttpServer(Handler) as server:
+        collector.url = server.url
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from polling import TIMEOUT_S, wait_until
-from registry_server import registry_server
+from registry_server import RegistryServer
 
 from tailrace.infra.jars import resolve
 from tailrace.infra.kafka import EmbeddedKafka
@@ -119,7 +119,7 @@ def test_file_sink_of_connect_reads_avro_by_registry(
     """What a KafkaSink with a registry writes, read by the converter of another vendor."""
     topic = f"{cluster_id}-counts"
     create_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), [NewTopic(topic, 1)])
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         writer = create_writer(
             ValueFormat(FormatKind.AVRO, registry=registry.url), RecordType.of(Count), topic
         )

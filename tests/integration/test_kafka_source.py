@@ -23,7 +23,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka_topics import Topics
 from polling import wait_until
-from registry_server import registry_server
+from registry_server import RegistryServer
 from runtime_jobs import Job
 
 from tailrace import StreamExecutionEnvironment
@@ -125,7 +125,7 @@ def test_protobuf_messages_of_shipped_module_are_copied_by_registry(
 ) -> None:
     source, sink, strings = on_kafka.new(2), on_kafka.new(), on_kafka.new()
     module = protobuf_messages.orders()
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         form = Formats.protobuf(module.Order, registry.url)
         client = SchemaRegistryClient.new_client({"url": registry.url})
         context = SerializationContext(source, MessageField.VALUE)

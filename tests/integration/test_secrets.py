@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
-import threading
 from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from http_server import HttpHandler, HttpServer
 
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log.factory import create_admin_client
@@ -49,7 +47,7 @@ env.execute("raises")
 """
 
 
-class Registry:
+class Registry(HttpServer):
     """A schema registry with one schema, which requires a password."""
 
     def __init__(self, user: str, password: str) -> None:
@@ -57,7 +55,7 @@ class Registry:
         self.refused = 0
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(HttpHandler):
             def do_POST(self) -> None:
                 self._answer({"id": 1})
 
@@ -65,41 +63,23 @@ class Registry:
                 self._answer({"schema": '"long"'})
 
             def _answer(self, found: dict[str, object]) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self.read_body()
                 output = self.headers.get("Authorization")
                 if output != right:
                     outer.refused += 1
                     # As careless as a server may be: it repeats what it was told.
                     found = {"error_code": 40101, "message": f"Authorization: {output}"}
-                body = json.dumps(found).encode()
-                self.send_response(200 if output == right else 401)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer_json(200 if output == right else 401, found)
 
-            def log_message(self, format: str, *arguments: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 @pytest.fixture
 def registries(credentials: Path) -> Iterator[tuple[Registry, Registry]]:
     """Yields one registry that accepts the credentials of the cluster's file, and one that does not."""
     user, _, password = credentials.read_text().strip().partition(":")
-    takes, refuses = Registry(user, password), Registry(user, "another")
-    yield takes, refuses
-    takes.close()
-    refuses.close()
+    with Registry(user, password) as takes, Registry(user, "another") as refuses:
+        yield takes, refuses
 
 
 def test_password_appears_in_nothing_that_cluster_leaves(

@@ -17,7 +17,7 @@ import pytest
 from certificates import CertificateAuthority
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from registry_server import registry_server
+from registry_server import RegistryServer
 
 from tailrace.pipelines.api import ChangeEvent
 from tailrace.pipelines.runtime.common.failures import TaskError
@@ -151,7 +151,7 @@ def test_json_schema_survives_round_trip(records: list[Sale]) -> None:
 
 
 def test_json_value_is_checked_against_its_schema_and_references() -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         registry.register("names", {"schema": '{"type": "string", "maxLength": 3}', "schemaType": "JSON"})
         schema = {"type": "object", "properties": {"name": {"$ref": "names.json"}}, "required": ["name"]}
         reference = {"name": "names.json", "subject": "names", "version": 1}
@@ -189,14 +189,14 @@ def test_given_json_schema_is_checked_by_sink() -> None:
 def test_subject_follows_strategy(
     kind: FormatKind, strategy: SubjectStrategy, part: MessagePart, subject: str
 ) -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         of = ValueFormat(kind, registry=registry.url, subject=strategy)
         write(of, Row, [Row(1)], part)
         assert list(registry.subjects) == [subject]
 
 
 def test_schema_of_sink_must_be_there_if_it_does_not_register() -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         of = ValueFormat(FormatKind.AVRO, registry=registry.url, register=False)
         with pytest.raises(TaskError, match="has no such schema under sales-value: register it"):
             write(of, Row, [Row(1)])
@@ -205,7 +205,7 @@ def test_schema_of_sink_must_be_there_if_it_does_not_register() -> None:
 
 
 def test_incompatible_schema_is_one_line() -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         registry.incompatible.add("sales-value")
         with pytest.raises(TaskError) as caught:
             write(ValueFormat(FormatKind.AVRO, registry=registry.url), Row, [Row(1)])
@@ -227,7 +227,7 @@ def test_registry_with_tls_takes_secret_from_file(kind: str, tmp_path: Path) -> 
     properties = {"ssl.ca.location": str(authority.ca), name: str(secret)}
     if kind == "bearer":  # Confluent's client wants these too
         properties |= {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
-    with registry_server(right, context) as registry:
+    with RegistryServer(right, context) as registry:
         of = ValueFormat(FormatKind.AVRO, registry=registry.url, registry_properties=properties)
         values = write(of, Row, [Row(1, "a")])
         assert read(of, Row, values) == ([Row(1, "a")], [])

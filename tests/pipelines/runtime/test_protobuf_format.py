@@ -19,7 +19,7 @@ from google.protobuf import timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protobuf_messages import orders
-from registry_server import RegistryServer, registry_server
+from registry_server import RegistryServer
 
 from tailrace.pipelines.graph.protobuf_classes import load, name_of
 from tailrace.pipelines.runtime.common.failures import TaskError
@@ -146,7 +146,7 @@ def test_message_indexes_survive_round_trip(indexes: list[int]) -> None:
 @given(messages)
 def test_clients_of_confluent_read_and_write_same_values(message: Any) -> None:
     context = SerializationContext("orders", MessageField.VALUE)
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         client = SchemaRegistryClient.new_client({"url": registry.url})
         (value,) = write(protobuf(registry=registry.url), None, [message])
         assert ProtobufDeserializer(Order, {}, client)(value, context) == message
@@ -188,7 +188,7 @@ def _register_text(registry: RegistryServer) -> None:
     ],
 )
 def test_value_that_does_not_fit_is_named(value: bytes, why: str) -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         write(
             protobuf(registry=registry.url), None, [Order()]
         )  # shop_money.proto is 1, shop_orders.proto is 2
@@ -221,7 +221,7 @@ def test_record_that_does_not_fit_is_refused(record: Any, why: str) -> None:
     ],
 )
 def test_subject_follows_strategy(strategy: SubjectStrategy, part: MessagePart, subject: str) -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         write(protobuf(registry=registry.url, subject=strategy), None, [Order()], part)
         assert list(registry.subjects) == ["shop_money.proto", subject]
         (reference,) = registry.schemas[1]["references"]
@@ -229,7 +229,7 @@ def test_subject_follows_strategy(strategy: SubjectStrategy, part: MessagePart, 
 
 
 def test_schema_of_sink_must_be_there_if_it_does_not_register() -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         of = protobuf(registry=registry.url, register=False)
         with pytest.raises(TaskError, match=r"has no such schema under shop_money\.proto: register it"):
             write(of, None, [Order()])
@@ -238,7 +238,7 @@ def test_schema_of_sink_must_be_there_if_it_does_not_register() -> None:
 
 
 def test_schemas_are_read_from_cache_when_registry_is_gone(tmp_path: Path) -> None:
-    with registry_server() as registry:
+    with RegistryServer() as registry:
         of = protobuf(None, registry.url)
         values = write(protobuf(registry=registry.url), None, [Order(user="a")])
         times, column = pa.array([0], pa.int64()), pa.array(values, pa.binary())
@@ -250,7 +250,7 @@ def test_schemas_are_read_from_cache_when_registry_is_gone(tmp_path: Path) -> No
 def test_registry_with_login_takes_secret_from_file(tmp_path: Path) -> None:
     (tmp_path / "user").write_text("me:hidden\n")
     properties = {"basic.auth.user.info-file": str(tmp_path / "user")}
-    with registry_server(f"Basic {base64.b64encode(b'me:hidden').decode()}") as registry:
+    with RegistryServer(f"Basic {base64.b64encode(b'me:hidden').decode()}") as registry:
         of = protobuf(registry=registry.url, registry_properties=properties)
         assert read(of, None, write(of, None, [Order(user="a")])) == ([Order(user="a")], [])
         with pytest.raises(TaskError, match="does not let this user write or read"):

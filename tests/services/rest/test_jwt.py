@@ -15,7 +15,7 @@ from certificates import CertificateAuthority
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from joserfc.jws import JWSRegistry
-from token_server import AUDIENCE, ISSUER, TokenServer, token_server
+from token_server import AUDIENCE, ISSUER, TokenServer
 
 from tailrace.infra.tls import client_context
 from tailrace.services.configuration import Configuration, ConfigurationError
@@ -188,7 +188,7 @@ def test_garbage_of_provider_is_no_key_set() -> None:
 @pytest.fixture
 def provider(tmp_path: Path) -> Iterator[tuple[TokenServer, CertificateAuthority]]:
     authority = CertificateAuthority(tmp_path)
-    with token_server(tmp_path, authority.issue("provider")) as running:
+    with TokenServer(tmp_path, authority.issue("provider")) as running:
         yield running, authority
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from http_server import HttpHandler, HttpServer
 
 from tailrace.services.yarn.application import RunningContainer
 from tailrace.services.yarn.container_logs import read_running_logs
@@ -21,26 +20,17 @@ PAGES = {
 }
 
 
-class NodeManager(BaseHTTPRequestHandler):
+class NodeManager(HttpHandler):
     def do_GET(self) -> None:
         page = PAGES.get(self.path)
-        self.send_response(404 if page is None else 200)
-        self.end_headers()
-        self.wfile.write(page or b"")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.answer(404 if page is None else 200, page or b"")
 
 
 @pytest.fixture
 def node() -> Iterator[str]:
     """Yields the URL of a NodeManager."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), NodeManager) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with HttpServer(NodeManager) as server:
+        yield server.url
 
 
 def test_files_of_container_are_read_in_order_of_their_names(node: str) -> None:
