@@ -47,7 +47,7 @@ _SHARED_SERVERS = {
         "test_runtime",
         "test_runtime_checkpoints",
     ),
-    "yarn": ("test_yarn", "test_yarn_application_master"),
+    "yarn": ("test_spark_on_yarn", "test_yarn", "test_yarn_application_master"),
 }
 _SERVERS_OF = {stem: name for name, stems in _SHARED_SERVERS.items() for stem in stems}
 # What takes longest begins first: no process is to wait for it at the end.

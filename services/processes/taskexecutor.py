@@ -17,22 +17,24 @@ from ...infra import threads
 from ...infra.closing import Closeable
 from ...infra.logging_setup import logger
 from ...pipelines.runtime.formats.schema_registry import CREDENTIALS_FILE_VARIABLE
-from ...pipelines.runtime.spark.session import SparkClusterAddress
+from ...pipelines.runtime.spark.cluster import SparkClusterAddress
 from ...pipelines.runtime.task_runtime.task_runtime import DEFAULT_HEAP_MIB, TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..configuration.options.kafka import KafkaUser
-from ..configuration.options.task_executor import (
-    LEAVE_ON_STOP,
-    MANAGED_MEMORY,
+from ..configuration.options.spark import (
     SPARK_CORES,
     SPARK_DRIVER_HOST,
+    SPARK_EXECUTORS,
     SPARK_MASTER,
-    SPARK_ON_DEMAND,
-    TASK_HEAP,
+    SPARK_OWN_SETTINGS,
+    SPARK_PYTHON_ARCHIVE,
+    SPARK_PYTHON_EXECUTABLE,
+    SPARK_UI,
 )
+from ..configuration.options.task_executor import LEAVE_ON_STOP, MANAGED_MEMORY, SPARK_ON_DEMAND, TASK_HEAP
 from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..diagnostics.stacks import STACKS, Stack, serve_stacks
@@ -115,6 +117,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         managed_memory=configuration.get(MANAGED_MEMORY),
         starts_spark_on_demand=configuration.get(SPARK_ON_DEMAND),
         spark_cluster=spark_cluster(configuration),
+        has_spark_ui=configuration.get(SPARK_UI),
     )
 
     def start_runtime() -> None:
@@ -223,7 +226,20 @@ def spark_cluster(configuration: Configuration) -> SparkClusterAddress | None:
     master = configuration.get(SPARK_MASTER)
     if master == "local":
         return None
-    return SparkClusterAddress(master, configuration.get(SPARK_DRIVER_HOST), configuration.get(SPARK_CORES))
+    executors = configuration.get(SPARK_EXECUTORS)
+    if executors is None and not master.startswith("spark://"):
+        executors = configuration.task_slots
+    own = configuration.get(SPARK_OWN_SETTINGS)
+    pairs = (part.partition("=") for part in own.split(";") if part)
+    return SparkClusterAddress(
+        master,
+        configuration.get(SPARK_DRIVER_HOST),
+        configuration.get(SPARK_CORES),
+        executors,
+        configuration.get(SPARK_PYTHON_EXECUTABLE),
+        configuration.get(SPARK_PYTHON_ARCHIVE),
+        {key.strip(): value.strip() for key, _, value in pairs},
+    )
 
 
 def jvm_heap_mib(configuration: Configuration) -> int:

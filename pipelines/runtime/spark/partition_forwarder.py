@@ -27,6 +27,7 @@ from ..common.failures import describe_failure
 from ..common.frames import encode_frame
 from ..common.protocol import FAILURE, FORWARDED, WorkerHello
 from ..common.task_logging import TaskLogging
+from .cluster import received_files
 from .worker_connections import GatewayAddress, connect
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
     plan: Any
     """The ForwardingPlan."""
     python_path: str | None = None
-    """The directory of the job's shipped files."""
+    """The directory of the job's shipped files, at the TaskExecutor."""
     logging: TaskLogging | None = None
     gateway: GatewayAddress | None = None
     """By which workers on other machines reach the TaskExecutor."""
@@ -136,7 +137,8 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
         with connect(self.rendezvous_path, self.gateway) as lobby:
             try:
                 if self.python_path is not None:
-                    import_from(Path(self.python_path))
+                    is_sent = self.gateway is not None
+                    import_from(received_files(self.python_path) if is_sent else Path(self.python_path))
                 worker.open()
             except Exception as error:
                 greeting = WorkerHello(self.query, describe_failure(error))

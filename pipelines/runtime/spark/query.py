@@ -112,8 +112,10 @@ def start_query(
     hand_over: PartitionForwarder,
     pace: QueryMode,
     checkpoint: Path,
+    name: str | None = None,
 ) -> RunningQuery:
-    """Starts reading every partition in `begin` from its offset. Returns before the tasks run.
+    """Starts reading every partition in `begin` from its offset. Returns before the tasks run. `name`: in Spark's user
+    interface; no two queries have the same.
 
     `spark` is a session of session.py; for BULK, its bulk session. Raises Spark's errors if the query cannot be
     planned.
@@ -132,6 +134,8 @@ def start_query(
         .option("checkpointLocation", str(checkpoint))
         .outputMode("update")
     )
+    if name is not None:
+        writer = writer.queryName(name)
     if pace.is_continuous:
         # PySpark's overloads do not declare it.
         writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ....infra import threads
 from ....infra.kafka_connection import KafkaConnection
 from ..common.failures import TaskError, describe_failure
+from .cluster import send_files
 from .message_size import largest_message_bytes
 from .partition_forwarder import PartitionForwarder
 from .query import Begin, QueryMode, RunningQuery, start_query
@@ -82,9 +83,13 @@ class QueryRunner:
             raise TaskError(f"Spark did not start: {self._failure}")
         return self._spark
 
+    def suspend(self) -> None:
+        """Records that the session is gone, and that another one follows: starts wait for it."""
+        self._settled.clear()
+
     def failed(self, reason: str) -> None:
-        """Records that Spark has not started: every query fails for this reason."""
-        self._failure = reason
+        """Records that Spark has not started, or never will again: every query fails for this reason."""
+        self._spark, self._failure = None, reason
         self._settled.set()
 
     def start(
@@ -95,18 +100,19 @@ class QueryRunner:
         pace: QueryMode,
         *,
         kafka: KafkaConnection | None = None,
+        name: str | None = None,
         started: Callable[[], None],
         ended: Callable[[str | None], None],
     ) -> None:
         """Starts a query and sets `run.query`.
 
-        `kafka`: another cluster than the job's own. Posts `started` and later `ended` with the reason, or only `ended`
-        if it cannot start.
+        `kafka`: another cluster than the job's own. `name`: see start_query. Posts `started` and later `ended` with the
+        reason, or only `ended` if it cannot start.
         """
 
         def work() -> None:
             try:
-                query = self._start(run, begin, hand_over, pace, kafka or self._kafka)
+                query = self._start(run, begin, hand_over, pace, kafka or self._kafka, name)
             except Exception as error:
                 reason = describe_failure(error)
                 self._post(lambda: ended(reason))
@@ -164,10 +170,13 @@ class QueryRunner:
         hand_over: PartitionForwarder,
         pace: QueryMode,
         kafka: KafkaConnection,
+        name: str | None,
     ) -> RunningQuery:
         spark, bulk = self.await_session(), self._bulk
         assert bulk is not None
         if pace is QueryMode.BULK:
             spark = bulk.session_for(largest_message_bytes(kafka, begin))
+        if hand_over.gateway is not None and hand_over.python_path is not None:
+            send_files(spark, Path(hand_over.python_path), self._scratch)
         checkpoint = self._scratch / f"query-{run.number}"
-        return start_query(spark, kafka, begin, hand_over, pace, checkpoint)
+        return start_query(spark, kafka, begin, hand_over, pace, checkpoint, name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .cluster import SparkClusterAddress, SparkClusterError, write_code
 from .jvm import java_options
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # The default is one per core of the session, which here is the number of tasks that may run at once.
     "spark.rpc.netty.dispatcher.numThreads": "2",
     "spark.ui.enabled": "false",
+    # Any free port.
+    "spark.ui.port": "0",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
     # How many queries and tasks Spark remembers for its user interface.
@@ -70,15 +73,14 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-class SparkClusterAddress(msgspec.Struct, frozen=True):
-    """A Spark cluster whose executors run the tasks of queries."""
-
-    master: str
-    """`spark://host:port`."""
-    driver_host: str
-    """The address of this machine at which executors reach the TaskExecutor."""
-    cores: int
-    """The most cores to take: a task of a query needs one."""
+_UI_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+    "spark.sql.ui.retainedExecutions": "100",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+}
 
 
 class BulkBatch(msgspec.Struct, frozen=True):
@@ -107,12 +109,22 @@ def start_session(
     *,
     jvm_options: Sequence[str] = (),
     cluster: SparkClusterAddress | None = None,
+    has_ui: bool = False,
 ) -> SparkSession:
     """Starts the JVM, with further `jvm_options`, and the session; takes seconds. `cluster`: whose executors run the
-    tasks of queries; None: the JVM itself."""
+    tasks of queries; None: the JVM itself. `has_ui`: whether Spark serves its user interface, on the loopback address.
+    Raises SparkClusterError, and Spark's errors."""
+    if cluster is not None:
+        cluster.check()
+        if fixed := sorted(SETTINGS.keys() & cluster.settings.keys()):
+            raise SparkClusterError(
+                f"spark.settings: tailrace sets {', '.join(fixed)} itself: remove it there"
+            )
     # Workers must use this interpreter, wherever it is installed.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1" if cluster is None else cluster.driver_host
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = sys.executable if cluster is None else cluster.python
+    # The address of the user interface. Executors reach the driver by spark.driver.host.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # The C library would keep memory for each of the JVM's threads.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     from pyspark.sql import SparkSession
@@ -132,8 +144,11 @@ def start_session(
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        **({} if cluster is None else _cluster_settings(cluster, jars, heap_mib)),
+        **(_UI_SETTINGS if has_ui else {}),
     }
+    if cluster is not None:
+        code = write_code(scratch / "tailrace-code.zip")
+        settings |= cluster.spark_settings(jars, heap_mib, code)
     builder = SparkSession.builder.master(LOCAL_MASTER if cluster is None else cluster.master).appName(
         "tailrace"
     )
@@ -150,20 +165,6 @@ def _forget_numpy_converters() -> None:
 
     unused = NumpyArrayConverter, NumpyScalarConverter
     INPUT_CONVERTER[:] = [converter for converter in INPUT_CONVERTER if not isinstance(converter, unused)]
-
-
-def _cluster_settings(cluster: SparkClusterAddress, jars: Sequence[Path], heap_mib: int) -> dict[str, str]:
-    return {
-        "spark.driver.host": cluster.driver_host,
-        "spark.driver.bindAddress": cluster.driver_host,
-        # Spark sends them to the executors.
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.executor.memory": f"{heap_mib}m",
-        "spark.cores.max": str(cluster.cores),
-        # A failed query is started again from the tasks' positions. A task that Spark starts again would begin where
-        # its query began.
-        "spark.task.maxFailures": "1",
-    }
 
 
 class BulkSessions:

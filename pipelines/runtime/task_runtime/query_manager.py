@@ -112,6 +112,10 @@ class QueryManager:
         """Allows queries to start; from any thread."""
         self._queries.ready(spark)
 
+    def on_spark_suspended(self) -> None:
+        """Lets queries wait for the next session, from any thread."""
+        self._queries.suspend()
+
     def on_spark_failed(self, reason: str) -> None:
         """Fails all deployments with queries, now and later; from any thread."""
         self._has_no_spark = True
@@ -184,6 +188,7 @@ class QueryManager:
             hand_over,
             pace,
             kafka=reading.connection,
+            name=f"{deployment.spec.vertex.name} (job {deployment.spec.job_id[:8]}, query {run.number})",
             started=lambda: self._on_query_started(deployment, run, pace),
             ended=lambda failure: self._on_query_ended(deployment, run, failure),
         )

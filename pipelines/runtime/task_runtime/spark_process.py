@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....infra import threads
 from ..common.failures import RuntimeProcessDied
-from ..spark.session import SparkClusterAddress
+from ..spark.cluster import SparkClusterAddress, do_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY: Final = 52
 """The exit status that Spark gives to a JVM without memory (SparkExitCode.OOM)."""
@@ -27,9 +30,11 @@ class SparkProcess:
         jars: Sequence[Path] | None,
         heap_mib: int,
         cluster: SparkClusterAddress | None = None,
+        has_ui: bool = False,
     ) -> None:
-        """`jars`: None for those of the project. `cluster`: see start_session."""
+        """`jars`: None for those of the project. `cluster`, `has_ui`: see start_session."""
         self._cluster = cluster
+        self._has_ui = has_ui
         self._scratch = scratch
         self._jars = jars
         self._heap_mib = heap_mib
@@ -68,7 +73,12 @@ class SparkProcess:
         archived = read_archive_options(spark_archive(find_java()))
         try:
             self._session = start_session(
-                self._scratch, jars, self._heap_mib, jvm_options=archived, cluster=self._cluster
+                self._scratch,
+                jars,
+                self._heap_mib,
+                jvm_options=archived,
+                cluster=self._cluster,
+                has_ui=self._has_ui,
             )
         except (Py4JNetworkError, PySparkRuntimeError) as error:
             has_ended = isinstance(error, Py4JNetworkError) or error.getCondition() == "JAVA_GATEWAY_EXITED"
@@ -76,7 +86,31 @@ class SparkProcess:
                 raise
             hint = " before it was ready (what it printed is in the log)"
             raise RuntimeProcessDied("Spark's JVM", None, None, hint) from error
+        if self._has_ui:
+            log.info("Spark's user interface is at %s", self._session.sparkContext.uiWebUrl)
         return self._session
+
+    def restart(self) -> SparkSession:
+        """Replaces the session by another one in the same JVM. Raises what Spark raises, and SparkClusterError."""
+        if self._cluster is not None:
+            self._cluster.check()
+        if self._session is not None:
+            self._session.stop()
+        return self.start()
+
+    def executors(self) -> int | None:
+        """Returns how many executors the session has; None if its cluster has ended it."""
+        assert self._session is not None
+        context: Any = self._session.sparkContext._jsc
+        if context.sc().isStopped():
+            return None
+        # The driver is one of them.
+        return len(context.statusTracker().getExecutorInfos()) - 1
+
+    def run_on_executors(self, executors: int) -> None:
+        """Runs a Python worker as those of queries on so many executors. Raises Spark's errors."""
+        assert self._session is not None
+        self._session.sparkContext.parallelize(range(executors), executors).foreach(do_nothing)
 
     def start_on_demand(
         self, wait: Callable[[], None], start: Callable[[], object], on_failure: Callable[[Exception], None]

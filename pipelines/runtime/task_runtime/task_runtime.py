@@ -30,7 +30,8 @@ from ..common.protocol import (
     TriggerCheckpoint,
 )
 from ..common.task_figures import RuntimeFigures, TaskStacks, VertexName
-from ..spark.session import SparkClusterAddress
+from ..spark.cluster import SparkClusterAddress, SparkClusterError
+from .cluster_watch import ClusterWatch
 from .execution_manager import ExecutionManager
 from .runtime_state import RunningExecution
 from .spark_file_server import SparkFileServer
@@ -64,12 +65,13 @@ class TaskRuntime:
         managed_memory: int = 0,
         starts_spark_on_demand: bool = False,
         spark_cluster: SparkClusterAddress | None = None,
+        has_spark_ui: bool = False,
     ) -> None:
         """`report_checkpoint` is needed if checkpoints are triggered. `on_failure` is called once, from another
         thread, with the reason why no attempt can run here any more. `heartbeat_timeout_s`: within this time, a
         StreamTask process that hangs is killed and its attempt fails. `managed_memory`: in bytes, for all slots.
         `starts_spark_on_demand`: Spark starts with the first query. `spark_cluster`: whose executors run the tasks of
-        queries; None: this machine."""
+        queries; None: this machine. `has_spark_ui`: whether Spark serves its user interface."""
         self._kafka = kafka
         self._scratch = scratch
         self._on_failure = on_failure or _ignore
@@ -92,12 +94,23 @@ class TaskRuntime:
         )
         self._loop = self._executions.loop
         self._queries = self._executions.queries
-        self._spark = SparkProcess(scratch, jars, heap_mib, spark_cluster)
+        self._spark = SparkProcess(scratch, jars, heap_mib, spark_cluster, has_spark_ui)
         self._starts_spark_on_demand = starts_spark_on_demand
         self._spark_files = SparkFileServer(
             self._sockets,
             self._queries.await_spark,
             None if self._gateway is None else self._gateway.address,
+        )
+        self._cluster_watch = (
+            None
+            if spark_cluster is None
+            else ClusterWatch(
+                self._spark,
+                spark_cluster,
+                suspended=self._queries.on_spark_suspended,
+                started=self._queries.on_spark_started,
+                failed=self._on_cluster_failed,
+            )
         )
         self._executions.start()
 
@@ -127,7 +140,13 @@ class TaskRuntime:
             raise
         self._queries.on_spark_started(session)
         self._spark.watch(lambda died: self._loop.post(lambda: self._executions.fail(died)))
+        if self._cluster_watch is not None:
+            self._cluster_watch.start()
         return session
+
+    def _on_cluster_failed(self, error: SparkClusterError) -> None:
+        self._queries.on_spark_failed(str(error))
+        self._on_failure(error)
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap of Spark's JVM."""
@@ -225,6 +244,8 @@ class TaskRuntime:
         # The loop has done it, unless it has ended by an error or hangs.
         self._shut_down()
         self._queries.on_closed()
+        if self._cluster_watch is not None:
+            self._cluster_watch.close()
         self._spark.join_start()
         for deployment in self._executions.deployments.values():
             self._queries.close(deployment)

@@ -21,6 +21,7 @@ from ..spark.worker_connections import ACCEPTED, CONNECT_TIMEOUT_S, PATH_LENGTH,
 log = logging.getLogger(__name__)
 
 _COPY_BYTES: Final = 1 << 18
+_KEEPALIVE_S: Final = 30
 
 
 class WorkerGateway:
@@ -52,6 +53,9 @@ class WorkerGateway:
             try:
                 connection.settimeout(CONNECT_TIMEOUT_S)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # A host that is cut off ends no connection.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
                 target = self._connect(connection, peer)
                 if target is None:
                     return

@@ -32,9 +32,15 @@ NODE_PATH = pattern(
 )
 HOST = pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text)
 """What a server listens on."""
+_SPARK_MASTER = re.compile(rf"local|yarn|spark://{_SERVERS.pattern}|k8s://(https?://)?[^\s,]+")
 SPARK_MASTER_URL = pattern(
-    "`local`, or `spark://host:port,...`; no others, such as yarn and k8s, are supported",
-    lambda text: text == "local" or (text.startswith("spark://") and bool(_SERVERS.fullmatch(text[8:]))),
+    "`local`, `spark://host:port,...`, `yarn`, or `k8s://https://host:port`",
+    lambda text: bool(_SPARK_MASTER.fullmatch(text)),
+)
+_SPARK_SETTING = re.compile(r"\s*spark\.[A-Za-z0-9_.-]+\s*=.*", re.DOTALL)
+SPARK_SETTINGS = pattern(
+    "`spark.KEY=VALUE;...` or nothing",
+    lambda text: not text or all(_SPARK_SETTING.fullmatch(part) for part in text.split(";")),
 )
 PATH = pattern("a path", lambda text: bool(text) and text.isprintable())
 FILE = optional(PATH)

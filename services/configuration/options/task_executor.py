@@ -6,7 +6,7 @@ from typing import Any
 
 from ....infra.config.option_types import BOOL, DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
 from ....infra.config.options import ConfigOption
-from .kinds import BOTH, HOST, ID, MASTER, SPARK_MASTER_URL, WORKER
+from .kinds import BOTH, ID, MASTER, WORKER
 
 NUMBER_OF_TASK_SLOTS = ConfigOption(
     key="taskmanager.numberOfTaskSlots",
@@ -123,33 +123,6 @@ SPARK_ON_DEMAND = ConfigOption(
     scopes=WORKER,
     ours=True,
 )
-SPARK_MASTER = ConfigOption(
-    key="spark.master",
-    type=SPARK_MASTER_URL,
-    default="local",
-    doc="Where the tasks of a TaskExecutor's queries run: `local`, in its own JVM, or `spark://host:port,...`, on the "
-    "executors of a standalone Spark cluster.",
-    scopes=WORKER,
-    ours=True,
-)
-SPARK_DRIVER_HOST = ConfigOption(
-    key="spark.driver.host",
-    type=HOST,
-    default="127.0.0.1",
-    doc="The address of this machine at which the executors of `spark.master` reach the TaskExecutor.",
-    scopes=WORKER,
-    ours=True,
-)
-SPARK_CORES = ConfigOption(
-    key="spark.cores.max",
-    type=INT,
-    default=16,
-    at_least=1,
-    doc="The most cores that a TaskExecutor takes of the cluster of `spark.master`. A query needs one for each "
-    "partition that it reads.",
-    scopes=WORKER,
-    ours=True,
-)
 
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     NUMBER_OF_TASK_SLOTS,
@@ -158,9 +131,6 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     RESTART_GRACE,
     LEAVE_ON_STOP,
     SPARK_ON_DEMAND,
-    SPARK_MASTER,
-    SPARK_DRIVER_HOST,
-    SPARK_CORES,
 )
 OFFERS: tuple[ConfigOption[Any], ...] = (
     PROCESS_MEMORY,

@@ -51,6 +51,7 @@ _CANDIDATES = (
     *(
         "standalone",
         "spark://host:7077",
+        "spark.yarn.queue=streams",
         "Always",
         "EAGER",
         "LAZY_FROM_SOURCES",
