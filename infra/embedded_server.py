@@ -39,7 +39,7 @@ class ServerUnavailable(Exception):
     """A server did not start or is not running; the message gives the reason and the location of its log."""
 
 
-class ServerRecord(ProcessIdentity, frozen=True):
+class ServerRecord(ProcessIdentity, frozen=True, kw_only=True):
     """`<name>.json`: the process that serves a data directory, and its address (`host:port`)."""
 
     address: str
@@ -160,7 +160,8 @@ class EmbeddedServer(Server):
             return None
 
     def _write_record(self, pid: int, address: str) -> None:
-        self._record = ServerRecord(pid, ProcessIdentity.from_pid(pid).created, address)
+        identity = ProcessIdentity.from_pid(pid)
+        self._record = ServerRecord(pid, identity.created, identity.mark, address=address)
         fresh = self._path("new")
         fresh.write_bytes(msgspec.json.encode(self._record))
         fresh.replace(self._path("json"))

@@ -7,12 +7,7 @@ process is alive, even if its pid was reused. Only Linux provides all parts; els
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-
-import psutil
-
-from .processes import ProcessIdentity
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START = 19
@@ -30,21 +25,15 @@ def create_marker(pid: int) -> str:
 
 
 def is_from_here(mark: str) -> bool:
-    """Returns whether the mark is of this machine's current boot and this PID namespace, so that `living` can
-    decide."""
+    """Returns whether the mark is of this machine's current boot and this PID namespace, so that
+    `processes.find_marked` can decide."""
     place = _place()
     return place != "" and mark.startswith(f"{place}:")
 
 
-def living(mark: str) -> ProcessIdentity | None:
-    """Returns the process of a local mark; None if it has ended."""
-    _, _, pid, start = mark.split(":")
-    with contextlib.suppress(OSError, psutil.Error):
-        identity = ProcessIdentity.from_pid(int(pid))
-        # Check it last: the pid may have been reused before.
-        if _start(int(pid)) == start:
-            return identity
-    return None
+def marked_pid(mark: str) -> int:
+    """Returns the pid in a mark."""
+    return int(mark.split(":")[2])
 
 
 def _place() -> str:

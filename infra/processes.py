@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from .process_marker import create_marker, marked_pid
+
 _SAME_START_S = 0.5
 _START_TIME_AFTER_NAME = 19
 
@@ -52,26 +54,42 @@ def read_start_time(pid: int) -> int:
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process of this machine; it is never confused with a later process of the same pid.
+    """A process; it is never confused with another process of the same pid, later, after a reboot, or on another host
+    that reads the same file.
 
-    `created` in seconds since the epoch, from psutil.
+    `created` in seconds since the epoch, from psutil: it changes when somebody sets the clock. `mark` is that of
+    process_marker.py, which decides where it is available.
     """
 
     pid: int
     created: float
+    mark: str = ""
 
     @classmethod
     def from_pid(cls, pid: int) -> ProcessIdentity:
         """Returns the process that currently has the pid. Raises psutil.NoSuchProcess."""
-        return cls(pid, psutil.Process(pid).create_time())
+        return cls(pid, psutil.Process(pid).create_time(), create_marker(pid))
 
     def process(self) -> psutil.Process | None:
         """Returns the process if it still runs."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.created) < _SAME_START_S:
+            if self._is_same(process):
                 return process if process.status() != psutil.STATUS_ZOMBIE else None
         return None
+
+    def _is_same(self, process: psutil.Process) -> bool:
+        if self.mark:
+            return create_marker(self.pid) == self.mark
+        return abs(process.create_time() - self.created) < _SAME_START_S
+
+
+def find_marked(mark: str) -> ProcessIdentity | None:
+    """Returns the process of a mark from here (`is_from_here`); None if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        identity = ProcessIdentity.from_pid(marked_pid(mark))
+        return identity if identity.mark == mark else None
+    return None
 
 
 def end_process(process: psutil.Process, timeout_s: float | None) -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...infra.process_exit_watcher import ProcessExitWatcher
-from ...infra.process_marker import is_from_here, living
+from ...infra.process_marker import is_from_here
+from ...infra.processes import find_marked
 
 _log = logger(__name__)
 
@@ -112,7 +113,7 @@ class LocalProcessMonitor:
                 self._watch(worker, registered.process_mark)
 
     def _watch(self, worker: LocalWorker, mark: str) -> None:
-        process = living(mark)
+        process = find_marked(mark)
         if process is None or not self._exits.watch(worker, process):
             self._on_exit(worker)
 

@@ -114,3 +114,46 @@ def test_job_survives_loss_of_one_host_and_isolation_of_another(tmp_path: Path) 
         wait_for_end(cluster, one, job_id, 6_000)
         cluster.tailrace(three, "cluster", "stop")
         assert {*two.wait_for_processes(), *three.wait_for_processes()} == {0}
+
+
+@pytest.mark.soak
+def test_no_task_restarts_if_host_of_leading_master_is_lost_and_host_joins_after_reboot(
+    tmp_path: Path,
+) -> None:
+    with Network(tmp_path / "network", NAMES) as network:
+        one, two, three = network.hosts.values()
+        cluster = start_cluster(network, ["node-2"], ["node-1", "node-3"])
+        wait_until(lambda: leader(cluster, one) == "node-2", "the lead of node-2")
+        cluster.start_master(three)
+        job_id = submit(cluster, three, 12_000)
+        wait_for_results(cluster, three)
+        lost = time.monotonic()
+        two.lose_power()
+        wait_until(lambda: leader(cluster, one) == "node-3", "the lead of node-3")
+        print(f"the next leader took {time.monotonic() - lost:.1f} s")
+        two.boot()
+        cluster.start_master(two)
+        cluster.start_task_executor(two)
+        wait_until(lambda: "node-2" in cluster.tailrace(one, "cluster", "status"), "the return of node-2")
+        wait_for_end(cluster, one, job_id, 12_000)
+        assert not types(cluster, one) & {"RestartScheduled", "TaskExecutorLost"}
+        # The master that was lost, started again, can lead.
+        three.lose_power()
+        wait_until(lambda: leader(cluster, one) == "node-2", "the lead of node-2")
+
+
+@pytest.mark.soak
+def test_job_is_exact_over_slow_and_lossy_cable_and_after_one_that_loses_all(tmp_path: Path) -> None:
+    with Network(tmp_path / "network", NAMES, slow=["node-3"]) as network:
+        one, _, three = network.hosts.values()
+        cluster = start_cluster(network, ["node-1"], ["node-3"])
+        wait_until(lambda: "node-3" in cluster.tailrace(one, "cluster", "status"), "node-3")
+        three.set_cable(150, 0.01)
+        job_id = submit(cluster, one, 9_000)
+        wait_for_results(cluster, one)
+        assert "TaskExecutorLost" not in types(cluster, one)
+        # Both ends believe in their connections.
+        three.set_cable(150, 1.0)
+        wait_until(lambda: "TaskExecutorLost" in types(cluster, one), "the loss of node-3")
+        three.set_cable(150, 0.0)
+        wait_for_end(cluster, one, job_id, 9_000)

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.process_exit_watcher import ProcessExitWatcher
-from tailrace.infra.process_marker import create_marker, is_from_here, living
-from tailrace.infra.processes import ProcessIdentity
+from tailrace.infra.process_marker import create_marker, is_from_here
+from tailrace.infra.processes import ProcessIdentity, find_marked
 from tailrace.services.heartbeats.local_process_monitor import LocalProcessMonitor
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -103,7 +103,7 @@ def test_watcher_rejects_ended_process_and_reused_pid(exits: Watching, start: St
     watch, reports = exits
     process = start()
     identity = ProcessIdentity.from_pid(process.pid)
-    assert not watch.watch("another", replace(identity, created=identity.created - 60))
+    assert not watch.watch("another", replace(identity, created=identity.created - 60, mark=""))
     process.kill()
     process.wait()
     assert not watch.watch("ended", identity)
@@ -213,6 +213,6 @@ def test_monitor_detects_reused_pid(start: Start) -> None:
     process = start()
     mark = create_marker(process.pid)
     assert is_from_here(mark)
-    assert living(mark) == ProcessIdentity.from_pid(process.pid)
+    assert find_marked(mark) == ProcessIdentity.from_pid(process.pid)
     earlier = mark.rpartition(":")
-    assert living(f"{earlier[0]}:{int(earlier[2]) - 1}") is None
+    assert find_marked(f"{earlier[0]}:{int(earlier[2]) - 1}") is None

@@ -83,7 +83,13 @@ class LocalCluster:
 
         return {
             record.resource_id: LocalProcess(
-                ProcessRecord(pid=record.pid, created=record.created, name=record.resource_id, log=record.log)
+                ProcessRecord(
+                    pid=record.pid,
+                    created=record.created,
+                    mark=record.mark,
+                    name=record.resource_id,
+                    log=record.log,
+                )
             )
             for record in worker_records(self.home, self._given.cluster_id)
         }

@@ -1,7 +1,7 @@
 """`<home>/cluster.json`: the cluster of a home, the address of its Kafka, and its processes.
 
-A process is identified by its pid and start time. A reused pid is therefore never taken for the process, and never
-killed.
+A process is identified by its pid, its start time, and the boot of its host. A reused pid is therefore never taken for
+the process, and never killed, also not on another host that has the same home.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ....infra.processes import ProcessIdentity
 from ..exit_codes import CommandFailure, ExitCode
 
 
-class ProcessRecord(ProcessIdentity, frozen=True):
+class ProcessRecord(ProcessIdentity, frozen=True, kw_only=True):
     """A process of the cluster; `log` is its log file."""
 
     name: str

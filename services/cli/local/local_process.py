@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from ....infra.interpreter import module_command
-from ....infra.processes import OwnedProcess
+from ....infra.processes import OwnedProcess, ProcessIdentity
 from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ProcessRecord
 
@@ -48,11 +48,9 @@ class LocalProcess:
             env={**os.environ, **environment},
             detached=detached,
         )
+        identity = ProcessIdentity.from_pid(owned.pid)
         record = ProcessRecord(
-            pid=owned.pid,
-            created=psutil.Process(owned.pid).create_time(),
-            name=name,
-            log=str(log),
+            pid=identity.pid, created=identity.created, mark=identity.mark, name=name, log=str(log)
         )
         return cls(record, owned, log_start)
 

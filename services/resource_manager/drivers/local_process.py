@@ -35,7 +35,7 @@ Command = Callable[[str, int], tuple[Sequence[str], Mapping[str, str]]]
 """(resource id, number of slots) -> the command that runs the worker, and its environment."""
 
 
-class WorkerRecord(ProcessIdentity, frozen=True):
+class WorkerRecord(ProcessIdentity, frozen=True, kw_only=True):
     """The file of a worker."""
 
     resource_id: str
@@ -163,11 +163,11 @@ class LocalProcessDriver:
             raise WorkerNotStarted(f"{resource_id} cannot be started: {error}; see {self._home}") from error
         self._started[resource_id] = owned
         try:
-            created = ProcessIdentity.from_pid(owned.pid).created
+            identity = ProcessIdentity.from_pid(owned.pid)
         except psutil.NoSuchProcess:
             # It has ended already, which is reported like any end.
-            created = 0.0
-        record = WorkerRecord(pid=owned.pid, created=created, resource_id=resource_id, log=str(log))
+            identity = ProcessIdentity(owned.pid, 0.0)
+        record = WorkerRecord(**msgspec.structs.asdict(identity), resource_id=resource_id, log=str(log))
         path = self._path(resource_id)
         try:
             fresh = path.with_suffix(".new")

@@ -10,8 +10,7 @@ import pytest
 from immutables import Map
 from polling import wait_until
 
-from tailrace.infra.process_marker import living
-from tailrace.infra.processes import ProcessIdentity
+from tailrace.infra.processes import ProcessIdentity, find_marked
 from tailrace.pipelines.runtime.common.deployment import (
     CheckpointTrigger,
     SubtaskDeployment,
@@ -159,7 +158,7 @@ def test_shell_registers_with_its_options_and_configured_slots() -> None:
     assert body.default_slot_profile.heap_memory_mb == 128
     options = TaskExecutorOptions.from_configuration(body.configuration)
     assert options.slot_timeout == 3_000_000
-    assert living(body.process_mark) == ProcessIdentity.from_pid(os.getpid())
+    assert find_marked(body.process_mark) == ProcessIdentity.from_pid(os.getpid())
 
 
 def test_instruction_is_performed_once_per_demand() -> None:
