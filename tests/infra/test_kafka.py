@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +16,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from polling import TIMEOUT_S
 
 from tailrace.infra.jars import kafka_classpath
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
@@ -205,23 +201,6 @@ def test_topics_are_not_created_automatically(shared: EmbeddedKafka) -> None:
     assert "typo" not in admin.list_topics(timeout=30).topics
 
 
-def test_second_process_attaches_by_data_directory(kafka: EmbeddedKafka) -> None:
-    attached = EmbeddedKafka.attach(kafka.data_dir)
-    assert (attached.pid, attached.bootstrap_servers) == (kafka.pid, kafka.bootstrap_servers)
-    assert attached.is_running()
-    attached.stop()
-    assert not attached.is_running()
-    assert not kafka.is_running()
-    with pytest.raises(KafkaUnavailable, match="no Kafka is running over"):
-        EmbeddedKafka.attach(kafka.data_dir)
-
-
-def test_second_broker_on_same_data_is_rejected(shared: EmbeddedKafka) -> None:
-    with pytest.raises(KafkaUnavailable, match=f"already running over .* .pid {shared.pid}"):
-        EmbeddedKafka(shared.data_dir).start()
-    assert shared.is_running()
-
-
 def test_stopped_broker_continues_after_sigcont(shared: EmbeddedKafka) -> None:
     create(shared, "thawed")
     shared.pause()
@@ -238,37 +217,6 @@ def test_start_error_says_why_broker_failed(tmp_path: Path) -> None:
     with pytest.raises(KafkaUnavailable, match=r"num\.io\.threads"):
         broken.start()
     assert not broken.is_running()
-
-
-def test_temporary_broker_removes_its_files() -> None:
-    with EmbeddedKafka() as kafka:
-        pid, folder = kafka.pid, kafka.data_dir
-        assert folder.is_dir()
-    assert not folder.exists()
-    assert not psutil.pid_exists(pid)
-
-
-@pytest.mark.parametrize("detached", [False, True])
-def test_broker_ends_with_owner_unless_detached(tmp_path: Path, detached: bool) -> None:
-    script = (
-        "import sys, time; from pathlib import Path; from tailrace.infra.kafka import EmbeddedKafka\n"
-        f"EmbeddedKafka(Path(sys.argv[1])).start(detached={detached}); print('up', flush=True); time.sleep(300)"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "up\n"
-    broker = psutil.Process(EmbeddedKafka.attach(tmp_path).pid)
-    try:
-        os.kill(owner.pid, signal.SIGKILL)
-        owner.communicate()
-        if detached:
-            with pytest.raises(psutil.TimeoutExpired):
-                broker.wait(1.0)
-        else:
-            broker.wait(TIMEOUT_S)
-    finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            broker.kill()
 
 
 def test_broker_kill_during_commit_leaves_no_open_transaction(

@@ -4,11 +4,7 @@ start."""
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,23 +129,6 @@ def test_restart_takes_another_port_if_old_port_is_in_use(zookeeper: EmbeddedZoo
         assert zookeeper.address != address
         with client(zookeeper.address) as kazoo:
             assert kazoo.get("/kept")[0] == b"one"
-
-
-def test_second_process_attaches_by_data_directory(zookeeper: EmbeddedZooKeeper) -> None:
-    attached = EmbeddedZooKeeper.attach(zookeeper.data_dir)
-    assert (attached.pid, attached.address) == (zookeeper.pid, zookeeper.address)
-    assert attached.mode() == "standalone"
-    attached.stop()
-    assert not attached.is_running()
-    assert not zookeeper.is_running()
-    with pytest.raises(ZooKeeperUnavailable, match="no ZooKeeper is running over"):
-        EmbeddedZooKeeper.attach(zookeeper.data_dir)
-
-
-def test_second_server_on_same_data_is_rejected(shared: EmbeddedZooKeeper) -> None:
-    with pytest.raises(ZooKeeperUnavailable, match=f"already running over .* .pid {shared.pid}"):
-        EmbeddedZooKeeper(shared.data_dir).start()
-    assert shared.mode() == "standalone"
 
 
 def test_one_of_several_concurrent_starts_on_same_data_succeeds(tmp_path: Path) -> None:
@@ -288,33 +267,9 @@ def test_ensemble_restarts_with_same_data_and_addresses(tmp_path: Path) -> None:
             assert kazoo.get("/kept")[0] == b"one"
 
 
-def test_temporary_servers_remove_their_files() -> None:
-    with EmbeddedZooKeeper() as alone, ZooKeeperEnsemble(2) as several:
-        pids = [keeper.pid for keeper in (alone, *several.servers)]
-        folders = [alone.data_dir, several.data_dir]
-        assert all(folder.is_dir() for folder in folders)
-    assert not any(folder.exists() for folder in folders)
+def test_temporary_ensemble_removes_its_files() -> None:
+    with ZooKeeperEnsemble(2) as several:
+        pids, folder = [server.pid for server in several.servers], several.data_dir
+        assert folder.is_dir()
+    assert not folder.exists()
     assert not any(psutil.pid_exists(pid) for pid in pids)
-
-
-@pytest.mark.parametrize("detached", [False, True])
-def test_server_ends_with_owner_unless_detached(tmp_path: Path, detached: bool) -> None:
-    script = (
-        "import sys, time; from pathlib import Path; from tailrace.infra.zookeeper import EmbeddedZooKeeper\n"
-        f"EmbeddedZooKeeper(Path(sys.argv[1])).start(detached={detached}); print('up', flush=True); time.sleep(300)"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "up\n"
-    server = psutil.Process(EmbeddedZooKeeper.attach(tmp_path).pid)
-    try:
-        os.kill(owner.pid, signal.SIGKILL)
-        owner.communicate()
-        if detached:
-            with pytest.raises(psutil.TimeoutExpired):
-                server.wait(1.0)
-        else:
-            server.wait(TIMEOUT_S)
-    finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            server.kill()
