@@ -7,7 +7,7 @@ from typing import Final
 
 _REMEDIES: Final = (
     (
-        r"HDFS_DELEGATION_TOKEN.*(is expired|can't be found in cache)|token .*\(.*HDFS_DELEGATION_TOKEN",
+        r"HDFS_DELEGATION_TOKEN.*(is expired|can't be found in cache)|[Tt]oken .*can't be found in cache",
         (
             "the delegation token of HDFS is not valid any more: start the application anew, or set "
             "security.kerberos.login.keytab, by which the ApplicationMaster gets new tokens"

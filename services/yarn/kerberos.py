@@ -19,6 +19,7 @@ from ..configuration.options.kerberos import KERBEROS_KEYTAB, KERBEROS_PRINCIPAL
 from .errors import YarnError
 from .jvm_gateway import JvmGateway, describe_java_error
 
+_FILE_SYSTEM_TOKEN: Final = "HDFS_DELEGATION_TOKEN"
 _TOKEN_FILE_VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
 
 
@@ -69,6 +70,10 @@ def log_in(gateway: JvmGateway, login: KerberosLogin, environment: Mapping[str, 
         if tokens:
             file = gateway.jvm.java.io.File(tokens)
             given = security.Credentials.readTokenStorageFile(file, gateway.configuration())
+            # Hadoop prefers a token to the login, also one that has expired, and a token gets no new one.
+            for alias in list(given.getTokenMap().keySet()):
+                if str(given.getToken(alias).getKind().toString()) == _FILE_SYSTEM_TOKEN:
+                    given.removeToken(alias)
             users.getLoginUser().addCredentials(given)
     except Py4JJavaError as error:
         raise YarnError(

@@ -204,7 +204,7 @@ def test_killed_container_completes_with_exit_status_and_is_replaced(
     assert "exit code 137" in completed.body.diagnostics
     log.until(resource_manager.WorkerStarted)
     log.until(job_master.UpdateTaskExecutionState, runs)
-    for entity in (cluster.job_id, "worker-1"):
+    for entity in (cluster.job_id, "worker-1", first):
         assert "exit_status=137" in cluster.ok("story", entity).stdout
 
 

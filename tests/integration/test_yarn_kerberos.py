@@ -74,6 +74,7 @@ def test_containers_work_by_tokens_and_application_master_gets_new_ones_by_keyta
         "TAILRACE_TASKMANAGER_MEMORY_PROCESS_SIZE": "7 gb",
         "TAILRACE_TASKMANAGER_NUMBEROFTASKSLOTS": "1",
         "TAILRACE_TASKMANAGER_SPARK_START_ON_DEMAND": "true",
+        "TAILRACE_SLOT_REQUEST_TIMEOUT": "4 min",
     }
     session.ok("yarn-session", "-d", "--bootstrap-servers", kafka.bootstrap_servers)
     try:

@@ -12,6 +12,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.yarn.application_master import LocalResource, escape_for_launch
 from tailrace.services.yarn.deployment import check_python, create_request, files_to_ship
 from tailrace.services.yarn.errors import YarnError
+from tailrace.services.yarn.kerberos import KerberosLogin
 
 BASE = {"bootstrap.servers": "kafka:9092", "yarn.python-executable": "/opt/python"}
 
@@ -48,3 +49,21 @@ def test_nodes_without_python_are_refused() -> None:
         check_python(Configuration({}))
     with pytest.raises(YarnError, match="there is no file /nowhere"):
         check_python(Configuration({"yarn.python-archive": "/nowhere"}))
+
+
+def test_keytab_is_shipped_and_named_by_its_place_in_the_container(tmp_path: Path) -> None:
+    given = Configuration(
+        {
+            **BASE,
+            "security.kerberos.login.keytab": "/secret/me.keytab",
+            "security.kerberos.krb5-conf.path": "/etc/krb5.conf",
+            "security.kerberos.login.principal": "me@EXAMPLE.ORG",
+        }
+    )
+    files = files_to_ship(given, {}, tmp_path)
+    assert files["login.keytab"] == Path("/secret/me.keytab")
+    assert files["krb5.conf"] == Path("/etc/krb5.conf")
+    told = yaml.safe_load(files["tailrace.yaml"].read_text())
+    login = KerberosLogin.from_configuration(Configuration({key: str(value) for key, value in told.items()}))
+    assert login == KerberosLogin("me@EXAMPLE.ORG", "login.keytab", "krb5.conf")
+    assert login.java_options == ("-Djava.security.krb5.conf=krb5.conf",)

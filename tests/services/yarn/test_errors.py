@@ -24,6 +24,7 @@ from tailrace.services.yarn.errors import with_remedy
             "token (token for me: HDFS_DELEGATION_TOKEN owner=me) can't be found in cache",
             "start the application",
         ),
+        ("RemoteException: Token for real user: , can't be found in cache", "start the application"),
         ("IOException: GSS initiate failed", "run kinit"),
     ],
 )
