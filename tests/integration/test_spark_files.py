@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +18,13 @@ from connectors import operator_config
 from graphs import operator
 from msgspec.structs import replace
 
+from tailrace import SparkSink, SparkSource, StreamExecutionEnvironment
 from tailrace.infra.jars import spark_jars
+from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment
 from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.common.protocol import OpenTask, OpenTasks
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.spark import file_jobs
 from tailrace.pipelines.runtime.spark.file_client import SparkFileClient
@@ -26,6 +33,9 @@ from tailrace.pipelines.runtime.stream_task.input.sources.build import build_sou
 from tailrace.pipelines.runtime.stream_task.input.sources.source import Source, SourceSetup
 from tailrace.pipelines.runtime.task_runtime.spark_file_server import SparkFileServer
 from tailrace.schemas.types import OperatorConfig
+
+from .test_connectors import attempt as start_attempt
+from .test_connectors import create_topics, visible
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -84,6 +94,45 @@ def rows_of(opened: Source, most: int = 1 << 30) -> Iterator[Any]:
             yield from polled.batch.values
         if polled.has_ended:
             return
+
+
+def test_each_row_is_in_one_file_with_any_kill(
+    spark: SparkFileClient, kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
+) -> None:
+    """A StreamTask from JSON to Parquet is killed while Spark writes for it, and goes on."""
+    rows = [{"id": i, "name": f"n{i % 7}", "price": i / 4} for i in range(8_000)]
+    (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
+    out = tmp_path / "out"
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    (
+        env.from_source(SparkSource("json", str(tmp_path / "rows.json"), output_type=Row))
+        .where("id % 10 = 3")
+        .select("id, price * 2 AS price")
+        .sink_to(SparkSink("parquet", str(out), {"compression": "gzip"}, roll_records=200))
+    )
+    graph = env.get_job_graph()
+    (vertex,) = graph.vertices
+    job = uuid.uuid4().hex
+    create_topics(kafka.bootstrap_servers, cluster_id, job, graph)
+    for number, files in enumerate((1, 2, None)):
+        subtask = OpenTask(vertex.vertex_id, SubtaskDeployment("", 0, number))
+        opening = OpenTasks(cluster_id, job, graph, (subtask,), kafka.connection, cache=str(spark._directory))
+        with start_attempt(opening) as process:
+            try:
+                while files is not None and process.poll() is None and len(visible(out)) < files:
+                    time.sleep(0.005)
+                if files is not None:
+                    process.send_signal(signal.SIGKILL)
+                assert process.stdout is not None
+                output = process.stdout.read().decode()
+            finally:
+                process.kill()
+        assert files is not None or "Finished" in output, output
+    tables = [pq.read_table(file).to_pylist() for file in visible(out)]
+    assert [len(table) for table in tables] == [200] * 4
+    written = sorted((row for table in tables for row in table), key=lambda row: row["id"])
+    assert written == [{"id": i, "price": i / 2} for i in range(3, 8_000, 10)]
+    assert list(out.glob(".*")) == []
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pipelines.memory_cluster import Message
+from pipelines.model.expressions import WHERE
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
-from pipelines.model.programs import Program, decoded, topics, write
+from pipelines.model.programs import Program, Source, decoded, topics, write
+from pipelines.model.rows import Row
+from pipelines.model.steps import Step
 
 from pipelines import memory_cluster
 
@@ -31,6 +34,16 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "8"))
 def test_program_gives_results_of_interpreter(program: Program, seed: int, crashes: int) -> None:
     note(repr(program))
     check(program, (seed, seed + 1, None), crashes)
+
+
+@pytest.mark.parametrize("kind", ["collection", "files", "spark", "json"])
+def test_condition_gives_rows_of_interpreter(kind: str) -> None:
+    rows = tuple(Row("abc"[i % 3], i % 12 - 3, i * 7 % 5 * (i % 4)) for i in range(40))
+    source = Source(kind, (rows,), 0, 1)
+    for condition in WHERE:
+        steps = (Step("where", (0,), (condition,), 1), Step("printed", (1,), ("x",), 1))
+        program = Program((source,), steps, chaining=True, mini_batch=False, max_parallelism=None)
+        check(program, (1, None), crashes=3)
 
 
 def check(program: Program, seeds: Sequence[int | None], crashes: int) -> None:
