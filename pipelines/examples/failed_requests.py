@@ -2,7 +2,7 @@
 
     tailrace run pipelines/examples/failed_requests.py --input requests.jsonl --output report/
 
-Spark evaluates the condition where it reads: of a hundred requests, Python gets the one that has failed.
+Spark evaluates the condition where it reads: of a hundred requests, Python gets only the one that has failed.
 """
 
 from argparse import ArgumentParser

@@ -162,7 +162,7 @@ class Sinks(Stream[T]):
         return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
 
     def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
-        """Writes each record to files or to Kafka, exactly once."""
+        """Writes each record to files (FileSink, SparkSink) or to Kafka (KafkaSink), exactly once."""
         if isinstance(sink, (FileSink, KafkaSink)):
             check_sink(sink, self.record_type, "sink_to")
         match sink:

@@ -52,6 +52,8 @@ from tailrace.pipelines.api import (
     ProgramError,
     SchemaRegistry,
     SlidingEventTimeWindows,
+    SparkSink,
+    SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
@@ -100,6 +102,21 @@ class OpensAlone:
 
 def lists(line: str) -> list[int]:
     return []
+
+
+@dataclass
+class Read:
+    n: int
+
+
+@dataclass
+class Untyped:
+    value: Any
+
+
+@dataclass
+class Lists:
+    values: list[int]
 
 
 @dataclass
@@ -371,6 +388,34 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "FileSource at {}: the format 'csv' is not text, avro or",
     ),
     (lambda env, s: FileSource("a", columns=["b"]), "FileSource at {}: lines of text have no columns"),
+    (
+        lambda env, s: SparkSource("avro", "a", output_type=Read),
+        "SparkSource at {}: the format 'avro' is not parquet, orc, json or csv",
+    ),
+    (
+        lambda env, s: SparkSource("csv", "a", output_type=Read, options={"Mode": "DropMalformed"}),
+        "SparkSource at {}: the option Mode is 'DropMalformed', not FAILFAST or PERMISSIVE",
+    ),
+    (
+        lambda env, s: SparkSource("csv", "a", output_type=Read, options={"pathGlobFilter": "*"}),
+        "SparkSource at {}: the option pathGlobFilter cannot be set",
+    ),
+    (
+        lambda env, s: SparkSink("orc", "a", {"fs.s3a.secret.key": "x"}),
+        "SparkSink at {}: the option fs.s3a.secret.key would have a secret in the cluster's log for ever",
+    ),
+    (
+        lambda env, s: env.from_source(SparkSource("orc", "a", output_type=int)),
+        "from_source at {}: Spark reads rows with named columns: declare a dataclass or NamedTuple, not int",
+    ),
+    (
+        lambda env, s: env.from_source(SparkSource("json", "a", output_type=Untyped)),
+        "from_source at {}: Spark reads no values of type pickled from JSON, the type of 'value'",
+    ),
+    (
+        lambda env, s: env.from_source(SparkSource("csv", "a", output_type=Lists)),
+        "from_source at {}: CSV has no values of type list[int], the type of 'values'",
+    ),
     (lambda env, s: env.generate(length, count=-1), "generate at {}: count is -1, not an integer from 0"),
     (
         lambda env, s: env.generate(length, rate_per_second=0),
