@@ -35,6 +35,8 @@ END = (
 )
 """What the log has of an application, in this order, among other events."""
 
+_UNCHANGED, _NO_QUOTA = (1 << 63) - 1, -1
+
 
 @pytest.fixture(scope="module")
 def hadoop(yarn: EmbeddedYarn) -> Iterator[JvmGateway]:
@@ -113,7 +115,7 @@ def test_servers_listen_on_loopback_only(yarn: EmbeddedYarn, client: Any) -> Non
     assert {each.laddr.ip for each in connections if each.status == "LISTEN"} == {"127.0.0.1"}
 
 
-def test_session_that_cannot_work_is_refused_before_anything_is_uploaded(
+def test_session_that_cannot_work_is_refused_and_leaves_nothing(
     session: Cluster, kafka: EmbeddedKafka, yarn: EmbeddedYarn, staged: Callable[[], dict[str, str]]
 ) -> None:
     def refusal(*arguments: str) -> str:
@@ -132,6 +134,13 @@ def test_session_that_cannot_work_is_refused_before_anything_is_uploaded(
         assert "is in safe mode and takes no files" in refusal()
     finally:
         name_node.getRpcServer().setSafeMode(actions.SAFEMODE_LEAVE, False)
+    files, home = yarn.mini_hdfs.getFileSystem(), yarn.mini_hdfs.getFileSystem().getHomeDirectory()
+    files.mkdirs(home)
+    files.setQuota(home, _UNCHANGED, 1 << 20)
+    try:
+        assert "the quota of the directory is used up: free space there" in refusal()
+    finally:
+        files.setQuota(home, _UNCHANGED, _NO_QUOTA)
     assert staged() == {}
     assert not (session.home / "cluster.json").exists()
 
