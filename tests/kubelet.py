@@ -1,6 +1,7 @@
 """A node for the pods at the mocked API server: it starts the process of each pod, and reports what becomes of it.
 
-It does what a kubelet does for the driver: phase, state of the container, SIGTERM when the pod is deleted. There are no
+It does what a kubelet does for the driver: phase, state of the container, SIGTERM when the pod is deleted. The pod is
+gone when its process has ended: a finalizer keeps it until then, because the mock knows no grace period. There are no
 images, volumes and limits; a test says what a node would: an eviction, or a container that needed too much memory.
 """
 
@@ -22,6 +23,7 @@ from kubernetes_api import KubernetesApi
 from polling import TIMEOUT_S
 
 _CONTAINER = "taskexecutor"
+_FINALIZER = "tailrace.test/kubelet"
 _POLL_S = 0.1
 _IN_POD = (
     "unshare",
@@ -89,8 +91,8 @@ class Kubelet:
         self._home = home
         self._processes: dict[str, PodProcess] = {}
         """By the uid of the pod."""
-        self._names: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
+        self._terminating: set[str] = set()
         self._ended: set[str] = set()
         self._closing = threading.Event()
         self.absent_image = ""
@@ -123,18 +125,31 @@ class Kubelet:
 
     def _run(self) -> None:
         while not self._closing.wait(_POLL_S):
-            pods = {pod["metadata"]["uid"]: pod for pod in self._api.pods().values()}
-            for uid, pod in pods.items():
-                if uid not in self._processes and not self._is_kept_waiting(pod):
-                    self._start(uid, pod)
-            for uid, process in self._processes.items():
-                code = process.poll()
-                if uid in pods and code is not None and uid not in self._ended:
-                    self._ended.add(uid)
-                    self._report_end(uid, code)
-                elif uid not in pods and code is None and uid not in self._ended:
-                    self._ended.add(uid)
-                    process.send(signal.SIGTERM)
+            for pod in self._api.pods().values():
+                self._look_after(pod)
+
+    def _look_after(self, pod: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        uid = metadata["uid"]
+        process, is_deleted = self._processes.get(uid), "deletionTimestamp" in metadata
+        if process is None and not is_deleted:
+            # If somebody else has just written the pod, the next look finds that.
+            is_kept = _FINALIZER in metadata.get("finalizers", ()) or self._keep(pod, [_FINALIZER])
+            if is_kept and not self._is_kept_waiting(pod):
+                self._start(uid, pod)
+            return
+        code = None if process is None else process.poll()
+        if code is not None and uid not in self._ended:
+            self._ended.add(uid)
+            self._report_end(pod, code)
+        elif is_deleted and (process is None or code is not None):
+            self._keep(pod, [])
+        elif process is not None and is_deleted and uid not in self._terminating:
+            self._terminating.add(uid)
+            process.send(signal.SIGTERM)
+
+    def _keep(self, pod: Mapping[str, Any], finalizers: Sequence[str]) -> bool:
+        return self._api.write({**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}})
 
     def _is_kept_waiting(self, pod: Mapping[str, Any]) -> bool:
         (container,) = pod["spec"]["containers"]
@@ -152,19 +167,17 @@ class Kubelet:
         variables = {each["name"]: each.get("value", "127.0.0.1") for each in container["env"]}
         environment = {key: value.replace("$(POD_IP)", "127.0.0.1") for key, value in variables.items()}
         self._processes[uid] = PodProcess(name, container["args"], environment, self._home)
-        self._names[uid] = name
         self._set_status(name, {"phase": "Running", "podIP": "127.0.0.1"})
 
-    def _report_end(self, uid: str, code: int) -> None:
-        reason = self._reasons.get(uid, "Completed" if code == 0 else "Error")
+    def _report_end(self, pod: Mapping[str, Any], code: int) -> None:
+        reason = self._reasons.get(pod["metadata"]["uid"], "Completed" if code == 0 else "Error")
         ended = {"reason": reason, "exitCode": code}
-        self._set_status(
-            self._names[uid],
-            {
-                "phase": "Failed" if code else "Succeeded",
-                "containerStatuses": [{"name": _CONTAINER, "state": {"terminated": ended}}],
-            },
-        )
+        status = {
+            **pod.get("status", {}),
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [{"name": _CONTAINER, "state": {"terminated": ended}}],
+        }
+        self._set_status(pod["metadata"]["name"], status)
 
     def _set_status(self, name: str, status: Mapping[str, Any]) -> None:
         # The pod may be gone meanwhile.

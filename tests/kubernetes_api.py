@@ -169,13 +169,17 @@ class KubernetesApi:
         created: dict[str, Any] = answer
         return created
 
+    def write(self, pod: Mapping[str, Any]) -> bool:
+        """Writes a pod that was read; returns whether nobody has changed it since."""
+        return self.ask("PUT", f"{self._pods}/{pod['metadata']['name']}", pod)[0] == 200
+
     def set_status(self, name: str, status: Mapping[str, Any]) -> None:
         """Writes the status of a pod, as a kubelet does."""
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status}
         assert self.ask("PUT", f"{self._pods}/{name}/status", body)[0] == 200
 
     def delete(self, name: str) -> None:
-        """Deletes a pod at once, as the end of its grace period does."""
+        """Deletes a pod: at once, or when its last finalizer is removed."""
         assert self.ask("DELETE", f"{self._pods}/{name}")[0] == 200
 
     def refuse(self, method: str, status: int, message: str, times: int = 1) -> None:
@@ -320,11 +324,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         content = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        # The client may be gone.
+        with contextlib.suppress(OSError):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
     def _watch(self, path: str, query: Mapping[str, str]) -> None:
         def is_selected(item: Mapping[str, Any]) -> bool:

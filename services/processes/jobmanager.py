@@ -1,11 +1,11 @@
 """The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or is a standby.
 
 It loses nothing if it is killed: the next one folds the log, claims the next epoch, and sends the events that are due;
-tasks keep running. With `high-availability.type: zookeeper` any number of warm standbys may run, and one leads all
-roles; without it the newest process leads everything, and the previous one ends. It may
-start before Kafka. SIGTERM stops the process, not the cluster; ShutDownCluster stops the cluster. A process that ends
-first returns its leadership, so that another one is elected within a second, and then finishes its running work. It
-does so also while its loop waits for Kafka.
+tasks keep running. With `high-availability.type: zookeeper` or `kubernetes` any number of warm standbys may run, and
+one leads all roles; without it the newest process leads everything, and the previous one ends. It may start before
+Kafka. SIGTERM stops the process, not the cluster; ShutDownCluster stops the cluster. A process that ends first returns
+its leadership, so that another one is elected within a second, and then finishes its running work. It does so also
+while its loop waits for Kafka.
 """
 
 from __future__ import annotations

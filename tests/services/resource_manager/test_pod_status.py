@@ -70,6 +70,17 @@ def test_waiting_pod_is_given_up_where_waiting_does_not_help(reason: str, is_obs
     assert found is None or f"({reason}: m)" in found
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"), [(None, "somebody has deleted it"), ("it is idle", "as requested: it is idle")]
+)
+def test_deletion_is_reason_of_end_of_process(asked: str | None, told: str) -> None:
+    deleted = pod(phase="Succeeded", containerStatuses=container("terminated", exitCode=0))
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    end = find_end(deleted, asked)
+    assert end is not None
+    assert f"{told}; exit code 0" in end
+
+
 def test_disruption_is_reason_of_deletion_before_what_was_asked() -> None:
     drained = pod(conditions=condition("DisruptionTarget", "True", "DeletionByTaintManager", "taint"))
     assert "a taint) (DeletionByTaintManager: taint)" in describe_deletion(drained, "it has left")

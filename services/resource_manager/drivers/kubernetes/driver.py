@@ -83,7 +83,10 @@ class KubernetesDriver:
         with self._lock:
             if resource_id in self._ended:
                 return False
-            self._stopping.setdefault(resource_id, reason)
+            seen = self._seen.get(resource_id)
+            if seen is None or not is_terminating(seen):
+                # Otherwise somebody else has deleted it: that is the reason of its end.
+                self._stopping.setdefault(resource_id, reason)
         try:
             exists = self._api.delete(pod_name(self._cluster_id, resource_id))
         except ApiFailure as failure:
@@ -132,7 +135,9 @@ class KubernetesDriver:
         resource_id = resource_id_of(pod)
         if resource_id is None:
             return
-        end = find_end(pod) or (None if is_terminating(pod) else find_obstacle(pod))
+        with self._lock:
+            asked = self._stopping.get(resource_id)
+        end = find_end(pod, asked) or (None if is_terminating(pod) else find_obstacle(pod))
         with self._lock:
             self._seen[resource_id] = pod
             self._started.discard(resource_id)

@@ -37,12 +37,15 @@ def is_terminating(pod: Pod) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def find_end(pod: Pod) -> str | None:
-    """Returns why the processes of a pod have ended; None while they run or may still start."""
+def find_end(pod: Pod, asked: str | None = None) -> str | None:
+    """Returns why the processes of a pod have ended; None while they run or may still start. `asked`: why the driver
+    has deleted it; None: it has not."""
     status = pod.get("status") or {}
     if status.get("phase") not in _ENDED:
         return None
-    reasons = [_disruption(pod), _flat(status.get("reason")), _flat(status.get("message"))]
+    disruption = _disruption(pod)
+    deletion = _deletion(asked) if is_terminating(pod) and not disruption else ""
+    reasons = [disruption, deletion, _flat(status.get("reason")), _flat(status.get("message"))]
     reasons += [_termination(each) for each in _container_states(pod, "terminated")]
     told = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
     return f"{describe(pod)} has ended{f': {told}' if told else ''}"
@@ -68,20 +71,23 @@ def find_obstacle(pod: Pod) -> str | None:
 
 def describe_deletion(pod: Pod, asked: str | None) -> str:
     """Returns why a pod that was last seen so is gone. `asked`: why the driver has deleted it; None: it has not."""
-    ended = find_end(pod)
+    ended = find_end(pod, asked)
     if ended is not None:
         return ended
     disruption, pending = _disruption(pod), _pending(pod)
     if disruption:
         return f"{describe(pod)} is gone: {disruption}"
-    why = f"as requested: {asked}" if asked is not None else "somebody has deleted it"
-    return f"{describe(pod)} is gone, {why}{f'; {pending}' if pending else ''}"
+    return f"{describe(pod)} is gone, {_deletion(asked)}{f'; {pending}' if pending else ''}"
 
 
 def describe(pod: Pod) -> str:
     """Names the pod and its node."""
     metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName")
     return f"its pod {metadata.get('namespace')}/{metadata['name']}{f' on node {node}' if node else ''}"
+
+
+def _deletion(asked: str | None) -> str:
+    return f"as requested: {asked}" if asked is not None else "somebody has deleted it"
 
 
 def _conditions(pod: Pod, kind: str, status: str) -> Iterator[Mapping[str, Any]]:
