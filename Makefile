@@ -37,6 +37,10 @@ demo: setup  ## WindowWordCount end to end: Kafka, a cluster, the job, and the s
 demo-secure: setup  ## The same on a Kafka with TLS and logins, with a principal and its ACLs for each role
 	@PYTHONPATH=tests $(BIN)/python tests/demo_secure.py
 
+.PHONY: demo-hosts
+demo-hosts: setup  ## A cluster on three hosts, which are Linux namespaces; one loses its power. Needs root
+	@PYTHONPATH=tests $(BIN)/python tests/demo_hosts.py
+
 .PHONY: demo-web
 demo-web: setup  ## A cluster that stays up, with a job to look at in the web page; prints the address
 	@$(BIN)/python tests/demo_web.py

@@ -16,16 +16,16 @@ from ..blobs.garbage_collector import (
 )
 from ..blobs.keys import BlobKey
 from ..blobs.library_cache import BlobLibraryCacheManager
-from ..blobs.protocol import Timeouts
+from ..blobs.protocol import ENDPOINT, Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
 from ..blobs.tls import client_tls
-from ..client.blob_upload import address_of
 from ..configuration import Configuration
 from ..configuration.options.blob import (
     BLOB_CACHE_SIZE_MAX,
     BLOB_CLEANUP_INTERVAL,
     BLOB_CONNECT_TIMEOUT,
     BLOB_FETCH_RETRIES,
+    BLOB_SERVER_HOST,
     BLOB_SOCKET_TIMEOUT,
     BLOB_STORAGE_DIRECTORY,
 )
@@ -33,6 +33,7 @@ from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, address
 from ..dispatcher.state import DispatcherState, Phase
 from ..job_master.state import StartedJob
+from .leader_endpoints import LeaderEndpoint
 
 _TERMINATED_PHASES = frozenset({Phase.TERMINATED, Phase.ENDED})
 
@@ -61,7 +62,7 @@ def create_task_executor_blobs(
     cache = BlobCache(
         # Each TaskExecutor has its own directory: one may need a blob that another deletes.
         blob_directory(configuration) / f"cache-{resource_id}" if shared else scratch / "blobs",
-        lambda: address_of(replica.leadership),
+        LeaderEndpoint(lambda: replica.leadership, ENDPOINT, BLOB_SERVER_HOST.key),
         create_store(configuration),
         retries=configuration.get(BLOB_FETCH_RETRIES),
         size_limit=configuration.get(BLOB_CACHE_SIZE_MAX),

@@ -11,7 +11,6 @@ from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.blob import BLOB_SECRET_FILE, BLOB_TLS
 from ..configuration.options.relay import RELAY_ENABLED, RELAY_HOST, RELAY_MEMORY, RELAY_PORT
 from ..core.replica import Replica
-from ..core.role import DISPATCHER
 from ..log import EventLog, LogUnavailable
 from ..log.factory import create_admin_client
 from ..log.kafka import KafkaEventLog
@@ -21,6 +20,7 @@ from ..relay.protocol import ENDPOINT, LogName
 from ..relay.relayed_log import RelayedEventLog
 from ..relay.server import RelayLimits, RelayServer
 from ..relay.tail import RelayTimeouts
+from .leader_endpoints import LeaderEndpoint
 
 _log = logger(__name__)
 _MOST_FILES = 1 << 16
@@ -55,12 +55,9 @@ def with_relay(configuration: Configuration, log: KafkaEventLog, replica: Replic
         return log
     secret, tls = SharedSecret.from_configuration(configuration), client_tls(configuration)
     timeouts = RelayTimeouts()
+    find_relay = LeaderEndpoint(lambda: replica.leadership, ENDPOINT, RELAY_HOST.key)
     known: list[LogName] = []
     """The log that this process reads. If it is created again, the process ends (TopicWatch)."""
-
-    def find_relay() -> str | None:
-        leader = replica.leadership.leader(DISPATCHER)
-        return None if leader is None else leader.endpoints.get(ENDPOINT)
 
     def connect(address: str, start: int, addresses: frozenset[str]) -> RelayConnection:
         try:
