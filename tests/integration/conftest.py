@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
+from polling import TIMEOUT_S
 from runtime_jobs import ENDS, Job, Reports
 from secured_kafka import SecuredKafka, secured_kafka
 from trace_collector import Collector, run_collector
@@ -44,6 +45,8 @@ def browser() -> Iterator[Browser]:
     ]
     if not found:
         pytest.skip("there is no Chromium: apt-get install -y chromium")
+    # By default an expectation waits for 5 s, which a busy machine does not hold.
+    expect.set_options(timeout=TIMEOUT_S * 1000)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
         yield chromium

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from page_server import serve_log
 from playwright.sync_api import Browser, Page, Request, Route, expect
-from polling import wait_until
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.file_log import FileLog
@@ -73,6 +73,7 @@ def visit(
     """Yields an empty page, and checks at the end that it was at peace. `is_refused`: the server answers some requests
     with errors, which the browser reports."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.set_default_timeout(TIMEOUT_S * 1000)
     page = context.new_page()
     troubles: list[str] = []
 
@@ -265,7 +266,7 @@ def test_lost_connection_is_shown(browser: Browser) -> None:
         page.goto(f"{address}/#/jobs")
         expect(page.get_by_text("Live", exact=True)).to_be_visible()
         expect(page.get_by_role("link", name="WindowWordCount")).to_be_visible()
-    expect(page.get_by_text("The connection to the server is lost.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("The connection to the server is lost.")).to_be_visible()
     expect(page.get_by_role("link", name="WindowWordCount")).to_be_visible()
     context.close()
 
@@ -276,16 +277,16 @@ def test_page_shows_what_happens_without_being_loaded_again(browser: Browser, fo
     (four_slots.home.parent / "page_numbers.py").write_text(PROGRAM)
     with visit(browser, address) as page:
         page.goto(f"{address}/#/jobs")
-        expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=60_000)
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
         job_id = four_slots.ok("run", "-d", "-p", "2", "page_numbers.py").stdout.strip()
-        page.get_by_role("link", name="Numbers of a page").click(timeout=60_000)
-        expect(page.locator(".title .status")).to_have_text("running", timeout=60_000)
+        page.get_by_role("link", name="Numbers of a page").click()
+        expect(page.locator(".title .status")).to_have_text("running")
         expect(page.locator(".vertex")).to_have_count(2)
-        expect(page.locator(".vertex", has_text="Generator")).to_contain_text("/s in", timeout=60_000)
+        expect(page.locator(".vertex", has_text="Generator")).to_contain_text("/s in")
         check_access(page)
         page.screenshot(path=SCREENSHOTS / "live-job.png", full_page=True)
         four_slots.ok("cancel", job_id)
-        expect(page.locator(".title .status")).to_have_text("canceled", timeout=60_000)
+        expect(page.locator(".title .status")).to_have_text("canceled")
 
 
 @pytest.mark.parametrize(
@@ -568,7 +569,7 @@ def test_uploaded_program_is_planned_and_deleted(
         page.get_by_role("button", name="Upload").click()
         page.get_by_role("button", name="Draw the plan").click()
         plan = page.get_by_role("region", name="Plan of Numbers of a page")
-        expect(plan.get_by_role("article")).to_have_count(1, timeout=60_000)
+        expect(plan.get_by_role("article")).to_have_count(1)
         page.get_by_role("button", name="Run", exact=True).hover()
         page.screenshot(path=SCREENSHOTS / f"upload-{width}-{theme}.png", full_page=True)
         check_access(page)
