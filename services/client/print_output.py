@@ -22,6 +22,7 @@ from ..log.clients import (
     retry_until,
     watermarks,
 )
+from ..log.kafka import poll_message
 from ..log.lost_right import RightWatch, is_denied
 
 _POLL_INTERVAL_S = 0.1
@@ -96,7 +97,7 @@ def read_output(
             end = _end(admin, topic, timeout_s) if last_round else None
             # Without a known end, one iteration reads what is available.
             while end is None or position < end:
-                message = consumer.poll(_POLL_INTERVAL_S)
+                message = poll_message(consumer, _POLL_INTERVAL_S)
                 if message is None:
                     if end is None:
                         break
@@ -193,7 +194,7 @@ def _read_range(consumer: Consumer, topic: str, offsets: range, deadline: float)
         return
     consumer.assign([TopicPartition(topic, 0, offsets.start)])
     while True:
-        message = consumer.poll(_POLL_INTERVAL_S)
+        message = poll_message(consumer, _POLL_INTERVAL_S)
         if message is None:
             if time.monotonic() > deadline:
                 raise LogUnavailable(f"{topic} can't be read: Kafka does not give its records in time")

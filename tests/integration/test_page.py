@@ -424,6 +424,7 @@ def test_what_if_is_composed_by_the_keyboard_and_drawn(browser: Browser, server:
         form.get_by_label("How many").fill("2")
         form.get_by_label("Slots of each").press("Enter")
         form.get_by_label("Change").select_option("A TaskExecutor dies")
+        expect(form.get_by_role("combobox", name="TaskExecutor", exact=True)).to_have_value("te-1")
         form.get_by_label("After").fill("30 s")
         form.get_by_label("After").press("Enter")
         form.get_by_label("Change").select_option("An option has another value")

@@ -24,8 +24,6 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
 from tailrace.pipelines.api.build import build
 from tailrace.pipelines.graph.physical_plan import channel_topic
-from tailrace.pipelines.runtime.common.failures import RuntimeProcessDied
-from tailrace.pipelines.runtime.task_runtime.spark_process import SparkProcess
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
@@ -341,8 +339,6 @@ _TASK_EXECUTOR = """
 import sys, threading
 from pathlib import Path
 from tailrace.infra.kafka_connection import KafkaConnection
-from tailrace.pipelines.runtime.common.failures import RuntimeProcessDied
-from tailrace.pipelines.runtime.task_runtime.spark_process import SparkProcess
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 
 runtime = TaskRuntime(kafka=KafkaConnection(sys.argv[1]), scratch=Path(sys.argv[2]), slots=2, report=print)
@@ -369,8 +365,14 @@ def test_killed_task_executor_leaves_no_process(kafka: EmbeddedKafka, tmp_path: 
 
 
 def test_jvm_that_ends_before_spark_is_ready_is_one_line(tmp_path: Path) -> None:
-    too_small = SparkProcess(tmp_path, None, heap_mib=1)
-    with pytest.raises(
-        RuntimeProcessDied, match=r"^Spark's JVM has died before it was ready .*: the TaskExecutor"
-    ):
-        too_small.start()
+    # A process of its own: PySpark starts no second JVM in one.
+    program = f"""if True:
+        from pathlib import Path
+        from tailrace.pipelines.runtime.task_runtime.spark_process import SparkProcess
+        SparkProcess(Path({str(tmp_path)!r}), None, heap_mib=1).start()
+    """
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd="/")
+    (*_, last) = result.stderr.splitlines()
+    assert (
+        "RuntimeProcessDied: Spark's JVM has died before it was ready (what it printed is in the log)" in last
+    )

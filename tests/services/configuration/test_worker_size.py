@@ -46,7 +46,7 @@ PROFILES = st.builds(
         ({"taskmanager.memory.task.heap.size": "1mb"}, 2048, 2.0),
     ],
 )
-@pytest.mark.parametrize("platform", PLATFORMS, ids=str)
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda option: option.key)
 def test_size_follows_from_configuration(
     platform: ConfigOption[float | None], options: dict[str, str], memory_mib: int, cores: float
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
@@ -9,7 +11,7 @@ from structlog.testing import capture_logs
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.event_log import LogTruncated
-from tailrace.services.log.kafka import _KafkaTail
+from tailrace.services.log.kafka import _KafkaTail, poll_message
 from tailrace.services.log.lost_right import RightWatch
 
 
@@ -52,3 +54,22 @@ def test_end_of_partition_moves_position_and_deleted_head_is_rejected(tail: _Kaf
     assert tail.position == 9
     with pytest.raises(LogTruncated):
         tail._on_message(KafkaError(KafkaError._AUTO_OFFSET_RESET), 12)
+
+
+class _InterruptedConsumer:
+    """What confluent-kafka does if SIGINT comes together with a message, or with a callback."""
+
+    def __init__(self, *, keeps_cause: bool) -> None:
+        self._keeps_cause = keeps_cause
+
+    def poll(self, _: float) -> None:
+        if self._keeps_cause:
+            raise SystemError("poll returned a result with an exception set") from KeyboardInterrupt()
+        raise SystemError("<method 'poll'> returned NULL without setting an exception")
+
+
+@pytest.mark.parametrize("keeps_cause", [True, False])
+def test_interrupt_of_consumer_is_interrupt(keeps_cause: bool) -> None:
+    consumer: Any = _InterruptedConsumer(keeps_cause=keeps_cause)
+    with pytest.raises(KeyboardInterrupt):
+        poll_message(consumer, 1.0)
