@@ -175,6 +175,7 @@ def test_session_is_found_by_later_commands_and_leaves_nothing(
     assert not (session.home / "cluster.json").exists()
 
 
+@pytest.mark.soak
 def test_application_of_program_that_fails_has_its_error_and_is_replaced(
     session: Cluster, kafka: EmbeddedKafka, staged: Callable[[], dict[str, str]]
 ) -> None:

@@ -163,7 +163,7 @@ def test_all_roles_are_claimed_with_epoch_of_grant_then_master_decides_and_confi
             17,
             "a",
             {"blob": "a:1"},
-            "a test",
+            "zookeeper",
         )
     assert master.election.confirmed == 17
     assert master.host.leading.is_set()
