@@ -33,7 +33,7 @@ _log = logger(__name__)
 _CLOSING_S: Final = 10.0
 _WATCH_S: Final = 60.0
 _PAUSE_PERIODS: Final = 3
-"""For so many periods a process that returned its grant leaves the Lease to others."""
+"""For so many periods a process that returned its grant leaves the Lease to others, unless one of them leads before."""
 
 
 class KubernetesLeaderElection:

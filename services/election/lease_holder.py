@@ -11,6 +11,8 @@ Others' clocks are not compared: a candidate waits for a lease duration after it
   before any other candidate takes the Lease.
 - A write whose answer was lost may have been applied. The next read shows that: a Lease that names this process, and
   under which it does not decide, is taken at once, as a new term.
+- A candidate that has released the Lease leaves it to others for a pause, or until one of them has had a term: of two
+  candidates that release it one after the other, the first one may take it at once.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ class LeaseHolder:
         self._seen_at = 0.0
         self._transitions = -1
         """Those that were seen last."""
+        self._released_epoch = -1
+        """The epoch of the term that it released last; -1: there was no Lease."""
         self._not_before = 0.0
+        """The end of the pause after that release."""
 
     @property
     def free_at(self) -> float:
@@ -83,19 +88,23 @@ class LeaseHolder:
         return self._term
 
     def release(self, *, pause_s: float = 0.0) -> None:
-        """Ends the term; another candidate may take the Lease at once, and this one after a pause."""
+        """Ends the term; another candidate may take the Lease at once, and this one after a pause, or after a term of
+        another one."""
         held = self._held
         self.end()
-        self._not_before = self._clock() + pause_s
         current = held if held is not None else self._api.read(self.name)
-        if current is None or holder_of(current) != self._identity:
-            return
-        if self._api.replace(released(current, time.time())) is not None or held is None:
-            return
-        # A write whose answer was lost has changed the version.
-        current = self._api.read(self.name)
         if current is not None and holder_of(current) == self._identity:
-            self._api.replace(released(current, time.time()))
+            written = self._api.replace(released(current, time.time()))
+            if written is None and held is not None:
+                # A write whose answer was lost has changed the version.
+                current = self._api.read(self.name)
+                if current is not None and holder_of(current) == self._identity:
+                    self._api.replace(released(current, time.time()))
+        if current is not None and holder_of(current) not in ("", self._identity):
+            return
+        # Others can take the Lease from now on, however long the requests took.
+        self._not_before = self._clock() + pause_s
+        self._released_epoch = -1 if current is None else self._epoch(current)
 
     def end(self) -> None:
         """Ends the term without a request."""
@@ -144,7 +153,8 @@ class LeaseHolder:
         now = self._clock()
         if lease is not None and holder_of(lease) not in ("", self._identity):
             return now >= self._seen_at + max(self._settings.duration_s, duration_of(lease))
-        return now >= self._not_before
+        is_of_later_term = lease is not None and self._epoch(lease) != self._released_epoch
+        return is_of_later_term or now >= self._not_before
 
     def _see(self, lease: Resource) -> None:
         self._transitions = transitions_of(lease)

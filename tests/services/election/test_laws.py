@@ -28,6 +28,20 @@ def has_candidates(electorate: Electorate, count: int) -> bool:
     return len(electorate.candidates()) == count
 
 
+def epoch_after_return(leader: Candidacy, other: Candidacy) -> int:
+    """Lets the leader return its grant, and returns the epoch of the other candidate.
+
+    On a busy machine the other one may ask so late that the leader is elected once more; it returns that grant, too.
+    """
+
+    def look() -> int | None:
+        if leader.granted:
+            leader.rejoin()
+        return other.granted
+
+    return wait_until(look, f"{other.address} is granted leadership")
+
+
 def test_one_candidate_is_elected_and_another_one_when_it_leaves(electorate: Electorate) -> None:
     standing = [electorate.master() for _ in range(4)]
     enter(electorate, *standing)
@@ -67,11 +81,10 @@ def test_master_that_returns_its_grant_is_replaced(electorate: Electorate) -> No
     enter(electorate, one, other)
     one.rejoin()
     assert one.grant is None
-    second = other.epoch()
-    # The one is a candidate again before the other returns its grant, or the other is elected once more.
+    second = epoch_after_return(one, other)
+    # In ZooKeeper the one is a candidate again before the other returns its grant, or the other is elected once more.
     wait_until(lambda: electorate.candidates() == [other.address, one.address])
-    other.rejoin()
-    third = one.epoch()
+    third = epoch_after_return(other, one)
     assert first < second < third
 
 
@@ -110,7 +123,8 @@ def test_leader_is_published_when_confirmed_and_removed_when_it_leaves(electorat
     assert electorate.published() == msgspec.structs.replace(information_of(one.address), epoch=epoch)
     one.rejoin()
     wait_until(lambda: electorate.published() is None)
-    epoch = other.leads()
+    epoch = epoch_after_return(one, other)
+    other.confirm_leadership(epoch)
     wait_until(electorate.published)
     assert electorate.published() == msgspec.structs.replace(information_of(other.address), epoch=epoch)
 
