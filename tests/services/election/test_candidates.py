@@ -25,7 +25,7 @@ def test_candidates_of_one_cluster_are_listed_leader_first(
     settings: ZooKeeperSettings, masters: Make
 ) -> None:
     one, other = masters(settings), masters(settings)
-    neighbour = masters(msgspec.structs.replace(settings, cluster_path=settings.cluster_path + "0"))
+    neighbour = masters(msgspec.structs.replace(settings, cluster_path=settings.cluster_path + "-neighbour"))
     for master in (neighbour, one):
         master.join()
         master.leads()
