@@ -8,7 +8,7 @@ from tailrace.services.election.leader_election import Grant
 class ScriptedElection:
     """The LeaderElection of one process. `joined` counts how often it has become a candidate."""
 
-    elected_by = "a test"
+    elected_by = "zookeeper"
 
     def __init__(self) -> None:
         self.is_suspended = False
