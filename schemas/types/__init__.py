@@ -390,7 +390,7 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     event_id: str
     """Unique id of the event. Services derive it from cluster, sender, epoch, decided_at and a counter; clients choose it. Since 0.1.0."""
     time: int
-    """When the sender decided to send the event, by the sender's clock, in microseconds since the Unix epoch. Since 0.1.0."""
+    """When the sender decided to send the event, by the time of Kafka, in microseconds since the Unix epoch. Since 0.1.0."""
     sender: str
     """Address of the role that sends the event: dispatcher, resource_manager, rest_server, job_master/<job id>, task_executor/<resource id>, standby/<session> or client/<name>. Since 0.1.0."""
     sender_epoch: int
