@@ -46,7 +46,7 @@ class SparkFileClient:
             for _, answer in _frames(connection):
                 assert isinstance(answer, SplitCount)
                 return answer.splits
-        raise _gone()
+        raise _missing_spark()
 
     def read_split(self, read: FileRead, split: int) -> Iterator[pa.RecordBatch]:
         """See SparkFiles."""
@@ -55,7 +55,7 @@ class SparkFileClient:
                 if answer is not None:
                     return
                 yield from pa.ipc.open_stream(rows)
-        raise _gone()
+        raise _missing_spark()
 
     def write_file(self, rows: pa.Table, format: SparkFormat, options: Mapping[str, str]) -> bytes:
         """See SparkFiles."""
@@ -67,7 +67,7 @@ class SparkFileClient:
                 for _ in _frames(connection):
                     (written,) = target.glob("part-*")
                     return written.read_bytes()
-            raise _gone()
+            raise _missing_spark()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -78,7 +78,7 @@ class SparkFileClient:
             connection.sendall(encode_frame(msgspec.msgpack.encode(request)))
         except OSError as error:
             connection.close()
-            raise _gone() from error
+            raise _missing_spark() from error
         return connection
 
 
@@ -99,5 +99,5 @@ def _frames(connection: socket.socket) -> Iterator[tuple[bytes, FileAnswer | Non
             return
 
 
-def _gone() -> TaskError:
+def _missing_spark() -> TaskError:
     return TaskError("Spark of this TaskExecutor has ended, and cannot read or write files")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ....infra import threads
 from ..common.failures import TaskError, truncate
 from ..common.frames import FrameReader, encode_frame
 from ..spark.file_jobs import FileJobs
@@ -37,6 +36,7 @@ from ..spark.file_requests import (
 )
 from ..spark.row_sender import RowSender
 from ..spark.worker_connections import GatewayAddress
+from .connection_listener import ConnectionListener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,30 +69,22 @@ class SparkFileServer:
         self._await_session = await_session
         self._gateway = gateway
         self._path = str(directory / SOCKET_NAME)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self._path)
-        os.chmod(self._path, 0o600)
-        self._listener.listen(256)
         self._readings: dict[str, _Reading] = {}
         self._jobs: FileJobs | None = None
         self._creating = threading.Lock()
-        threads.Thread(target=self._accept, name="spark-files").start()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self._path)
+        os.chmod(self._path, 0o600)
+        listener.listen(256)
+        self._listener = ConnectionListener(
+            listener, self._serve, name="spark-files", connection_name="spark-file"
+        )
 
     def close(self) -> None:
         """Refuses further connections."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threads.Thread(target=self._serve, args=(connection,), name="spark-file").start()
-
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, _: object) -> None:
         with connection, contextlib.suppress(OSError):
             reader = FrameReader(connection)
             frames: list[bytes] = []

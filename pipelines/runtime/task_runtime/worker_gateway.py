@@ -17,6 +17,7 @@ from typing import Final
 
 from ....infra import threads
 from ..spark.worker_connections import ACCEPTED, CONNECT_TIMEOUT_S, PATH_LENGTH, TOKEN_BYTES, GatewayAddress
+from .connection_listener import ConnectionListener
 
 log = logging.getLogger(__name__)
 
@@ -30,25 +31,17 @@ class WorkerGateway:
     def __init__(self, host: str, directory: Path) -> None:
         """Raises OSError if the host is not an address of this machine."""
         self._directory = directory
-        self._listener = socket.create_server((host, 0), backlog=256)
-        self.address = GatewayAddress(host, self._listener.getsockname()[1], secrets.token_bytes(TOKEN_BYTES))
-        threads.Thread(target=self._accept, name="worker-gateway").start()
+        listener = socket.create_server((host, 0), backlog=256)
+        self.address = GatewayAddress(host, listener.getsockname()[1], secrets.token_bytes(TOKEN_BYTES))
+        self._listener = ConnectionListener(
+            listener, self._serve, name="worker-gateway", connection_name="worker-connection"
+        )
 
     def close(self) -> None:
         """Refuses further connections."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, peer = self._listener.accept()
-            except OSError:
-                return
-            threads.Thread(target=self._serve, args=(connection, peer[0]), name="worker-connection").start()
-
-    def _serve(self, connection: socket.socket, peer: str) -> None:
+    def _serve(self, connection: socket.socket, peer: tuple[str, int]) -> None:
         with connection:
             try:
                 connection.settimeout(CONNECT_TIMEOUT_S)
@@ -56,7 +49,7 @@ class WorkerGateway:
                 # A host that is cut off ends no connection.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-                target = self._connect(connection, peer)
+                target = self._connect(connection, peer[0])
                 if target is None:
                     return
                 with target:
