@@ -19,10 +19,10 @@ from ..log.clients import (
     ENDS_READING,
     client_configuration,
     consumer_configuration,
+    poll_message,
     retry_until,
     watermarks,
 )
-from ..log.kafka import poll_message
 from ..log.lost_right import RightWatch, is_denied
 
 _POLL_INTERVAL_S = 0.1

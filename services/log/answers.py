@@ -22,7 +22,7 @@ from ...infra.kafka_connection import KafkaConnection
 from ...schemas import client
 from ...schemas.body import Body
 from ...schemas.event import Event
-from .clients import consumer_configuration, watermarks
+from .clients import consumer_configuration, poll_message, watermarks
 from .event_log import LogUnavailable
 
 LOG_OFFSET: Final = "log_offset"
@@ -87,7 +87,7 @@ def read_next_offset(kafka: KafkaConnection, topic: str, log_id: str, timeout_s:
         position, highest = max(low, high - _LAST), -1
         consumer.assign([TopicPartition(topic, 0, position)])
         while position < high:
-            message = consumer.poll(timeout_s)
+            message = poll_message(consumer, timeout_s)
             if message is None:
                 raise LogUnavailable(f"{topic} does not answer")
             if (error := message.error()) is not None:

@@ -6,11 +6,12 @@ no broker answers, and exceptions where they matter.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ...infra import retry
 from ...infra.kafka_connection import READER_GROUP, KafkaConnection
@@ -129,3 +130,19 @@ def _on_error(error: KafkaError) -> None:
     if not _last_report or now - _last_report[-1] >= _REPORT_INTERVAL_S:
         _last_report[:] = [now]
         _log.warning("no broker answers; retries", error=error.str())
+
+
+def poll_message(consumer: Consumer, timeout_s: float) -> Message | None:
+    """Returns the next message; None if there is none within `timeout_s` seconds. Raises KeyboardInterrupt if SIGINT
+    ends the wait."""
+    try:
+        return consumer.poll(timeout_s)
+    except SystemError as error:
+        # A signal that arrives together with a message or a callback: confluent-kafka returns both a message and the
+        # exception, or neither of them (its issue 1708).
+        is_lost = (
+            "NULL without setting" in str(error) and threading.current_thread() is threading.main_thread()
+        )
+        if isinstance(error.__cause__, KeyboardInterrupt) or is_lost:
+            raise KeyboardInterrupt from None
+        raise

@@ -31,7 +31,7 @@ from ...infra.retry import ABSENT
 from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
-from .clients import consumer_configuration, producer_configuration, watermarks
+from .clients import consumer_configuration, poll_message, producer_configuration, watermarks
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic, log_topic
@@ -251,7 +251,7 @@ def read_dead_letters(
         consumer.assign([TopicPartition(topic, 0, low)])
         position = low
         while position < high:
-            message = consumer.poll(timeout_s)
+            message = poll_message(consumer, timeout_s)
             if message is None:
                 raise LogUnavailable(f"{topic} does not answer")
             if message.error() is not None:

@@ -33,6 +33,7 @@ from .clients import (
     ENDS_READING,
     client_configuration,
     consumer_configuration,
+    poll_message,
     poll_producer,
     producer_configuration,
     retry_until,
@@ -411,16 +412,3 @@ def poll_messages(consumer: Consumer, timeout_s: float) -> list[Message]:
     # consume() waits for as many messages as requested: wait for one, then take all that are available.
     first = poll_message(consumer, timeout_s)
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
-
-
-def poll_message(consumer: Consumer, timeout_s: float) -> Message | None:
-    """Returns the next message; None if there is none within `timeout_s` seconds. Raises KeyboardInterrupt if SIGINT
-    ends the wait."""
-    try:
-        return consumer.poll(timeout_s)
-    except SystemError as error:
-        # A signal that arrives together with a message or a callback: confluent-kafka returns both a message and the
-        # exception, or neither of them (its issue 1708).
-        if isinstance(error.__cause__, KeyboardInterrupt) or "NULL without setting" in str(error):
-            raise KeyboardInterrupt from None
-        raise

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...infra.kafka_connection import KafkaConnection
-from .clients import consumer_configuration
+from .clients import consumer_configuration, poll_message
 from .event_log import LogUnavailable
 
 UNREADABLE_BATCH: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG})
@@ -35,7 +35,7 @@ def find_batch_end(kafka: KafkaConnection, topic: str, partition: int, first: in
         consumer.assign([TopicPartition(topic, partition, offset)])
         deadline = time.monotonic() + _PROBE_TIMEOUT_S
         while time.monotonic() < deadline:
-            message = consumer.poll(1.0)
+            message = poll_message(consumer, 1.0)
             if message is None:
                 continue
             error = message.error()

@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, TopicPartition
 
 from ...heartbeats.topic import MASTERS, TASK_EXECUTORS
-from ...log.clients import consumer_configuration, watermarks
+from ...log.clients import consumer_configuration, poll_message, watermarks
 from ...log.kafka import SENDER
 from ...log.topics import heartbeats_topic
 from .report import Report, Subject
@@ -32,7 +32,7 @@ def check_clock(subject: Subject, report: Report) -> None:
         consumer.assign(places)
         message, deadline = None, time.monotonic() + _READ_TIMEOUT_S
         while message is None and time.monotonic() < deadline:
-            message = consumer.poll(0.5)
+            message = poll_message(consumer, 0.5)
             if message is not None and message.error() is not None:
                 message = None
     except KafkaException as error:

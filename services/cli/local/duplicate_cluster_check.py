@@ -14,7 +14,7 @@ from ...configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, TAKE_OVER, HighAvailability
 from ...core.role import DISPATCHER
 from ...heartbeats.topic import TASK_EXECUTORS
-from ...log.clients import consumer_configuration
+from ...log.clients import consumer_configuration, poll_message
 from ...log.event_log import LogTruncated, LogUnavailable, read_to_end
 from ...log.factory import open_event_log
 from ...log.topics import heartbeats_topic
@@ -53,7 +53,7 @@ def read_silence_s(configuration: Configuration) -> float | None:
         if first == end:
             return None
         consumer.assign([TopicPartition(partition.topic, partition.partition, end - 1)])
-        message = consumer.poll(_TIMEOUT_S)
+        message = poll_message(consumer, _TIMEOUT_S)
         if message is None or message.error() is not None:
             return None
         # Both are times of Kafka: another clock here would hide a running cluster.

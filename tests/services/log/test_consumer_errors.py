@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from tailrace.infra.kafka_connection import KafkaConnection
 from tailrace.services.log import LogUnavailable
+from tailrace.services.log.clients import poll_message
 from tailrace.services.log.event_log import LogTruncated
-from tailrace.services.log.kafka import _KafkaTail, poll_message
+from tailrace.services.log.kafka import _KafkaTail
 from tailrace.services.log.lost_right import RightWatch
 
 
