@@ -4,6 +4,7 @@ and on the file."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from ..services.history.apply_difference import apply_difference
 from ..services.snapshots.simulated_logs import LONG, history
 
 Run = Callable[..., tuple[int, str, str]]
+_LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:")
 
 
 class Recorded:
@@ -79,8 +81,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         code = main([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert "Traceback" not in err
-        # A client of an earlier test may still look for its broker.
-        lines = [line for line in err.splitlines(keepends=True) if "no broker answers" not in line]
+        # Clients of earlier tests in this process still log: the broker of some is gone.
+        lines = [line for line in err.splitlines(keepends=True) if not _LOG_LINE.match(line)]
         return code, out, "".join(lines)
 
     return run
@@ -199,7 +201,7 @@ def test_log_with_other_content_is_left_alone(
     code, _, err = run(
         "log", "import", path, "--bootstrap-servers", recorded.servers, "--cluster-id", cluster_id
     )
-    assert (code, err.count("\n")) == (10, 1)
+    assert (code, err.count("\n")) == (10, 1), err
     assert "has another event at offset 0; import into a cluster id that has no log" in err
     assert log.end() == 8
     log.close()
@@ -230,13 +232,13 @@ def test_transaction_marker_is_gap_that_cannot_be_imported(
 def test_position_outside_log_is_rejected(recorded: Recorded, run: Run) -> None:
     for place in (recorded.size, -5):
         code, _, err = run("log", "--from", place, *recorded.options)
-        assert (code, err.count("\n")) == (4, 1)
+        assert (code, err.count("\n")) == (4, 1), err
         assert f"offset {place} is outside recorded.log: its first offset is 0 (" in err
     code, _, err = run("log", "--from", "1969-12-31T00:00", *recorded.options)
-    assert (code, err.count("\n")) == (4, 1)
+    assert (code, err.count("\n")) == (4, 1), err
     assert "is before recorded.log: its first offset is 0 (" in err
     code, _, err = run("log", "--from", "yesterday", *recorded.options)
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
 
 
 def test_state_at_any_offset_is_the_same_from_marks_of_index(recorded: Recorded, tmp_path: Path) -> None:
