@@ -19,7 +19,7 @@ from ...schemas import resource_manager
 from ...schemas.body import Body
 from ..core.instruction_tracker import InstructionTracker
 from ..core.role import RESOURCE_MANAGER, Emit, Instruction, OutgoingEvent
-from .drivers import OnExit, Report, WorkerDriver
+from .drivers import OnExit, PlatformUnavailable, Report, WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState, WorkerRegistration
 from .worker_pool import WorkerPool, WorkerState
@@ -160,6 +160,8 @@ class ResourceManagerShell:
                 if worker.driven and worker.state in _RUNNING and resource_id not in survivors:
                     reason = f"worker {resource_id} has not survived the jobmanager that started it"
                     self._report_lost(resource_id, self._instance_of(resource_id), reason, None)
+        except PlatformUnavailable as error:
+            _log.error("cannot find the workers of an earlier master", error=str(error))
         except Exception as error:
             _log.exception("cannot find the workers of an earlier master", error=str(error))
         finally:

@@ -14,7 +14,7 @@ from kubernetes_api import KubernetesApi, KubernetesMock
 from polling import TIMEOUT_S, wait_until
 
 from tailrace.services.configuration import Configuration
-from tailrace.services.resource_manager.drivers import WorkerNotStarted
+from tailrace.services.resource_manager.drivers import PlatformUnavailable, WorkerNotStarted
 from tailrace.services.resource_manager.drivers.kubernetes.driver import KubernetesDriver
 
 IMAGE = "registry.example/tailrace:1"
@@ -246,7 +246,7 @@ def test_refused_start_is_one_line_with_remedy(
 
 def test_survivors_without_rights_are_failure_with_remedy(api: KubernetesApi, drivers: Drivers) -> None:
     api.refuse("GET", 403, "pods is forbidden", times=1)
-    with pytest.raises(Exception, match="the role of infra/kubernetes"):
+    with pytest.raises(PlatformUnavailable, match="the role of infra/kubernetes"):
         drivers().survivors()
 
 

@@ -40,6 +40,10 @@ class WorkerNotStarted(Exception):
     """A worker cannot be started. The message gives the reason and a remedy."""
 
 
+class PlatformUnavailable(Exception):
+    """The platform does not answer, or refuses. The message gives the reason."""
+
+
 class WorkerDriver(Protocol):
     """Starts and stops workers. Any thread may call any method. A method may take as long as the platform needs."""
 
@@ -62,7 +66,10 @@ class WorkerDriver(Protocol):
         ...
 
     def survivors(self) -> Mapping[str, str]:
-        """Returns all running workers of every jobmanager: resource id -> address. Their ends are reported too."""
+        """Returns all running workers of every jobmanager: resource id -> address. Their ends are reported too.
+
+        Raises PlatformUnavailable.
+        """
         ...
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ from ...yarn.application_master import (
 )
 from ...yarn.errors import AttemptSuperseded, JvmEnded, RequestRefused, YarnError
 from ..worker_names import name_worker, number_of_worker
-from .driver import ClusterEnd, OnExit, Report, WorkerNotStarted
+from .driver import ClusterEnd, OnExit, PlatformUnavailable, Report, WorkerNotStarted
 from .yarn_events import completed_event, node_event, preemption_event, registered_event
 from .yarn_launch import CreateContainer, YarnSettings
 
@@ -154,8 +154,14 @@ class YarnContainers:
         return True
 
     def survivors(self) -> Mapping[str, str]:
-        """Returns the address of each worker with a container, those of earlier attempts included."""
-        self._registered()
+        """Returns the address of each worker with a container, those of earlier attempts included.
+
+        Raises PlatformUnavailable.
+        """
+        try:
+            self._registered()
+        except YarnError as error:
+            raise PlatformUnavailable(str(error)) from error
         with self._changed:
             return {resource_id: container.address for resource_id, container in self._containers.items()}
 

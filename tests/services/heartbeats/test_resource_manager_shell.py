@@ -15,7 +15,7 @@ from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import HardwareDescription, ResourceProfile
 from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent
-from tailrace.services.resource_manager.drivers import OnExit, Report, WorkerNotStarted
+from tailrace.services.resource_manager.drivers import OnExit, PlatformUnavailable, Report, WorkerNotStarted
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.shell import ResourceManagerShell
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
@@ -35,6 +35,7 @@ class Driver:
         self.stopped: queue.Queue[tuple[str, str]] = queue.Queue()
         self.fails = False
         self.dies_at_once = False
+        self.refusal: str | None = None
         self.looking = threading.Event()
         self.looking.set()
 
@@ -56,6 +57,8 @@ class Driver:
 
     def survivors(self) -> Mapping[str, str]:
         self.looking.wait()
+        if self.refusal is not None:
+            raise PlatformUnavailable(self.refusal)
         return dict(self.running)
 
     def close(self) -> None: ...
@@ -226,6 +229,18 @@ def test_survivors_are_recovered_before_any_start(bench: Bench) -> None:
     assert bench.driver.started == []
     bench.driver.looking.set()
     assert bench.next() == STARTED
+
+
+def test_platform_that_refuses_list_of_workers_is_one_line_and_starts_continue(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.driver.refusal = "the API server may not be asked for pods: Forbidden"
+    bench.perform(START)
+    assert bench.next() == STARTED
+    log = "".join(capfd.readouterr())
+    assert "Traceback" not in log
+    (line,) = [line for line in log.splitlines() if "cannot find the workers" in line]
+    assert bench.driver.refusal in line
 
 
 def test_shell_keeps_nothing_of_worker_that_is_gone(bench: Bench) -> None:

@@ -19,7 +19,7 @@ from ....configuration import Configuration
 from ....configuration.options.kubernetes import OWNER, RESYNC_INTERVAL
 from ....kubernetes.api_client import ApiFailure, Place
 from ....kubernetes.names import selector_of
-from ..driver import OnExit, WorkerNotStarted
+from ..driver import OnExit, PlatformUnavailable, WorkerNotStarted
 from .pod_api import Pod, PodApi
 from .pod_manifest import (
     RESOURCE_ID_LABEL,
@@ -102,7 +102,10 @@ class KubernetesDriver:
 
     def survivors(self) -> Mapping[str, str]:
         self._watch.start()
-        self._watch.wait(LIST_TIMEOUT_S)
+        try:
+            self._watch.wait(LIST_TIMEOUT_S)
+        except ApiFailure as failure:
+            raise PlatformUnavailable(str(failure)) from None
         with self._lock:
             return {
                 resource_id: self._address(resource_id) for resource_id in self._seen.keys() - self._ended
