@@ -3,9 +3,9 @@
 An AdminClient sends requests to the leader of a partition that it saw last, with its leader epoch, and by default it
 refreshes its metadata only after 15 minutes. A request to a broker that has died times out, and so do the next ones,
 although another broker leads: so these clients keep metadata for seconds only. A client from before a restart of Kafka
-gets FENCED_LEADER_EPOCH: this cache replaces it after such an error, so that the next request uses a new one. It also
-replaces it when a file with a password, a key or a certificate has changed: a client reads them only when it is
-created.
+gets FENCED_LEADER_EPOCH, and one that has asked for a topic before a partition was added does not find that partition
+for a minute: this cache replaces it after such an error, so that the next request uses a new one. It also replaces it
+when a file with a password, a key or a certificate has changed: a client reads them only when it is created.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ OUTDATED: Final = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        # None of the partitions of a request is known.
+        KafkaError._NOENT,
     }
 )
-"""The errors of a client that does not know the current leader of a partition."""
+"""The errors of a client that does not know a partition, or its current leader."""
 METADATA_AGE_MS: Final = 3_000
 """How long a client sends requests to the leader that it knows."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import fastavro
 import protobuf_messages
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -41,6 +43,7 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.pipelines.runtime.spark.session import REAL_TIME_ROWS
+from tailrace.pipelines.runtime.task_runtime.end_offsets import EndOffsets
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.client.source_offsets import read_source_offsets
@@ -341,6 +344,19 @@ def test_no_record_is_late_in_partition_that_is_read_behind_another(start: Start
     counts.map(lambda pair: f"{pair[1]}", output_type=str).sink_to(KafkaSink(sink, Formats.text()))
     run_to_its_end(start(env.get_job_graph("windows")))
     assert on_kafka.read(sink, 30, beyond_s=0.2) == [b"1100"] * 30
+
+
+def test_client_that_knew_topic_before_finds_added_partition(kafka: EmbeddedKafka, on_kafka: Topics) -> None:
+    """A restarted task waits for the lag of its source: no old client may keep it waiting for a minute."""
+    topic = on_kafka.new(1)
+    on_kafka.write(topic, list(texts(1)))
+    ends = EndOffsets(KafkaConnection(kafka.bootstrap_servers))
+    assert ends.read([(topic, 0)]) == {(topic, 0): 1}
+    on_kafka.add_partitions(topic, 2)
+    on_kafka.write(topic, list(texts(1)), 1)
+    with contextlib.suppress(KafkaException):
+        ends.read([(topic, 1)])
+    assert ends.read([(topic, 1)]) == {(topic, 1): 1}
 
 
 def test_added_partitions_and_topics_of_pattern_are_read_while_job_runs(
