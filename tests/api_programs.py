@@ -12,6 +12,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from tailrace import (
     AggregateFunction,
+    AsyncFunction,
     BroadcastContext,
     BroadcastProcessFunction,
     ChangeEvent,
@@ -21,8 +22,10 @@ from tailrace import (
     CoProcessFunction,
     DataStream,
     EventTimeSessionWindows,
+    ExponentialBackoffDelayRetryStrategy,
     FileSink,
     FilterFunction,
+    FixedDelayRetryStrategy,
     FlatMapFunction,
     Formats,
     KafkaRecord,
@@ -91,6 +94,15 @@ def bigger(a: Trade, b: Trade) -> Trade:
 class Upper(MapFunction[Trade, str]):
     def map(self, value: Trade) -> str:
         return value.symbol.upper()
+
+
+async def fetched(value: Trade) -> Pair:
+    return Pair(value.symbol, 1)
+
+
+class Fetch(AsyncFunction[Pair, str]):
+    async def async_invoke(self, value: Pair) -> list[str]:
+        return [value.symbol] * value.trades
 
 
 class Sizes(FlatMapFunction[Trade, int]):
@@ -295,6 +307,12 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "map rich": lambda env: trades(env).map(Upper()).print(),
     "flat_map": lambda env: trades(env).flat_map(lambda t: [t], Trade).flat_map(Sizes()).print(),
     "filter": lambda env: trades(env).filter(lambda t: t.size).filter(Cheap()).print(),
+    "async_map": lambda env: (
+        trades(env)
+        .async_map(fetched, capacity=7, timeout=MINUTE, ordered=False, retry=FixedDelayRetryStrategy())
+        .async_map(Fetch(), retry=ExponentialBackoffDelayRetryStrategy(max_attempts=5), timeout=None)
+        .print()
+    ),
     "map_batches": lambda env: trades(env).map_batches(doubled).map_batches(doubled, Trade).print(),
     "watermarks": lambda env: timed(env).print(),
     "process": lambda env: trades(env).process(Split()).get_side_output(ODD).print(),

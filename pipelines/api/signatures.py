@@ -13,6 +13,7 @@ from typing import Any
 
 from ..functions import (
     AggregateFunction,
+    AsyncFunction,
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
@@ -58,10 +59,14 @@ class Signature:
     """Whether a plain callable is accepted as well."""
     result: int | None = None
     """The type argument of the base class that is the type of its records."""
+    awaited: bool = False
+    """Whether it is `async def`."""
 
 
 MAP = Signature(MapFunction, ("map",), 1, result=1)
 FLAT_MAP = Signature(FlatMapFunction, ("flat_map",), 1, yields=True, result=1)
+ASYNC_MAP = Signature(AsyncFunction, ("async_invoke",), 1, result=1, awaited=True)
+ASYNC_INVOKE = Signature(AsyncFunction, ("async_invoke",), 1, yields=True, result=1, awaited=True)
 FILTER = Signature(FilterFunction, ("filter",), 1)
 REDUCE = Signature(ReduceFunction, ("reduce",), 2)
 SINK = Signature(SinkFunction, ("invoke",), 1)
@@ -106,16 +111,12 @@ def check_function(function: object, signature: Signature, *, operator: str, loc
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=operator, location=location)
 
-    if isinstance(function, type) and issubclass(function, (RichFunction, AggregateFunction)):
+    if isinstance(function, type) and issubclass(function, _CLASSES):
         raise refuse(f"expected an object, not the class {function.__name__}: write {function.__name__}(...)")
     if is_of(function, signature):
         for name in signature.methods:
             _check_call(getattr(function, name), signature, f"{type(function).__name__}.{name}", refuse)
-    elif (
-        not signature.plain
-        or isinstance(function, (RichFunction, AggregateFunction))
-        or not callable(function)
-    ):
+    elif not signature.plain or isinstance(function, _CLASSES) or not callable(function):
         raise refuse(f"expected {_describe_expected(signature)}, not {_shown(function)}")
     else:
         _check_call(function, signature, function_name(function), refuse)
@@ -136,7 +137,7 @@ def has_timers(function: object) -> bool:
 
 def is_rich(function: object) -> bool:
     """Whether a function gets a context or is an object of a class: then it runs in the StreamTask only."""
-    if isinstance(function, (RichFunction, AggregateFunction)):
+    if isinstance(function, _CLASSES):
         return True
     if function is None or isinstance(function, type) or inspect.isroutine(function):
         return False
@@ -180,13 +181,14 @@ def _describe_expected(signature: Signature) -> str:
 
 
 def _shown(function: object) -> str:
-    if isinstance(function, (RichFunction, AggregateFunction)):
+    if isinstance(function, _CLASSES):
         kinds = [base.__name__ for base in type(function).__mro__ if base.__module__.startswith(_FUNCTIONS)]
         return f"the {kinds[0]} {type(function).__name__}"
     text = repr(function)
     return f"{type(function).__name__} {text if len(text) <= 60 else f'{text[:57]}...'}"
 
 
+_CLASSES = (RichFunction, AggregateFunction, AsyncFunction)
 _FUNCTIONS = RichFunction.__module__.rpartition(".")[0]
 
 
@@ -194,8 +196,11 @@ def _check_call(
     function: Function, signature: Signature, name: str, refuse: Callable[[str], ProgramError]
 ) -> None:
     behind = called(function)
-    if inspect.iscoroutinefunction(behind) or inspect.isasyncgenfunction(behind):
-        raise refuse(f"its function {name} is async, which operators cannot await")
+    if signature.awaited:
+        if not inspect.iscoroutinefunction(behind):
+            raise refuse(f"its function {name} is not async: declare it by `async def`, without `yield`")
+    elif inspect.iscoroutinefunction(behind) or inspect.isasyncgenfunction(behind):
+        raise refuse(f"its function {name} is async, which only async_map awaits")
     if not signature.yields and inspect.isgeneratorfunction(behind):
         raise refuse(f"its function {name} yields values instead of returning one: use flat_map")
     _check_arguments(function, signature.arguments, name, refuse)

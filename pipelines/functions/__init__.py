@@ -5,6 +5,12 @@ contexts.
 """
 
 from .aggregate import AggregateFunction
+from .async_function import (
+    AsyncFunction,
+    AsyncRetryStrategy,
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+)
 from .broadcast import (
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -61,6 +67,8 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AsyncFunction",
+    "AsyncRetryStrategy",
     "BroadcastContext",
     "BroadcastOnTimerContext",
     "BroadcastProcessFunction",
@@ -72,7 +80,9 @@ __all__ = [
     "CoProcessFunction",
     "Context",
     "Counter",
+    "ExponentialBackoffDelayRetryStrategy",
     "FilterFunction",
+    "FixedDelayRetryStrategy",
     "FlatMapFunction",
     "FunctionInitializationContext",
     "KafkaRecord",

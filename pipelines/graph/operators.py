@@ -29,6 +29,7 @@ class OperatorKind(StrEnum):
     PRE_AGGREGATE = "pre_aggregate"
     WATERMARKS = "watermarks"
     PROCESS = "process"
+    ASYNC_MAP = "async_map"
 
     REDUCE = "reduce"
     AGGREGATE = "aggregate"
@@ -71,12 +72,19 @@ class OperatorTraits:
     its part."""
     stateless: bool = False
     """Whether it needs nothing but its functions: it may run in Spark's Python workers, before the StreamTask."""
+    asynchronous: bool = False
+    """Whether its results come later than its records, which are its state until then."""
     parallel: bool = True
     """Whether it may have more than one subtask."""
     prints: bool = False
     """Whether it writes to the job's output topic."""
     through_spark: bool = False
     """Whether it is a source whose records a Spark query reads."""
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether it keeps records: in a chain it takes them as from a channel."""
+        return self.keyed or self.asynchronous
 
     @property
     def source(self) -> bool:
@@ -100,6 +108,9 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.PRE_AGGREGATE: OperatorTraits(functions=1, stateless=True),
         OperatorKind.WATERMARKS: OperatorTraits(functions=1),
         OperatorKind.PROCESS: OperatorTraits(functions=1, operator_state=True),
+        OperatorKind.ASYNC_MAP: OperatorTraits(
+            functions=2, stateful=True, operator_state=True, asynchronous=True
+        ),
         OperatorKind.REDUCE: OperatorTraits(functions=2, keyed=True, stateful=True),
         OperatorKind.AGGREGATE: OperatorTraits(functions=1, keyed=True, stateful=True),
         OperatorKind.KEYED_PROCESS: OperatorTraits(functions=2, keyed=True, stateful=True),

@@ -369,6 +369,11 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "assigns_timestamps": _flag,
         },
         OperatorKind.PROCESS: {},
+        OperatorKind.ASYNC_MAP: {
+            "capacity": _whole("a number of records, 1 or more", 1),
+            "timeout_ms": _optional(_size),
+            "ordered": _flag,
+        },
         OperatorKind.REDUCE: {**_KEYED, "mini_batch": _flag},
         OperatorKind.AGGREGATE: _AGGREGATE,
         OperatorKind.KEYED_PROCESS: _TIMED,

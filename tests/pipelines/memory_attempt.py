@@ -46,14 +46,15 @@ from tailrace.schemas.types import RestoredCheckpoint
 from .kafka_rows import kafka_rows
 from .memory_checkpoints import PartReporter
 from .memory_kafka import JointTransaction, MemoryTransaction, Message, Place
+from .virtual_async import VirtualAsyncCalls
 
 if TYPE_CHECKING:
     from .memory_cluster import MemoryCluster
 
 CLUSTER = "memory"
 OPERATOR_CALLS = (
-    "open", "process", "advance_watermark", "advance_clock", "set_idle", "finish", "before_commit", "take_changes",
-    "committed", "restore", "close",
+    "open", "process", "on_woken", "advance_watermark", "advance_clock", "set_idle", "finish", "before_commit",
+    "take_changes", "committed", "restore", "close",
 )  # fmt: skip
 CHANNEL_CALLS = ("write", "flush")
 SOURCE_CALLS = ("restore", "open", "poll", "take_changes", "close")
@@ -77,6 +78,7 @@ class MemoryAttempt:
         vertex_id, index = place
         self._cluster = cluster
         self._tell = tell
+        self._async_calls = VirtualAsyncCalls()
         kafka = cluster.kafka
         deployment = VertexDeployment(
             CLUSTER, cluster.job_id, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
@@ -93,6 +95,7 @@ class MemoryAttempt:
             checkpoints_over=checkpoints_over,
             local_state=cluster.state_directories.assign(deployment),
             spark=cluster.spark,
+            async_calls=self._async_calls,
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False
@@ -338,7 +341,9 @@ class MemoryAttempt:
 
     def step(self, rng: random.Random | None) -> bool:
         """Does one action; returns whether there was any except waiting."""
-        moved = self.poll(rng) if self.polls else self._hand_over(rng)
+        moved = self._await(rng)
+        if all(task.room > 0 for task in self.process.subtasks):
+            moved = (self.poll(rng) if self.polls else self._hand_over(rng)) or moved
         self.task.advance_clock(self._cluster.wall_clock() - 1)
         self.task.emit_marker()
         self._keep_up(rng)
@@ -373,7 +378,18 @@ class MemoryAttempt:
 
     def poll(self, rng: random.Random | None) -> bool:
         """Lets the source read some records."""
-        return self.task.poll(_MANY if rng is None else rng.randint(1, 5)).batch is not None
+        limit = _MANY if rng is None else rng.randint(1, 5)
+        return self.task.poll(min(limit, self.task.room)).batch is not None
+
+    def _await(self, rng: random.Random | None) -> bool:
+        """Lets asynchronous operators go on. Returns whether one has results."""
+        if not self.task.is_asynchronous:
+            return False
+        self._async_calls.loop.turn(passes=rng is None or rng.random() < 0.5)
+        if not self._async_calls.take_woken():
+            return False
+        self.task.on_woken()
+        return True
 
     def _commit(self, rng: random.Random | None) -> bool:
         commits, everyone = self.process.commits, self.process.subtasks
@@ -440,6 +456,7 @@ class MemoryAttempt:
             return
         self.task.close()
         self._line.close()
+        self._async_calls.close()
 
     def crash(self) -> None:
         """Drops the memory of the process, except ticks in flight."""

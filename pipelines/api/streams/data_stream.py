@@ -7,14 +7,17 @@ are in one module. `Stream`, `Sinks` and `Partitioning` are the parts of a DataS
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
 
 from ....schemas.types import Partitioner
 from ...functions import (
     AggregateFunction,
+    AsyncFunction,
+    AsyncRetryStrategy,
     BroadcastProcessFunction,
+    CheckpointedFunction,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -47,7 +50,7 @@ from ...functions.adapters import (
 )
 from ...types import PICKLED, RecordType, Scalar
 from .. import signatures, sql
-from ..checks import is_text
+from ..checks import is_text, is_whole
 from ..connectors import FileSink, KafkaSink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
@@ -59,6 +62,7 @@ from ..signatures import Signature, check_function, function_name, is_rich, uses
 from ..source_location import caller_location
 from ..transformations import (
     Aggregate,
+    AsyncMap,
     BroadcastProcess,
     CoFlatMap,
     CoMap,
@@ -298,6 +302,47 @@ class DataStream(Partitioning[T], Sinks[T]):
         of = self._checked("process", function, signatures.PROCESS, output_type)
         return self._then(Process, "process", "Process", of, function=function)
 
+    def async_map(
+        self,
+        function: Callable[[T], Awaitable[R]] | AsyncFunction[T, R],
+        *,
+        capacity: int = 100,
+        timeout: timedelta | None = timedelta(seconds=60),
+        ordered: bool = True,
+        retry: AsyncRetryStrategy | None = None,
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Emits the result that an `async def` function returns for each record, or all results of an AsyncFunction.
+
+        Each subtask awaits the results of up to `capacity` records at a time. `ordered`: whether results are emitted in
+        the order of the records; else as they come, but not across a watermark. `timeout`: for all calls for a record
+        together; the job fails then, unless an AsyncFunction has a `timeout`. A function is called again for records
+        whose results were not committed before a failure; each result counts once. `output_type` is the type of one
+        result.
+        """
+        step = "async_map"
+        if not is_whole(capacity, 1):
+            raise refusal(step, f"the capacity is {capacity!r}, not an integer of 1 or more")
+        if not isinstance(retry, AsyncRetryStrategy | None):
+            raise refusal(
+                step, f"expected an AsyncRetryStrategy such as FixedDelayRetryStrategy(), not {retry!r}"
+            )
+        if isinstance(function, CheckpointedFunction):
+            raise refusal(step, "an AsyncFunction has no state of its own")
+        signature = signatures.ASYNC_INVOKE if isinstance(function, AsyncFunction) else signatures.ASYNC_MAP
+        of = self._checked(step, function, signature, output_type)
+        return self._then(
+            AsyncMap,
+            step,
+            "Async Map",
+            of,
+            function=function,
+            retry=retry,
+            capacity=capacity,
+            timeout_ms=None if timeout is None else to_milliseconds("timeout", timeout, operator=step),
+            ordered=bool(ordered),
+        )
+
     def map_batches(
         self,
         function: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table],
@@ -484,6 +529,10 @@ class KeyedStream(DataStream[T], Generic[T, K]):
             return super().filter(function)
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
         return self._with_state("filter", "Filter", KeyedFilter(function), of)
+
+    def async_map(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: results of one key could overtake each other when the parallelism changes."""
+        raise refusal("async_map", "it keeps no order within a key: call it before key_by")
 
     def process(
         self,

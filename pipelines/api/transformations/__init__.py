@@ -13,7 +13,7 @@ from .base import Physical, Surroundings, Transformation
 from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunction, Window
 from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka
 from .sources import Collection, Generate, ReadFiles, ReadKafka, SocketTextStream
-from .stateless import Filter, FlatMap, Map, MapBatches, Process, Select, Watermarks, Where
+from .stateless import AsyncMap, Filter, FlatMap, Map, MapBatches, Process, Select, Watermarks, Where
 from .two_inputs import (
     BroadcastProcess,
     CoFlatMap,
@@ -26,6 +26,7 @@ from .virtual import Partition, SideOutput, Union, Virtual
 
 __all__ = [
     "Aggregate",
+    "AsyncMap",
     "BroadcastProcess",
     "CoFlatMap",
     "CoMap",

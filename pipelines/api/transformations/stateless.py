@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...functions import AsyncRetryStrategy
 from ...graph.operators import OperatorKind
 from .base import OneFunction, Physical, Surroundings
 
@@ -70,6 +71,25 @@ class Process(OneFunction):
     """Emits any number of records for each record, also on side outputs."""
 
     KIND = OperatorKind.PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncMap(OneFunction):
+    """Emits the results that a function awaits for each record."""
+
+    KIND = OperatorKind.ASYNC_MAP
+
+    retry: AsyncRetryStrategy | None
+    capacity: int
+    timeout_ms: int | None
+    ordered: bool
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.function, self.retry)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"capacity": self.capacity, "timeout_ms": self.timeout_ms, "ordered": self.ordered}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final
 from ....infra.redaction import redacted
 from ...types import RecordTypeError
 
-_OURS = str(Path(__file__).resolve().parents[2])
+_OURS = str(Path(__file__).resolve().parents[3])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _FRAMES_SHOWN = 8
 MAX_FAILURE_LENGTH: Final = 8_000

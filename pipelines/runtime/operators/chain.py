@@ -25,7 +25,7 @@ from ..records.batch import Batch, concatenate
 from ..records.buffers import MAX_WATERMARK
 from ..records.record_copying import RecordCopier, create_copier
 from .local_exchange import LocalExchange
-from .operator import Operator
+from .operator import UNLIMITED, Operator
 from .user_functions import typed_by
 from .watermarks import TimestampAssigner, WatermarkGenerator
 
@@ -143,6 +143,11 @@ class OperatorChain:
         self.by_id: Mapping[str, Operator] = {
             config.operator_id: operator for config, operator in zip(configs, operators, strict=True)
         }
+        self.asynchronous = [
+            operator
+            for config, operator in zip(configs, operators, strict=True)
+            if traits_of(config.kind).asynchronous
+        ]
         self.configs: Mapping[str, OperatorConfig] = {config.operator_id: config for config in configs}
         self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
         self._per_split: list[WatermarkGenerator] = []
@@ -167,7 +172,7 @@ class OperatorChain:
                 feeding.operators.append(operator)
             else:
                 feeding.side_operators.setdefault(config.output_tag, []).append(operator)
-            if config.upstream is not None and traits_of(config.kind).keyed:
+            if config.upstream is not None and traits_of(config.kind).keeps_records:
                 exchange = LocalExchange(senders[config.upstream], config.output_tag)
                 feeding.exchange(operator, exchange)
         for operator_id, tag, channel in channels:
@@ -245,6 +250,21 @@ class OperatorChain:
     def advance_watermark(self, watermark: int) -> None:
         """Advances event time, but not to its end."""
         self._inlet.emit_watermark(watermark)
+
+    @property
+    def room(self) -> int:
+        """How many records the operators take before no more should be read."""
+        return min((operator.room for operator in self.asynchronous), default=UNLIMITED)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether results of asynchronous operators are to come."""
+        return any(operator.has_pending for operator in self.asynchronous)
+
+    def on_woken(self) -> None:
+        """Lets asynchronous operators emit results."""
+        for operator in self.asynchronous:
+            operator.on_woken()
 
     @property
     def next_clock(self) -> int:

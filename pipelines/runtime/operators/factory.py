@@ -11,6 +11,7 @@ from ...graph.chain import output_type
 from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
 from .aggregate import AggregateOperator
+from .async_map import AsyncMapOperator
 from .broadcast_process import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from .chain import StatelessPipeline
 from .co_map import CoFlatMapOperator, CoMapOperator
@@ -43,6 +44,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.PRE_AGGREGATE: PreAggregateOperator,
         OperatorKind.WATERMARKS: WatermarkAssigner,
         OperatorKind.PROCESS: ProcessOperator,
+        OperatorKind.ASYNC_MAP: AsyncMapOperator,
         OperatorKind.REDUCE: RunningReduce,
         OperatorKind.AGGREGATE: AggregateOperator,
         OperatorKind.KEYED_PROCESS: KeyedProcessOperator,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -26,8 +26,11 @@ from ..records.buffers import MAX_WATERMARK
 from ..spark.file_requests import SparkFiles
 from ..state_backend.entry_store import OpenStore, open_heap_store
 from ..state_backend.stateful import Origin
+from .async_calls import AsyncCalls
 from .task_context import TaskContext
 
+UNLIMITED: Final = 1 << 40
+"""As `room`: more records than any batch has."""
 MessageHeaders = list[tuple[str, bytes | None]]
 """Names and values, in order."""
 
@@ -84,6 +87,8 @@ class OperatorSetup(msgspec.Struct, frozen=True):
     open_store: OpenStore = open_heap_store
     spark: SparkFiles | None = None
     """Writes files; None: there is no Spark."""
+    async_calls: AsyncCalls | None = None
+    """Runs what asynchronous operators await; None: there are none here."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -109,6 +114,19 @@ class Operator:
     def process(self, batch: Batch, input_index: int = 0) -> None:
         """Takes records, never an empty batch."""
         raise NotImplementedError
+
+    @property
+    def room(self) -> int:
+        """Returns how many records an asynchronous operator takes at once; 0 or less: its task reads no input."""
+        return UNLIMITED
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether results of an asynchronous operator are to come."""
+        return False
+
+    def on_woken(self) -> None:
+        """Emits what an asynchronous operator has to emit. Called after `AsyncCalls.wake`."""
 
     def advance_watermark(self, watermark: int) -> None:
         """Advances event time: emits what is due, then passes the watermark on."""

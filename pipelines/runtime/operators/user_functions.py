@@ -142,13 +142,15 @@ def method_of(function: Any, name: str) -> Function:
     return function  # type: ignore[no-any-return]
 
 
-def open_function(function: Any, context: RuntimeContext) -> None:
-    """Calls a rich function's own open(context), if it has one."""
+def open_function(function: Any, context: RuntimeContext) -> Any:
+    """Calls a rich function's own open(context), if it has one, and returns what that returns."""
     if not isinstance(function, type) and callable(opener := getattr(function, "open", None)):
-        opener(context)
+        return opener(context)
+    return None
 
 
-def close_function(function: Any) -> None:
-    """Calls a rich function's own close(), if it has one."""
+def close_function(function: Any) -> Any:
+    """Calls a rich function's own close(), if it has one, and returns what that returns."""
     if not isinstance(function, type) and callable(closer := getattr(function, "close", None)):
-        closer()
+        return closer()
+    return None

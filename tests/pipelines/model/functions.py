@@ -5,6 +5,8 @@ Where a result depends on the order, another step follows that removes this depe
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -16,6 +18,7 @@ from pipelines.model.rows import Number, Row
 from tailrace.pipelines.api import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    AsyncFunction,
     BroadcastContext,
     BroadcastOnTimerContext,
     BroadcastProcessFunction,
@@ -133,6 +136,32 @@ class Repeat(FlatMapFunction[Row, Row]):
     def flat_map(self, value: Row) -> Iterable[Row] | None:
         self.seen.inc(value.number % 3)
         return repeated(value)
+
+
+async def awaited(row: Row) -> Row:
+    await asyncio.sleep(int(row.number) % 4)
+    return shifted(row)
+
+
+class Requested(AsyncFunction[Row, Row]):
+    """As Repeat, with results that come in another order."""
+
+    async def async_invoke(self, value: Row) -> Iterable[Row] | None:
+        await asyncio.sleep(int(value.number) % 3)
+        return repeated(value)
+
+
+class Unreliable(AsyncFunction[Row, Row]):
+    """Fails at the first two calls for some rows, until another function is created."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.calls = Counter[Row]()
+
+    async def async_invoke(self, value: Row) -> list[Row]:
+        self.calls[value] += 1
+        if value.number % 2 and self.calls[value] <= 2:
+            raise ConnectionError("try again")
+        return [renamed(value)]
 
 
 class Positive(FilterFunction[Row]):

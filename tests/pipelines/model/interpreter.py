@@ -8,6 +8,7 @@ runtime for programs that depend on nothing else; the generator of programs ensu
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from collections import Counter
@@ -21,8 +22,9 @@ import pyarrow as pa
 from pipelines.model import expressions
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
+from pipelines.virtual_async import VirtualLoop
 
-from tailrace.pipelines.functions import OutputTag, TimeWindow
+from tailrace.pipelines.functions import AsyncFunction, OutputTag, TimeWindow
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
 from tailrace.pipelines.types import ClassOf, RecordType
@@ -110,6 +112,9 @@ class _Run:
             case Kind.FLAT_MAP:
                 call = call_of(self.functions[0], "flat_map")
                 self.out += [(t, item) for t, value in first for item in call(value) or ()]
+            case Kind.ASYNC_MAP:
+                with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                    self.out += runner.run(self._awaited(first))
             case Kind.FILTER:
                 call = call_of(self.functions[0], "filter")
                 self.out += [(t, value) for t, value in first if call(value)]
@@ -175,6 +180,24 @@ class _Run:
             case _:
                 names = self.parameters["topics"]
                 return [item for name in names for partition in self.topics[name] for item in partition]
+
+    async def _awaited(self, items: list[Item]) -> list[Item]:
+        out: list[Item] = []
+        function, retry = self.functions
+        for timestamp, value in items:
+            attempts = 0
+            while True:
+                attempts += 1
+                try:
+                    if not isinstance(function, AsyncFunction):
+                        results: Any = [await function(value)]
+                    else:
+                        results = await function.async_invoke(value)
+                    break
+                except ConnectionError:
+                    assert attempts < retry.max_attempts
+            out += [(timestamp, result) for result in results or ()]
+        return out
 
     def _batches(self, items: list[Item]) -> list[Item]:
         """Yields one batch per record: a function's result for a record must not depend on other records."""

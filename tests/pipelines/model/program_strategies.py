@@ -134,7 +134,8 @@ class _Drawing:
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
             self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
-            self._shared, self._shared, self._where, self._where, self._selected, self._selected,
+            self._awaited, self._awaited, self._shared, self._shared, self._where, self._where, self._selected,
+            self._selected,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -163,6 +164,17 @@ class _Drawing:
             p,
             facts.through(p, typed=typed, size=facts.through(p).size * more),
         )
+
+    def _awaited(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        how = self._one_of("function", "class", "unreliable")
+        ordered = self._draw(st.booleans())
+        behind = facts.through(p, typed=True, size=facts.through(p).size * 2)
+        if not ordered or (self._rescalable and p > 1):
+            # At another parallelism, records in flight go to any subtask.
+            behind = dataclasses.replace(behind, ordered=False, disorder=UNKNOWN)
+        self._add("awaited", (i,), (how, self._one_of(1, 2, 5), ordered), p, behind)
 
     def _batches(self) -> None:
         i, facts = self._stream()

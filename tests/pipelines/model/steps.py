@@ -16,6 +16,7 @@ from pipelines.model.rows import Row
 from tailrace.pipelines.api import (
     DataStream,
     EventTimeSessionWindows,
+    FixedDelayRetryStrategy,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -72,6 +73,18 @@ def stateless(rows: Rows, how: str, typed: bool) -> Any:
         case "typed":
             return rows.map(f.same)
     raise ValueError(how)
+
+
+def awaited(rows: Rows, how: str, capacity: int, ordered: bool) -> Any:
+    options: Any = {"capacity": capacity, "ordered": ordered}
+    match how:
+        case "function":
+            return rows.async_map(f.awaited, **options)
+        case "class":
+            return rows.async_map(f.Requested(), **options)
+        case _:
+            retry = FixedDelayRetryStrategy(max_attempts=3)
+            return rows.async_map(f.Unreliable(), retry=retry, **options)
 
 
 def batches(rows: Rows, how: str) -> Any:
@@ -283,7 +296,7 @@ def printed(rows: Rows, identifier: str) -> Any:
 STEPS: Mapping[str, Callable[..., Any]] = {
     item.__name__: item
     for item in (
-        stateless, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
+        stateless, awaited, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
         running_to_the_last, numbered, distinct, gathered, folded, expiring, per_period, in_processing_time, window,
         late, by_the_clock, connected, joined, ruled, printed,
     )

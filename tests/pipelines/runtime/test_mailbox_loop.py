@@ -43,6 +43,7 @@ from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
 from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
+from tailrace.pipelines.runtime.stream_task.loop.event_loop_thread import EventLoopThread, TaskAsyncCalls
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
     Command,
     ForwardedMessage,
@@ -89,7 +90,9 @@ class Task:
         deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
         clock = running.WallClock()
         transaction = Waiting(self.kafka, (chosen, 0))
-        assembly = Assembly(deployment, 0, 0, transaction, clock)
+        self.event_loop = EventLoopThread()
+        calls = TaskAsyncCalls(self.event_loop, self.mailbox, 0)
+        assembly = Assembly(deployment, 0, 0, transaction, clock, async_calls=calls)
         self.subtask = assembly.subtask(SubtaskProgress(), kafka_source)
         driver = TaskDriver(
             self.subtask, assembly, self.mailbox, TaskSettings(**settings), clock, self.notices.append
@@ -111,6 +114,7 @@ class Task:
             self.end = error
         finally:
             self.subtask.close()
+            self.event_loop.close()
 
     def hand_over(self, *letters: ForwardedMessage) -> None:
         self.mailbox.put([(letter, 1) for letter in letters])
@@ -141,6 +145,10 @@ class Task:
 
     def printed(self) -> int:
         return len(self.kafka.log(output_topic(CLUSTER, JOB), 0))
+
+    def texts(self) -> list[str]:
+        log = self.kafka.log(output_topic(CLUSTER, JOB), 0)
+        return [json.loads(message.value)["text"] for message in log]
 
     def changelog(self) -> str:
         return changelog_topic(CLUSTER, JOB, self._vertex)

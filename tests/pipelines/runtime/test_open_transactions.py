@@ -116,6 +116,10 @@ def unchanged(value: str) -> str:
     return value
 
 
+async def awaited(value: str) -> str:
+    return value
+
+
 def every_kind(directory: Path, parallelism: int) -> JobGraph:
     """Returns a program in which every stream goes into sinks first, and then to functions."""
     (directory / "lines.txt").write_text("\n".join(VALUES))
@@ -131,6 +135,7 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
         stream.map(unchanged, str).flat_map(lambda value: [value], str).filter(bool).process(
             Single(), str
         ).print()
+    topic.async_map(awaited).print()
     in_batches = strings.map_batches(lambda batch: batch, output_type=str)
     in_batches.print()
     in_batches.foreach(lambda value: None)

@@ -22,6 +22,7 @@ from ...common.event_time import event_time_edges
 from ...common.local_state import LocalState
 from ...common.settings import TaskSettings
 from ...common.vertex_parts import VertexParts, split_vertex
+from ...operators.async_calls import AsyncCalls
 from ...operators.chain import OperatorChain
 from ...operators.factory import build_operator
 from ...operators.lazy_prefix import LazyPrefix
@@ -84,8 +85,10 @@ class Assembly:
         checkpoints_over: int = 0,
         local_state: LocalState | None = None,
         spark: SparkFiles | None = None,
+        async_calls: AsyncCalls | None = None,
     ) -> None:
-        """`local_state`: where keyed state is; None: in memory. `spark`: reads and writes files."""
+        """`local_state`: where keyed state is; None: in memory. `spark`: reads and writes files. `async_calls`: for
+        asynchronous operators."""
         self.generation = generation
         own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
         self._checkpoints_over = max(own, checkpoints_over)
@@ -104,6 +107,7 @@ class Assembly:
         self._contexts: list[TaskContext] = []
         self._local_state = local_state
         self._spark = spark
+        self._async_calls = async_calls
         self._database: RocksDatabase | None = None
         names = deployment.cluster, deployment.job_id
         self.changelog = changelog_topic(*names, self.vertex.vertex_id)
@@ -293,6 +297,7 @@ class Assembly:
             generation=self.generation,
             open_store=open_heap_store if self._local_state is None else self._open_store,
             spark=self._spark,
+            async_calls=self._async_calls,
         )
 
     def _open_store(self, operator_id: str, max_parallelism: int) -> EntryStore:

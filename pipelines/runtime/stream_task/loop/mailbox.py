@@ -68,7 +68,8 @@ class Mailbox:
     """Any thread may put; one thread takes."""
 
     def __init__(self) -> None:
-        self._mail: deque[tuple[int, Data]] = deque()
+        self._mail: deque[tuple[int, Data, int]] = deque()
+        """Task, data, and their size."""
         self._commands: deque[tuple[int, Command]] = deque()
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
@@ -101,7 +102,7 @@ class Mailbox:
     def put(self, letters: Sequence[tuple[Data, int]], task: int = 0) -> None:
         """Adds data for a task, each with its size in bytes."""
         with self._changed:
-            self._mail.extend((task, letter) for letter, _ in letters)
+            self._mail.extend((task, letter, size) for letter, size in letters)
             self._size += sum(size for _, size in letters)
             self._changed.notify()
 
@@ -137,20 +138,36 @@ class Mailbox:
             self._commands.clear()
         return commands
 
-    def take(self, timeout_s: float) -> list[tuple[int, Mail]]:
-        """Returns all mail, commands first, or nothing if none arrives within the timeout. Raises TaskCanceled."""
+    def wait_woken(self, task: int) -> None:
+        """Waits until the task is woken, and takes the WakeUp. Raises TaskCanceled."""
         with self._changed:
-            if self.is_empty and not self._canceled and timeout_s > 0:
+            self._changed.wait_for(lambda: self._canceled or task in self._woken)
+            if self._canceled:
+                raise TaskCanceled
+            self._woken.discard(task)
+
+    def take(self, timeout_s: float, most: int | None = None) -> list[tuple[int, Mail]]:
+        """Returns all mail, commands first, or nothing if none arrives within the timeout. Raises TaskCanceled.
+
+        `most`: the largest number of data to take; None: all.
+        """
+        with self._changed:
+            waits = not (self._commands or self._woken or (self._mail and most != 0))
+            if waits and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)
             if self._canceled:
                 raise TaskCanceled
-            letters: list[tuple[int, Mail]] = [*self._commands, *self._mail]
+            count = len(self._mail) if most is None else min(most, len(self._mail))
+            letters: list[tuple[int, Mail]] = [*self._commands]
             self._commands.clear()
-            self._mail.clear()
+            was_full = self.is_full
+            for _ in range(count):
+                task, letter, size = self._mail.popleft()
+                self._size -= size
+                letters.append((task, letter))
             letters += [(task, _WAKE_UP) for task in sorted(self._woken)]
             self._woken.clear()
-            was_full, self._size = self.is_full, 0
             self._has_room.notify_all()
-        if was_full:
+        if was_full and not self.is_full:
             self._drained()
         return letters

@@ -83,16 +83,29 @@ class MailboxLoop:
         while self._running:
             now = time.monotonic()
             wait = self._next(now) - now
-            rests = wait > 0 and self._mailbox.is_empty
-            if rests:
+            is_full = self._is_full
+            has_nothing = self._mailbox.is_empty
+            if wait > 0 and has_nothing:
                 self._active.rest()
-            letters = self._mailbox.take(wait)
-            if rests:
+            letters = self._mailbox.take(wait, self._most_data(is_full=is_full))
+            if wait > 0 and (has_nothing or is_full):
                 self._rested_at = time.monotonic()
             self._handle_all(letters)
             self._poll()
             self._end_tasks()
             self._run_timers()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether an asynchronous operator has no room: then no task of the process takes input, since a task hands
+        over what it emits to others in the same transaction."""
+        return any(driver.task.room <= 0 for driver in self._running)
+
+    def _most_data(self, *, is_full: bool) -> int | None:
+        """Returns how many data to take from the mailbox: one at a time, if an operator may become full by it."""
+        if is_full:
+            return 0
+        return 1 if any(driver.task.is_asynchronous for driver in self._running) else None
 
     def _handle_all(self, letters: list[tuple[int, Mail]]) -> None:
         commits = self._commits
@@ -113,6 +126,8 @@ class MailboxLoop:
 
     def _poll(self) -> None:
         for driver in self._running:
+            if self._is_full:
+                return
             self._active.enter(driver.number)
             driver.poll(time.monotonic())
             if driver.task.output.is_large:
@@ -149,7 +164,8 @@ class MailboxLoop:
 
     def _next(self, now: float) -> float:
         """Returns when there is something to do even if no mail arrives."""
-        return min(self._next_commit(now), *(driver.next_due() for driver in self._running))
+        reads = not self._is_full
+        return min(self._next_commit(now), *(driver.next_due(reads=reads) for driver in self._running))
 
     def _next_commit(self, now: float) -> float:
         due = now + _FOREVER_S

@@ -38,6 +38,7 @@ from .activity_timer import ActivityTimer
 from .assembly import Assembly, KafkaInput
 from .commit_followup import CommitFollowUp
 from .direct_reading import DirectReading
+from .event_loop_thread import EventLoopThread, TaskAsyncCalls
 from .mailbox import Mailbox
 from .subtask import Subtask
 from .task_driver import TaskDriver
@@ -58,6 +59,7 @@ class StreamTask:
         notify: Callable[[TaskNotice], None],
         wall_clock: Callable[[], int],
         timer: ActivityTimer,
+        event_loop: EventLoopThread,
     ) -> None:
         """Creates the clients, which connect in the background. `number`: the index of the task in the process."""
         self.number = number
@@ -90,6 +92,7 @@ class StreamTask:
             checkpoints_over=subtask.checkpoints_over,
             local_state=opened.local_state,
             spark=None if opening.cache is None else SparkFileClient(Path(opening.cache)),
+            async_calls=TaskAsyncCalls(event_loop, mailbox, number),
         )
         self._reading = None if self.is_finished else self._open_consumer()
         """What the attempt reads its progress with; None: it reads none."""

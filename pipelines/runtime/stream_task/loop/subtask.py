@@ -212,9 +212,27 @@ class Subtask:
     def ended(self) -> bool:
         """Whether no input follows, and it is known whether that is the end or a stop."""
         stop = self._stop
-        if stop.savepoint is not None:
+        if stop.savepoint is not None or stop.is_stopped:
             return stop.is_stopped
-        return stop.is_stopped or (self._ended if self._gate is None else self._gate.ended)
+        has_ended = self._ended if self._gate is None else self._gate.ended
+        return has_ended and (not self._chain.has_pending or (self._gate is not None and self._gate.stopped))
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether operators emit results later than they take records."""
+        return bool(self._chain.asynchronous)
+
+    @property
+    def room(self) -> int:
+        """How many records the operators take before the subtask must not read more."""
+        return self._chain.room
+
+    def on_woken(self) -> None:
+        """Lets asynchronous operators emit results. What they have after a savepoint that stops the job is requested
+        again by the job that continues from it."""
+        if self._chain.asynchronous and self._stop.savepoint is None and not self._stop.is_stopped:
+            self._chain.on_woken()
+            self.output.note_pending()
 
     @property
     def watermark(self) -> int:
@@ -422,6 +440,7 @@ class Subtask:
             return
         for take in waiting:
             take()
+        self.on_woken()
         if self.channel_input is not None:
             self.channel_input.follow_gate()
 

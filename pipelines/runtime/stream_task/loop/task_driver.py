@@ -154,6 +154,7 @@ class TaskDriver:
                 self._poll_at = 0.0
             case WakeUp():
                 self._poll_at = 0.0
+                self.task.on_woken()
 
     def _take(self, letter: ForwardedMessage) -> None:
         task, first = self.task, letter.first
@@ -189,7 +190,7 @@ class TaskDriver:
     def poll(self, now: float) -> None:
         """Lets a source that the task reads itself read some records, if it is time for that."""
         if self._polls and now >= self._poll_at and not self.task.ended:
-            polled = self.task.poll(MAX_POLL_RECORDS)
+            polled = self.task.poll(min(MAX_POLL_RECORDS, self.task.room))
             self._poll_at = now + polled.wait_s
 
     def has_more(self, now: float) -> bool:
@@ -210,8 +211,9 @@ class TaskDriver:
             self._count(now)
         return now >= self._next_tick() and not self._tick(now)
 
-    def next_due(self) -> float:
-        """Returns when there is something to do even if no mail arrives, of the monotonic clock."""
+    def next_due(self, *, reads: bool = True) -> float:
+        """Returns when there is something to do even if no mail arrives, of the monotonic clock. `reads`: whether the
+        source may be read."""
         due = min(
             self._next_clock(),
             self._next_tick(),
@@ -219,7 +221,7 @@ class TaskDriver:
             self._next_marker(),
             self._direct.ends_at,
         )
-        return min(due, self._poll_at) if self._polls else due
+        return min(due, self._poll_at) if self._polls and reads else due
 
     def read_clock(self) -> None:
         """Advances processing time. A later record has the time of this millisecond, or a later one."""

@@ -29,6 +29,7 @@ from ..output.kafka_transaction import KafkaTransaction
 from .active_task import ActiveTask
 from .activity_timer import ActivityTimer
 from .channel_input import ChannelInput
+from .event_loop_thread import EventLoopThread
 from .mailbox import Mailbox, TaskCanceled
 from .mailbox_loop import MailboxLoop, WallClock
 from .slot_commit import SlotCommit
@@ -61,6 +62,7 @@ class TaskGroup:
         self._timers = timers or [ActivityTimer() for _ in opening.tasks]
         self._active = ActiveTask(self._timers, on_active)
         self._wall_clock = WallClock()
+        self._event_loop = EventLoopThread()
         graph, first = opening.job_graph, opening.tasks[0]
         names = opening.cluster, opening.job_id
         self._transaction = KafkaTransaction(
@@ -144,6 +146,7 @@ class TaskGroup:
             lambda notice: self._notify(number, notice),
             self._wall_clock,
             self._timers[number],
+            self._event_loop,
         )
 
     def _connect(self, tasks: Sequence[StreamTask]) -> None:

@@ -1,0 +1,77 @@
+"""asyncio's loop in the thread of the task, with a time of its own: it passes when nothing else is to do."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop that never sleeps. It waits only for other threads."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self.now
+
+    def turn(self, *, passes: bool = True) -> None:
+        """Calls what is ready now. `passes`: if nothing is ready, time passes up to the next call."""
+        if passes and not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        self.call_soon(self.stop)
+        self.run_forever()
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._of = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(timeout if timeout is None else 0)
+        if not ready and timeout:
+            self._of.now += timeout
+        return ready
+
+
+class VirtualAsyncCalls:
+    """AsyncCalls of one task."""
+
+    def __init__(self) -> None:
+        self._loop: VirtualLoop | None = None
+        self._woken = asyncio.Event()
+
+    @property
+    def loop(self) -> VirtualLoop:
+        if self._loop is None:
+            self._loop = VirtualLoop()
+        return self._loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, timeout_s))
+
+    def post(self, callback: Callable[[], object]) -> None:
+        self.loop.call_soon(callback)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def wait(self) -> None:
+        self.loop.run_until_complete(self._woken.wait())
+        self._woken.clear()
+
+    def take_woken(self) -> bool:
+        """Returns, once, whether the task was woken."""
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
