@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -49,10 +49,16 @@ from tailrace import (
     SinkFunction,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceRecords,
+    SourceSplit,
     SparkSink,
     SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
+    TransactionalSink,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
@@ -204,6 +210,23 @@ class Fired(ProcessWindowFunction[Trade, Pair, str]):
 class AllFired(ProcessAllWindowFunction[Trade, int]):
     def process(self, context: WindowContext, elements: Iterable[Trade]) -> Iterable[int]:
         yield len(list(elements))
+
+
+class Market(Source[Trade]):
+    def create_reader(self, split: SourceSplit, context: SourceReaderContext) -> SourceReader[Trade]:
+        return Ticker()
+
+
+class Ticker(SourceReader[Trade]):
+    def poll(self, position: int | None, limit: int) -> SourceRecords[Trade]:
+        start = position or 0
+        stop = min(20, start + limit)
+        return SourceRecords([trade(index) for index in range(start, stop)], stop, has_ended=stop == 20)
+
+
+class Ledger(TransactionalSink[Trade]):
+    def commit(self, transaction_id: str, records: Sequence[Trade]) -> None:
+        pass
 
 
 class Store(SinkFunction[Trade]):
@@ -404,6 +427,8 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "foreach": lambda env: trades(env).foreach(print),
     "foreach rich": lambda env: trades(env).foreach(Store()),
     "files": lambda env: trades(env).sink_to(FileSink("/out", "parquet", "p", 10, MINUTE)),
+    "custom source": lambda env: env.from_source(Market()).map(size_of).print(),
+    "transactional sink": lambda env: trades(env).sink_to(Ledger()),
     "settings": lambda env: (
         trades(env)
         .map(size_of)

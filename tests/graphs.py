@@ -45,6 +45,7 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "on_data_loss": "latest",
         "output_type": "str",
     },
+    OperatorKind.CUSTOM_SOURCE: {"bounded": True, "output_type": "int", "rich": True},
     OperatorKind.MAP: {"output_type": "str"},
     OperatorKind.FLAT_MAP: {"output_type": "str"},
     OperatorKind.FILTER: {"output_type": "str"},
@@ -102,6 +103,7 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "format": _FORMAT,
         "connection": {"bootstrap_servers": "elsewhere:9092", "properties": {}},
     },
+    OperatorKind.TRANSACTIONAL_SINK: {"roll_records": 100, "roll_ms": 1_000, "rich": True},
     OperatorKind.FOREACH: {"rich": False},
 }
 

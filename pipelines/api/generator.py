@@ -38,6 +38,7 @@ from .transformations import (
     Partition,
     Physical,
     PreAggregate,
+    ReadCustom,
     ReadKafka,
     SideOutput,
     SocketTextStream,
@@ -261,6 +262,8 @@ def _is_unbounded(source: Transformation | None) -> bool:
     match source:
         case ReadKafka():
             return not source.source.bounded
+        case ReadCustom():
+            return not source.is_bounded
         case Generate(count=None) | SocketTextStream():
             return True
         case _:
@@ -272,6 +275,8 @@ def _times_behind(own: Physical, before: _Times) -> _Times:
     match own:
         case ReadKafka():
             return _Times(strategy=None, held_by=None if own.source.bounded else place)
+        case ReadCustom():
+            return _Times(strategy=None, held_by=None if own.is_bounded else place)
         case Generate(count=None) | SocketTextStream():
             return _Times(strategy=None, held_by=place)
         case Physical(KIND=OperatorKind.WATERMARKS):

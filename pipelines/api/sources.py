@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ..functions import Source
 from ..graph.errors import ProgramError
 from ..types import PICKLED, RecordType, RecordTypeError
 from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
+from .connectors.custom import check_custom_source
 from .connectors.format_compatibility import check_source, source_record_type
 from .connectors.source_names import paths_name, topics_name
 from .literal_types import common_type
@@ -17,8 +19,16 @@ from .program import Program
 from .signatures import check_function
 from .source_location import caller_location
 from .streams import SingleOutputStreamOperator
-from .transformations import Collection, Generate, Physical, ReadFiles, ReadKafka, SocketTextStream
-from .type_hints import return_type
+from .transformations import (
+    Collection,
+    Generate,
+    Physical,
+    ReadCustom,
+    ReadFiles,
+    ReadKafka,
+    SocketTextStream,
+)
+from .type_hints import return_type, type_argument
 from .watermark_strategy import WatermarkStrategy
 
 T = TypeVar("T")
@@ -128,18 +138,26 @@ class Sources:
 
     def from_source(
         self,
-        source: KafkaSource | FileSource,
+        source: KafkaSource | FileSource | Source[Any],
         watermark_strategy: WatermarkStrategy[Any] | None = None,
         name: str | None = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """Returns the records of a connector, with timestamps and watermarks if a strategy is given."""
+        """Returns the records of a connector, with timestamps and watermarks if a strategy is given.
+
+        The connector is a KafkaSource, a FileSource, or a Source of your own.
+        """
         match source:
             case KafkaSource():
                 stream = self._kafka("from_source", source)
             case FileSource():
                 stream = self._files("from_source", source)
+            case Source():
+                stream = self._custom("from_source", source)
             case _:
-                raise _refusal("from_source", f"expected a KafkaSource or a FileSource, not {source!r}")
+                raise _refusal(
+                    "from_source",
+                    f"expected a KafkaSource, a FileSource or an object of a Source, not {source!r}",
+                )
         if name is not None:
             stream.name(name)
         if watermark_strategy is None:
@@ -158,6 +176,12 @@ class Sources:
         of = undeclared if source.output_type is None else RecordType.of(source.output_type)
         check_source(source, of, step)
         return self._source(ReadFiles, step, paths_name("Source: Files", source.paths), of, source=source)
+
+    def _custom(self, step: str, source: Source[Any]) -> SingleOutputStreamOperator[Any]:
+        check_custom_source(source, step)
+        hint = source.output_type
+        of = RecordType.of(type_argument(type(source), Source, 0) if hint is None else hint)
+        return self._source(ReadCustom, step, f"Source: {type(source).__name__}", of, source=source)
 
     def _source(
         self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any

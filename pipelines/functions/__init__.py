@@ -23,6 +23,7 @@ from .broadcast import (
 from .change_event import ChangeEvent
 from .checkpointed import CheckpointedFunction, FunctionInitializationContext, OperatorStateStore
 from .context import Counter, MetricGroup, RuntimeContext
+from .custom_source import Source, SourceReader, SourceReaderContext, SourceRecords, SourceSplit
 from .kafka_record import KafkaRecord
 from .process import (
     Context,
@@ -61,6 +62,7 @@ from .state import (
     ValueStateDescriptor,
 )
 from .state_ttl import StateTtlConfig
+from .transactional_sink import TransactionalSink
 from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow, WindowContext
 
 __all__ = [
@@ -112,9 +114,15 @@ __all__ = [
     "RichFunction",
     "RuntimeContext",
     "SinkFunction",
+    "Source",
+    "SourceReader",
+    "SourceReaderContext",
+    "SourceRecords",
+    "SourceSplit",
     "StateDescriptor",
     "StateTtlConfig",
     "TimeWindow",
+    "TransactionalSink",
     "TimerService",
     "ValueState",
     "ValueStateDescriptor",

@@ -19,6 +19,7 @@ class OperatorKind(StrEnum):
     FILES = "files"
     GENERATOR = "generator"
     KAFKA_SOURCE = "kafka_source"
+    CUSTOM_SOURCE = "custom_source"
 
     MAP = "map"
     FLAT_MAP = "flat_map"
@@ -47,6 +48,7 @@ class OperatorKind(StrEnum):
     FILE_SINK = "file_sink"
     KAFKA_SINK = "kafka_sink"
     EXTERNAL_KAFKA_SINK = "external_kafka_sink"
+    TRANSACTIONAL_SINK = "transactional_sink"
     FOREACH = "foreach"
 
 
@@ -99,6 +101,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.FILES: OperatorTraits(inputs=0, stateful=True),
         OperatorKind.GENERATOR: OperatorTraits(inputs=0, functions=1, stateful=True),
         OperatorKind.KAFKA_SOURCE: OperatorTraits(inputs=0, stateful=True, through_spark=True),
+        OperatorKind.CUSTOM_SOURCE: OperatorTraits(inputs=0, functions=1, stateful=True),
         OperatorKind.MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
         OperatorKind.FLAT_MAP: OperatorTraits(functions=1, stateless=True, operator_state=True),
         OperatorKind.FILTER: OperatorTraits(functions=1, stateless=True, operator_state=True),
@@ -127,6 +130,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
         OperatorKind.KAFKA_SINK: OperatorTraits(functions=5, sink=True),
         OperatorKind.EXTERNAL_KAFKA_SINK: OperatorTraits(functions=5, sink=True, stateful=True),
+        OperatorKind.TRANSACTIONAL_SINK: OperatorTraits(functions=1, sink=True, stateful=True),
         OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True, operator_state=True),
     }
 )

@@ -356,6 +356,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "on_data_loss": _optional(_one_of("fail", "earliest", "latest")),
             "connection": _optional(_connection),
         },
+        OperatorKind.CUSTOM_SOURCE: {"bounded": _flag},
         OperatorKind.MAP: {},
         OperatorKind.FLAT_MAP: {},
         OperatorKind.FILTER: {},
@@ -406,6 +407,10 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         },
         OperatorKind.KAFKA_SINK: _KAFKA_SINK,
         OperatorKind.EXTERNAL_KAFKA_SINK: {**_KAFKA_SINK, "connection": _connection},
+        OperatorKind.TRANSACTIONAL_SINK: {
+            "roll_records": _whole("a number of records, 1 or more", 1),
+            "roll_ms": _size,
+        },
         OperatorKind.FOREACH: {},
     }
 )

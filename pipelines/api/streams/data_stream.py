@@ -34,6 +34,7 @@ from ...functions import (
     ProcessWindowFunction,
     ReduceFunction,
     SinkFunction,
+    TransactionalSink,
     WindowContext,
 )
 from ...functions.adapters import (
@@ -52,6 +53,7 @@ from ...types import PICKLED, RecordType, Scalar
 from .. import signatures, sql
 from ..checks import is_text, is_whole
 from ..connectors import FileSink, KafkaSink
+from ..connectors.custom import check_custom_sink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
 from ..durations import to_milliseconds
@@ -90,6 +92,7 @@ from ..transformations import (
     WriteExternalKafka,
     WriteFiles,
     WriteKafka,
+    WriteTransactions,
 )
 from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
@@ -165,8 +168,9 @@ class Sinks(Stream[T]):
         self._checked("foreach", function, signatures.SINK, None)
         return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
 
-    def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
-        """Writes each record to files (FileSink, SparkSink) or to Kafka (KafkaSink), exactly once."""
+    def sink_to(self, sink: FileSink | KafkaSink | TransactionalSink[T]) -> DataStreamSink:
+        """Writes each record to files (FileSink, SparkSink), to Kafka (KafkaSink), or by a TransactionalSink of your
+        own, exactly once."""
         if isinstance(sink, (FileSink, KafkaSink)):
             check_sink(sink, self.record_type, "sink_to")
         match sink:
@@ -178,8 +182,14 @@ class Sinks(Stream[T]):
                 return self._into(
                     kind, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
                 )
+            case TransactionalSink():
+                check_custom_sink(sink, "sink_to")
+                return self._into(WriteTransactions, "sink_to", f"Sink: {type(sink).__name__}", sink=sink)
             case _:
-                raise refusal("sink_to", f"expected a FileSink or a KafkaSink, not {sink!r}")
+                raise refusal(
+                    "sink_to",
+                    f"expected a FileSink, a KafkaSink or an object of a TransactionalSink, not {sink!r}",
+                )
 
 
 class Partitioning(Stream[T]):

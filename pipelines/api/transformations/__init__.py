@@ -11,8 +11,8 @@ runtime.
 
 from .base import Physical, Surroundings, Transformation
 from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunction, Window
-from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka
-from .sources import Collection, Generate, ReadFiles, ReadKafka, SocketTextStream
+from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka, WriteTransactions
+from .sources import Collection, Generate, ReadCustom, ReadFiles, ReadKafka, SocketTextStream
 from .stateless import AsyncMap, Filter, FlatMap, Map, MapBatches, Process, Select, Watermarks, Where
 from .two_inputs import (
     BroadcastProcess,
@@ -46,6 +46,7 @@ __all__ = [
     "PreAggregate",
     "Print",
     "Process",
+    "ReadCustom",
     "ReadFiles",
     "ReadKafka",
     "Reduce",
@@ -63,4 +64,5 @@ __all__ = [
     "WriteExternalKafka",
     "WriteFiles",
     "WriteKafka",
+    "WriteTransactions",
 ]

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...functions import TransactionalSink
 from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..connectors import FileSink, Format, KafkaSink, SparkSink
 from ..connectors.kafka import connection_parameters
+from ..durations import to_milliseconds
 from .base import OneFunction, Physical, Surroundings
 
 
@@ -98,3 +100,21 @@ class WriteExternalKafka(WriteKafka):
             **WriteKafka.own_parameters(self, surroundings),
             "connection": None if connection is None else connection_parameters(connection),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTransactions(Physical):
+    """Writes records by a sink that the user has written."""
+
+    KIND = OperatorKind.TRANSACTIONAL_SINK
+    CODE = "sink"
+
+    sink: TransactionalSink[Any]
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.sink,)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        roll_ms = to_milliseconds("roll_interval", self.sink.roll_interval, operator=self.step)
+        return {"roll_records": self.sink.roll_records, "roll_ms": roll_ms}

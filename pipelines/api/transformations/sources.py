@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...functions import Source
 from ...graph.operators import OperatorKind
 from ..connectors import FileSource, KafkaSource, SparkSource
 from ..connectors.kafka import connection_parameters
@@ -101,3 +102,25 @@ class ReadKafka(Physical):
             "on_data_loss": source.on_data_loss,
             "connection": None if source.connection is None else connection_parameters(source.connection),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCustom(Physical):
+    """Reads records by a source that the user has written."""
+
+    KIND = OperatorKind.CUSTOM_SOURCE
+    CODE = "source"
+
+    source: Source[Any]
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the source ends."""
+        return self.source.bounded and self.source.discovery_interval is None
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.source,)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"bounded": self.is_bounded}

@@ -30,6 +30,7 @@ from .running_aggregate import RunningReduce
 from .sql import SelectOperator, WhereOperator
 from .stateless import FilterOperator, FlatMapOperator, MapOperator
 from .task_context import TaskContext
+from .transactional_sink import TransactionalSinkOperator
 from .watermarks import TimestampAssigner, WatermarkAssigner
 from .window import window
 
@@ -60,6 +61,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.FOREACH: ForeachOperator,
         OperatorKind.KAFKA_SINK: KafkaSinkOperator,
         OperatorKind.EXTERNAL_KAFKA_SINK: ExternalKafkaSinkOperator,
+        OperatorKind.TRANSACTIONAL_SINK: TransactionalSinkOperator,
     }
 )
 """All operators except sources."""

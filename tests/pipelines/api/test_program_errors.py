@@ -424,7 +424,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (lambda env, s: env.generate(takes_two), "generate at {}: its function takes_two("),
     (
         lambda env, s: env.from_source("topic"),
-        "from_source at {}: expected a KafkaSource or a FileSource, not 'topic'",
+        "from_source at {}: expected a KafkaSource, a FileSource or an object of a Source, not 'topic'",
     ),
     (lambda env, s: KafkaSource([]), "KafkaSource at {}: it has no topic"),
     (lambda env, s: KafkaSource("a b"), "KafkaSource at {}: 'a b' is not a topic name"),
@@ -524,7 +524,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "Formats.avro at {}: the framing `registry` needs the URL",
     ),
     # sinks
-    (lambda env, s: s.sink_to("file"), "sink_to at {}: expected a FileSink or a KafkaSink, not 'file'"),
+    (
+        lambda env, s: s.sink_to("file"),
+        "sink_to at {}: expected a FileSink, a KafkaSink or an object of a TransactionalSink, not 'file'",
+    ),
     (lambda env, s: s.sink_to(KafkaSink("t", key="k")), "sink_to at {}: str has no field 'k'"),
     (
         lambda env, s: s.map(size_of).sink_to(KafkaSink("t", key=size_of)),

@@ -110,7 +110,8 @@ def test_rich_operators_are_marked(program: Program) -> None:
     for node in environment(program).get_stream_graph().nodes.values():
         functions = pickle.loads(node.code) if node.code else ()
         of_classes = any(
-            base.__module__.startswith("tailrace.pipelines.functions") and base.__name__.endswith("Function")
+            base.__module__.startswith("tailrace.pipelines.functions")
+            and base.__name__.endswith(("Function", "Source", "Sink"))
             for function in functions
             for base in type(function).__mro__
         )

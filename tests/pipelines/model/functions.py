@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -46,6 +46,11 @@ from tailrace.pipelines.api import (
     ReduceFunction,
     ReducingStateDescriptor,
     RuntimeContext,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceRecords,
+    SourceSplit,
     StateTtlConfig,
     ValueStateDescriptor,
     WindowContext,
@@ -81,6 +86,34 @@ def fields_of(row: Row) -> dict[str, Any]:
 
 def generated(index: int) -> Row:
     return row("abc"[index % 3], index * 7 % 10, index * 3)
+
+
+class Partitions(Source[Row]):
+    """A split for each partition."""
+
+    def __init__(self, partitions: Sequence[Sequence[tuple[int, Row]]]) -> None:
+        self.partitions = partitions
+
+    def splits(self) -> Iterable[SourceSplit]:
+        return [SourceSplit(f"p{number}", number) for number in range(len(self.partitions))]
+
+    def create_reader(self, split: SourceSplit, context: SourceReaderContext) -> SourceReader[Row]:
+        return PartitionReader(self.partitions[split.value])
+
+
+class PartitionReader(SourceReader[Row]):
+    """A position is a number of rows. Every third poll has nothing."""
+
+    def __init__(self, items: Sequence[tuple[int, Row]]) -> None:
+        self._items = items
+        self._polls = 0
+
+    def poll(self, position: int | None, limit: int) -> SourceRecords[Row]:
+        start = position or 0
+        self._polls += 1
+        stop = start if self._polls % 3 == 0 else min(len(self._items), start + limit)
+        timestamps, rows = [list(part) for part in zip(*self._items[start:stop], strict=True)] or ([], [])
+        return SourceRecords(rows, stop, timestamps, stop == len(self._items), wait_s=0.001)
 
 
 def same(row: Row) -> Row:

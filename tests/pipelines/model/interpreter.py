@@ -104,7 +104,7 @@ class _Run:
             if callable(opener := getattr(function, "open", None)):
                 opener(self)
         match self.kind:
-            case Kind.COLLECTION | Kind.FILES | Kind.GENERATOR | Kind.KAFKA_SOURCE:
+            case Kind.COLLECTION | Kind.FILES | Kind.GENERATOR | Kind.KAFKA_SOURCE | Kind.CUSTOM_SOURCE:
                 self.out += self._source()
             case Kind.MAP:
                 call = call_of(self.functions[0], "map")
@@ -168,6 +168,8 @@ class _Run:
                 return [(0, record) for record in self.functions[0]]
             case Kind.GENERATOR:
                 return [(0, self.functions[0](i)) for i in range(self.parameters["count"])]
+            case Kind.CUSTOM_SOURCE:
+                return [item for partition in self.functions[0].partitions for item in partition]
             case Kind.FILES:
                 lines = (
                     line for path in self.parameters["paths"] for line in Path(path).read_text().splitlines()

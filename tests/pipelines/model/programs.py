@@ -30,8 +30,8 @@ _CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}
 
 @dataclass(frozen=True)
 class Source:
-    """`kind`: collection, loose (a collection of pickled rows), generator, files, spark (files), or text or json (of a
-    topic)."""
+    """`kind`: collection, loose (a collection of pickled rows), generator, files, spark (files), custom (a class of its
+    own), or text or json (of a topic)."""
 
     kind: str
     partitions: tuple[tuple[Row, ...], ...]
@@ -154,6 +154,9 @@ def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic
             for path, rows in zip(paths, source.partitions, strict=True):
                 path.write_text("".join(f"{json.dumps(f.fields_of(_own(row)))}\n" for row in rows))
             return env.from_source(SparkSource("json", *map(str, paths), output_type=Row))
+        case "custom":
+            partitions = [[(BEGIN_MS + row.at, _own(row)) for row in rows] for rows in source.partitions]
+            return env.from_source(f.Partitions(partitions))
         case "text":
             return env.from_source(KafkaSource(topic, Formats.text(), bounded=True)).map(f.parsed)
         case _:

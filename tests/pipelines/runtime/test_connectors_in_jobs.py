@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from connectors import web_server_log
+from custom_connectors import FilePerTransaction, Lists
 from pipelines.memory_checkpoints import Plan, storage
 
 from pipelines import memory_cluster
@@ -201,3 +202,14 @@ def test_foreach_gets_every_record(tmp_path: Path) -> None:
     env.from_collection([1, 2, 3]).foreach(note)
     memory_cluster.run(env.get_job_graph())
     assert path.read_text() == "1\n2\n3\n"
+
+
+@seeds
+def test_records_of_custom_source_reach_custom_sink_once(tmp_path: Path, seed: int) -> None:
+    lists = [[f"{number}.{i}" for i in range(20 * number)] for number in range(5)]
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(1 + seed % 3)
+    sink = FilePerTransaction(tmp_path, roll_records=7)
+    env.from_source(Lists(*lists)).rebalance().map(lambda record: record).sink_to(sink)
+    memory_cluster.run(env.get_job_graph(), seed=seed, crashes=8)
+    assert Counter(sink.records()) == Counter(record for records in lists for record in records)

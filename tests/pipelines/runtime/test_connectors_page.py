@@ -30,4 +30,4 @@ def test_examples_of_page_are_one_program_that_translates(
     env = module.env
     assert isinstance(env, StreamExecutionEnvironment)
     kinds = {operator.kind for vertex in env.get_job_graph().vertices for operator in vertex.operators}
-    assert kinds >= {"files", "file_sink", "foreach", "map_batches"}
+    assert kinds >= {"files", "file_sink", "foreach", "map_batches", "custom_source", "transactional_sink"}

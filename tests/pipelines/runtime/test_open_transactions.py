@@ -8,6 +8,7 @@ violation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,13 @@ from tailrace.pipelines.api import (
     KeyedProcessFunction,
     MapStateDescriptor,
     ProcessFunction,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceRecords,
+    SourceSplit,
     StreamExecutionEnvironment,
+    TransactionalSink,
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
@@ -112,6 +119,25 @@ class RuledByKey(KeyedBroadcastProcessFunction[str, str, str, str]):
         return [value]
 
 
+class Numbers(Source[str]):
+    def create_reader(self, split: SourceSplit, context: SourceReaderContext) -> SourceReader[str]:
+        return NumberReader()
+
+
+class NumberReader(SourceReader[str]):
+    def poll(self, position: int | None, limit: int) -> SourceRecords[str]:
+        start = position or 0
+        stop = min(20, start + limit)
+        return SourceRecords([str(number) for number in range(start, stop)], stop, has_ended=stop == 20)
+
+
+class Store(TransactionalSink[str]):
+    roll_records = 3
+
+    def commit(self, transaction_id: str, records: Sequence[str]) -> None:
+        assert 0 < len(records) <= 3
+
+
 def unchanged(value: str) -> str:
     return value
 
@@ -129,7 +155,8 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     generated = env.generate(lambda index: str(index), 20, 1_000_000, output_type=str)
     lines = env.read_text_file(str(directory / "lines.txt"))
     strings = env.from_collection(VALUES, str)
-    for stream in (topic, generated, lines, strings):
+    for stream in (topic, generated, lines, strings, env.from_source(Numbers())):
+        stream.sink_to(Store())
         stream.sink_to(KafkaSink("copies", Formats.text(), key=unchanged))
         stream.print()
         stream.map(unchanged, str).flat_map(lambda value: [value], str).filter(bool).process(

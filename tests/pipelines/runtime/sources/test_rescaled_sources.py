@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from connectors import Clock, open_source, operator_config
+from custom_connectors import Lists
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -119,6 +120,16 @@ def test_each_line_is_read_once(
         expected.update(lines)
     config = operator_config("files", paths=[str(tmp_path)], format="text", output_type=str)
     assert read_all(config, deployments, data) == expected
+
+
+@given(deployments=parallelisms, data=st.data(), lengths=st.lists(st.integers(0, 15), max_size=5))
+@settings(deadline=None)
+def test_each_record_of_custom_source_is_read_once(
+    deployments: list[int], data: st.DataObject, lengths: list[int]
+) -> None:
+    lists = [[f"{number}.{i}" for i in range(length)] for number, length in enumerate(lengths)]
+    expected = Counter(record for records in lists for record in records)
+    assert read_all(operator_config("custom_source", Lists(*lists)), deployments, data) == expected
 
 
 def test_source_that_has_not_started_is_divided_too() -> None:

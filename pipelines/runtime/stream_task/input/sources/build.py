@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ......schemas.types import OperatorConfig
 from .....graph.operators import OperatorKind
 from .collection import CollectionSource
+from .custom import CustomSource
 from .files import FilesSource
 from .generator import GeneratorSource
 from .socket_text import SocketTextSource
@@ -27,6 +28,8 @@ def build_source(config: OperatorConfig, head: Sequence[OperatorConfig] = ()) ->
             return FilesSource(config, head)
         case OperatorKind.GENERATOR:
             return GeneratorSource(config)
+        case OperatorKind.CUSTOM_SOURCE:
+            return CustomSource(config)
         case kind:
             raise ValueError(
                 f"operator {config.name!r} of kind {kind} is not a source that a StreamTask reads"
