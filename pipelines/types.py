@@ -535,7 +535,7 @@ def _from_hint(hint: object, within: frozenset[type]) -> RecordType:
         return TupleOf(tuple(_from_hint(argument, within) for argument in arguments))
     if origin is list and arguments:
         return ListOf(_from_hint(arguments[0], within))
-    if isinstance(origin, type) and dataclasses.is_dataclass(origin) and origin not in within:
+    if isinstance(origin, type) and _has_fields(origin) and origin not in within:
         given = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
         return _of_class(origin, within | {origin}, given)
     if isinstance(hint, type) and origin is None and hint not in within:
@@ -543,6 +543,10 @@ def _from_hint(hint: object, within: frozenset[type]) -> RecordType:
             return Scalar(_SCALARS[hint])
         return _of_class(hint, within | {hint}, {})
     return PICKLED
+
+
+def _has_fields(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) or "_fields" in cls.__dict__
 
 
 def with_type_arguments(hint: Any, given: Mapping[object, object]) -> object:

@@ -17,6 +17,7 @@ from tailrace import (
     BroadcastProcessFunction,
     ChangeEvent,
     CoFlatMapFunction,
+    CoGroupFunction,
     CoMapFunction,
     Context,
     CoProcessFunction,
@@ -28,6 +29,7 @@ from tailrace import (
     FixedDelayRetryStrategy,
     FlatMapFunction,
     Formats,
+    JoinFunction,
     KafkaRecord,
     KafkaSink,
     KafkaSource,
@@ -43,6 +45,8 @@ from tailrace import (
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessingTimeSessionWindows,
+    ProcessJoinContext,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     ReadOnlyBroadcastContext,
     ReduceFunction,
@@ -58,6 +62,7 @@ from tailrace import (
     SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
+    TaggedUnion,
     TransactionalSink,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -229,6 +234,25 @@ class Ledger(TransactionalSink[Trade]):
         pass
 
 
+class Matched(JoinFunction[Trade, Trade, Pair]):
+    def join(self, first: Trade, second: Trade) -> Pair:
+        return Pair(first.symbol, second.size)
+
+
+class Counts(CoGroupFunction[Trade, Trade, int]):
+    def co_group(self, first: Iterable[Trade], second: Iterable[Trade]) -> Iterable[int]:
+        yield len(list(first)) - len(list(second))
+
+
+class Near(ProcessJoinFunction[Trade, Trade, Pair]):
+    def process_element(self, left: Trade, right: Trade, context: ProcessJoinContext) -> Iterable[Pair]:
+        yield Pair(left.symbol, context.right_timestamp - context.left_timestamp)
+
+
+def size_then(trade: Trade, version: Trade | None) -> int:
+    return 0 if version is None else version.size
+
+
 class Store(SinkFunction[Trade]):
     def invoke(self, value: Trade) -> None: ...
 
@@ -243,6 +267,7 @@ def fired(key: str, context: WindowContext, elements: Iterable[object]) -> list[
 
 ODD = OutputTag[int]("odd", int)
 LATE = OutputTag[Trade]("late")
+LATE_TAGGED = OutputTag[TaggedUnion[Trade, Trade]]("late")
 MINUTE = timedelta(minutes=1)
 
 
@@ -414,6 +439,49 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .window_all(TumblingEventTimeWindows.of(MINUTE))
         .reduce(bigger, lambda context, elements: list(elements), Trade)
         .print()
+    ),
+    "window join": lambda env: (
+        timed(env)
+        .join(timed(env))
+        .where("symbol")
+        .equal_to(symbol)
+        .window(TumblingEventTimeWindows.of(MINUTE))
+        .allowed_lateness(seconds=1)
+        .side_output_late_data(LATE_TAGGED)
+        .apply(Matched())
+        .get_side_output(LATE_TAGGED)
+        .print()
+    ),
+    "window join in processing time": lambda env: (
+        trades(env)
+        .join(trades(env).map(size_of).set_parallelism(2))
+        .where("size")
+        .equal_to(int)
+        .window(TumblingProcessingTimeWindows.of(seconds=5))
+        .apply(lambda trade, size: (trade.symbol, size), tuple[str, int])
+        .print()
+    ),
+    "co_group": lambda env: (
+        timed(env)
+        .co_group(timed(env))
+        .where("symbol")
+        .equal_to("symbol")
+        .window(EventTimeSessionWindows.with_gap(seconds=5))
+        .apply(Counts())
+        .print()
+    ),
+    "interval join": lambda env: (
+        keyed(env)
+        .interval_join(keyed(env))
+        .between(-MINUTE, upper_seconds=5)
+        .lower_bound_exclusive()
+        .side_output_left_late_data(LATE)
+        .process(Near())
+        .get_side_output(LATE)
+        .print()
+    ),
+    "temporal join": lambda env: (
+        keyed(env).temporal_join(keyed(env), "left").side_output_late_data(LATE).apply(size_then).print()
     ),
     "shuffle": lambda env: trades(env).shuffle().print(),
     "rebalance": lambda env: trades(env).rebalance().print(),

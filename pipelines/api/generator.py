@@ -34,6 +34,7 @@ from .program import Program
 from .python_files import ShippedFiles
 from .transformations import (
     Aggregate,
+    EventTimeJoin,
     Generate,
     Partition,
     Physical,
@@ -198,8 +199,13 @@ class _Generator:
             strategy=next((node.strategy for node in before if node.strategy is not None), None),
             held_by=next((node.held_by for node in before if node.held_by is not None), None),
         )
-        if isinstance(own, Window) and own.assigner.TIME == "event":
-            _check_event_time(own, times)
+        match own:
+            case Window(assigner=assigner) if assigner.TIME == "event":
+                _check_event_time(own, str(assigner), "no window of it would ever fire", times)
+            case EventTimeJoin():
+                _check_event_time(own, "the join", "its time would never advance", times)
+            case _:
+                pass
         return times
 
     def _node(self, own: Physical, inputs: list[StreamNode], surroundings: Surroundings) -> StreamNode:
@@ -285,20 +291,18 @@ def _times_behind(own: Physical, before: _Times) -> _Times:
             return before
 
 
-def _check_event_time(own: Window, times: _Times) -> None:
+def _check_event_time(own: Physical, what: str, effect: str, times: _Times) -> None:
     if times.strategy is None:
         why = "no stream before it has watermarks: call assign_timestamps_and_watermarks after the source"
     elif times.held_by is not None:
         why = (
-            f"no window of it would ever fire: it takes records of {times.held_by}, which has no watermark strategy,"
+            f"{effect}: it takes records of {times.held_by}, which has no watermark strategy,"
             f" together with those behind {times.strategy}: call assign_timestamps_and_watermarks on each of them, or"
             " on the union"
         )
     else:
         return
-    raise ProgramError(
-        f"{own.assigner} needs event time, but {why}", operator=own.step, location=own.location
-    )
+    raise ProgramError(f"{what} needs event time, but {why}", operator=own.step, location=own.location)
 
 
 def _inherited_group(inputs: list[StreamNode]) -> str:

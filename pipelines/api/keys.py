@@ -68,6 +68,18 @@ def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type:
     return found
 
 
+def common_key_type(first: Key, second: Key, step: str) -> RecordType:
+    """Returns the type of the keys of two streams, which must have the same keys. Raises ProgramError."""
+    one, other = first.record_type, second.record_type
+    if one != other and PICKLED not in (one, other):
+        raise ProgramError(
+            f"the keys of the two streams differ: {one} and {other}; let their selectors return one type",
+            operator=step,
+            location=caller_location(),
+        )
+    return one if one == other else PICKLED
+
+
 def column_of(records: RecordType, field: str | int, step: str) -> Column:
     """Returns the field with that name, or at that position of a tuple. Raises ProgramError if it does not exist."""
 

@@ -16,16 +16,19 @@ from ..functions import (
     AsyncFunction,
     BroadcastProcessFunction,
     CoFlatMapFunction,
+    CoGroupFunction,
     CoMapFunction,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    JoinFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     ReduceFunction,
     RichFunction,
@@ -101,6 +104,9 @@ KEYED_BROADCAST_PROCESS = Signature(
 )
 PROCESS_WINDOW = Signature(ProcessWindowFunction, ("process",), 3, yields=True, result=1)
 PROCESS_ALL_WINDOW = Signature(ProcessAllWindowFunction, ("process",), 2, yields=True, result=1)
+JOIN = Signature(JoinFunction, ("join",), 2, result=2)
+CO_GROUP = Signature(CoGroupFunction, ("co_group",), 2, yields=True, result=2)
+PROCESS_JOIN = Signature(ProcessJoinFunction, ("process_element",), 3, yields=True, result=2)
 AGGREGATE = Signature(AggregateFunction, ("get_result",), 1, plain=False, result=2)
 ACCUMULATOR = Signature(AggregateFunction, ("create_accumulator",), 0, plain=False, result=1)
 

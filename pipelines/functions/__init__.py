@@ -24,6 +24,13 @@ from .change_event import ChangeEvent
 from .checkpointed import CheckpointedFunction, FunctionInitializationContext, OperatorStateStore
 from .context import Counter, MetricGroup, RuntimeContext
 from .custom_source import Source, SourceReader, SourceReaderContext, SourceRecords, SourceSplit
+from .joins import (
+    CoGroupFunction,
+    JoinFunction,
+    ProcessJoinContext,
+    ProcessJoinFunction,
+    TaggedUnion,
+)
 from .kafka_record import KafkaRecord
 from .process import (
     Context,
@@ -78,6 +85,7 @@ __all__ = [
     "ChangeEvent",
     "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Context",
@@ -87,6 +95,7 @@ __all__ = [
     "FixedDelayRetryStrategy",
     "FlatMapFunction",
     "FunctionInitializationContext",
+    "JoinFunction",
     "KafkaRecord",
     "KeyedBroadcastContext",
     "KeyedBroadcastProcessFunction",
@@ -105,6 +114,8 @@ __all__ = [
     "OutputTag",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinContext",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReadOnlyBroadcastContext",
     "ReadOnlyBroadcastState",
@@ -121,6 +132,7 @@ __all__ = [
     "SourceSplit",
     "StateDescriptor",
     "StateTtlConfig",
+    "TaggedUnion",
     "TimeWindow",
     "TransactionalSink",
     "TimerService",

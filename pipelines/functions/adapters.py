@@ -23,7 +23,7 @@ from .window import ProcessAllWindowFunction, ProcessWindowFunction, WindowConte
 Function = Callable[..., Any]
 
 
-class _Around(RichFunction):
+class Around(RichFunction):
     """Opens and closes the function that it wraps."""
 
     def __init__(self, *parts: Any) -> None:
@@ -40,7 +40,7 @@ class _Around(RichFunction):
                 closer()
 
 
-class KeyedMap(_Around, KeyedProcessFunction[Any, Any, Any]):
+class KeyedMap(Around, KeyedProcessFunction[Any, Any, Any]):
     """A MapFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
@@ -52,7 +52,7 @@ class KeyedMap(_Around, KeyedProcessFunction[Any, Any, Any]):
         return (self._call(value),)
 
 
-class KeyedFlatMap(_Around, KeyedProcessFunction[Any, Any, Any]):
+class KeyedFlatMap(Around, KeyedProcessFunction[Any, Any, Any]):
     """A FlatMapFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
@@ -65,7 +65,7 @@ class KeyedFlatMap(_Around, KeyedProcessFunction[Any, Any, Any]):
         return found
 
 
-class KeyedFilter(_Around, KeyedProcessFunction[Any, Any, Any]):
+class KeyedFilter(Around, KeyedProcessFunction[Any, Any, Any]):
     """A FilterFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
@@ -77,7 +77,7 @@ class KeyedFilter(_Around, KeyedProcessFunction[Any, Any, Any]):
         return (value,) if self._call(value) else ()
 
 
-class KeyedCoMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
+class KeyedCoMap(Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
     """A CoMapFunction on keyed streams."""
 
     def __init__(self, function: CoMapFunction[Any, Any, Any]) -> None:
@@ -93,7 +93,7 @@ class KeyedCoMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
         return (self._function.map2(value),)
 
 
-class KeyedCoFlatMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
+class KeyedCoFlatMap(Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
     """A CoFlatMapFunction on keyed streams."""
 
     def __init__(self, function: CoFlatMapFunction[Any, Any, Any]) -> None:
@@ -109,7 +109,7 @@ class KeyedCoFlatMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
         return self._function.flat_map2(value)
 
 
-class TwoMaps(_Around, CoMapFunction[Any, Any, Any]):
+class TwoMaps(Around, CoMapFunction[Any, Any, Any]):
     """A CoMapFunction of two callables."""
 
     def __init__(self, first: Any, second: Any) -> None:
@@ -125,7 +125,7 @@ class TwoMaps(_Around, CoMapFunction[Any, Any, Any]):
         return self._second(value)
 
 
-class TwoFlatMaps(_Around, CoFlatMapFunction[Any, Any, Any]):
+class TwoFlatMaps(Around, CoFlatMapFunction[Any, Any, Any]):
     """A CoFlatMapFunction of two callables."""
 
     def __init__(self, first: Any, second: Any) -> None:
@@ -143,7 +143,7 @@ class TwoFlatMaps(_Around, CoFlatMapFunction[Any, Any, Any]):
         return found
 
 
-class WindowCall(_Around, ProcessWindowFunction[Any, Any, Any]):
+class WindowCall(Around, ProcessWindowFunction[Any, Any, Any]):
     """A callable (key, context, elements) -> records as a window function."""
 
     def __init__(self, function: Function) -> None:
@@ -155,7 +155,7 @@ class WindowCall(_Around, ProcessWindowFunction[Any, Any, Any]):
         return found
 
 
-class AllWindow(_Around, ProcessWindowFunction[Any, Any, Any]):
+class AllWindow(Around, ProcessWindowFunction[Any, Any, Any]):
     """A ProcessAllWindowFunction, or a callable (context, elements) -> records, as a window function without a key."""
 
     def __init__(self, function: Any) -> None:

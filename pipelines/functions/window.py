@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from .process import Context
 from .rich import RichFunction
@@ -13,6 +13,9 @@ from .rich import RichFunction
 K = TypeVar("K")
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
+
+LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"
+"""The accumulator of records that came too late, and were not sent to a side output."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -20,15 +20,21 @@ from .data_stream import (
     SingleOutputStreamOperator,
     WindowedStream,
 )
+from .event_time_joins import IntervalJoined, TemporalJoined
+from .joined_streams import CoGroupedStreams, JoinedStreams
 
 __all__ = [
     "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CoGroupedStreams",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "IntervalJoined",
+    "JoinedStreams",
     "KeyedStream",
     "SingleOutputStreamOperator",
+    "TemporalJoined",
     "WindowedStream",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from ....schemas.types import Partitioner
 from ...functions import (
@@ -58,7 +58,7 @@ from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
 from ..durations import to_milliseconds
 from ..kafka_sinks import kafka_sink_fields
-from ..keys import NO_KEY, Key, column_of, field_selector, key_of
+from ..keys import NO_KEY, Key, column_of, common_key_type, field_selector, key_of
 from ..program import Program
 from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
 from ..source_location import caller_location
@@ -97,6 +97,8 @@ from ..transformations import (
 from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import WindowAssigner
+from .event_time_joins import IntervalJoinStreams, TemporalJoined
+from .joined_streams import CoGroupedStreams, JoinedStreams
 from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
 
 if TYPE_CHECKING:
@@ -428,6 +430,18 @@ class DataStream(Partitioning[T], Sinks[T]):
         self._check_same_program("connect", other)
         return ConnectedStreams(self, other)
 
+    def join(self, other: DataStream[U]) -> JoinedStreams[T, U]:
+        """Joins the records of both streams that have one key in one window:
+        `a.join(b).where(key).equal_to(key).window(assigner).apply(function)`."""
+        self._check_same_program("join", other)
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream[U]) -> CoGroupedStreams[T, U]:
+        """Groups the records of both streams by key and window:
+        `a.co_group(b).where(key).equal_to(key).window(assigner).apply(function)`."""
+        self._check_same_program("co_group", other)
+        return CoGroupedStreams(self, other)
+
     @overload
     def key_by(self, key: Callable[[T], K], key_type: object = None) -> KeyedStream[T, K]: ...
     @overload
@@ -587,6 +601,37 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         check_assigner("window", assigner)
         return WindowedStream(self, assigner)
 
+    def interval_join(self, other: KeyedStream[U, K]) -> IntervalJoinStreams[T, U]:
+        """Joins the records of both streams that have one key and near timestamps:
+        `a.interval_join(b).between(lower, upper).process(function)`."""
+        self._check_keyed("interval_join", other)
+        return IntervalJoinStreams(self, other)
+
+    @overload
+    def temporal_join(
+        self, versions: KeyedStream[U, K], how: Literal["inner"] = ...
+    ) -> TemporalJoined[T, U]: ...
+    @overload
+    def temporal_join(
+        self, versions: KeyedStream[U, K], how: Literal["left"]
+    ) -> TemporalJoined[T, U | None]: ...
+    def temporal_join(self, versions: KeyedStream[Any, K], how: str = "inner") -> TemporalJoined[T, Any]:
+        """Joins each record with the record of the same key that was valid at its timestamp.
+
+        Each record of `versions` is valid from its timestamp until the next one of its key (Flink's event-time temporal
+        join). "left": where none is valid, the function gets None instead.
+        """
+        self._check_keyed("temporal_join", versions)
+        if how not in ("inner", "left"):
+            raise refusal("temporal_join", f"how is {how!r}, not 'inner' or 'left'")
+        return TemporalJoined(self, versions, how == "left")
+
+    def _check_keyed(self, step: str, other: object) -> None:
+        self._check_same_program(step, other)
+        if not isinstance(other, KeyedStream):
+            raise refusal(step, "the other stream has no keys: call key_by on it")
+        common_key_type(self._key, other._key, step)
+
     def _with_state(
         self, step: str, name: str, function: Any, output_type: RecordType
     ) -> SingleOutputStreamOperator[Any]:
@@ -742,12 +787,6 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
             )
         if self._keys is None:
             raise refusal(step, "its function needs keys for its state: call key_by on both streams first")
-        first, second = (key.record_type for key in self._keys)
-        if first != second and PICKLED not in (first, second):
-            raise refusal(
-                step,
-                f"the keys of the two streams differ: {first} and {second}; let their selectors return one type",
-            )
         return self._then(
             KeyedCoProcess,
             step,
@@ -755,7 +794,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
             output_type,
             function=function,
             selectors=tuple(key.selector for key in self._keys),
-            key_type=first if first == second else PICKLED,
+            key_type=common_key_type(*self._keys, step),
         )
 
     def _is_broadcast(self, stream: DataStream[Any]) -> bool:

@@ -19,6 +19,7 @@ from .two_inputs import (
     CoFlatMap,
     CoMap,
     CoProcess,
+    EventTimeJoin,
     KeyedBroadcastProcess,
     KeyedCoProcess,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "CoMap",
     "CoProcess",
     "Collection",
+    "EventTimeJoin",
     "Filter",
     "FlatMap",
     "Foreach",

@@ -51,6 +51,11 @@ class KeyedCoProcess(OneFunction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventTimeJoin(KeyedCoProcess):
+    """A join whose results follow the watermarks of both inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastProcess(OneFunction):
     """A process function with broadcast state; the second input is the broadcast one."""
 

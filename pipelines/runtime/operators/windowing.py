@@ -11,11 +11,11 @@ window that is open when it arrives, by the wall clock of the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from ...functions.window import TimeWindow
+from ...functions.window import LATE_RECORDS_DROPPED, TimeWindow
 from ..common.failures import format_key
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
@@ -28,8 +28,6 @@ from .operator import OperatorSetup
 from .output_collector import OutputCollector
 from .user_functions import close_function, load, method_of, open_function, user_code
 from .window_assigner import Ints, create_assignment
-
-LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"
 
 
 class WindowOperator(KeyedOperator):

@@ -269,6 +269,74 @@ MISTAKES: list[tuple[Mistake, str]] = [
         lambda env, s: s.key_by(length).connect(s.broadcast()).process(Join()),
         "process at {}: its function needs keys for its state, and a broadcast stream has none: give broadcast()",
     ),
+    # joins
+    (lambda env, s: s.join("x"), "join at {}: expected a stream, not 'x'"),
+    (lambda env, s: s.join(s).where("no"), "where at {}: str has no field 'no'"),
+    (
+        lambda env, s: s.co_group(s).where(length).equal_to(str.lower, str),
+        "equal_to at {}: the keys of the two streams differ: int and str",
+    ),
+    (
+        lambda env, s: s.join(s).where(length).equal_to(length).window(FIVE_SECONDS).apply(length),
+        "apply at {}: its function length(",
+    ),
+    (
+        lambda env, s: s.join(s).where(length).equal_to(length).window(5),
+        "window at {}: expected a window assigner",
+    ),
+    (
+        lambda env, s: (
+            s.join(s)
+            .where(length)
+            .equal_to(length)
+            .window(EVENT)
+            .side_output_late_data(OutputTag("late", str))
+        ),
+        "side_output_late_data at {}: the tag 'late' is of type str, but the stream's records are TaggedUnion",
+    ),
+    (
+        lambda env, s: s.key_by(length).interval_join(s),
+        "interval_join at {}: the other stream has no keys: call key_by on it",
+    ),
+    (
+        lambda env, s: s.key_by(length).temporal_join(s.key_by(str.lower, str)),
+        "temporal_join at {}: the keys of the two streams differ: int and str",
+    ),
+    (
+        lambda env, s: s.key_by(length).temporal_join(s.key_by(length), "outer"),
+        "temporal_join at {}: how is 'outer', not 'inner' or 'left'",
+    ),
+    (
+        lambda env, s: s.key_by(length).interval_join(s.key_by(length)).between(upper_seconds=-1),
+        "between at {}: no time is in the interval: it begins at 0 ms and ends at -1000 ms",
+    ),
+    (
+        lambda env, s: s.key_by(length).interval_join(s.key_by(length)).between(5),
+        "between at {}: the lower bound is 5: give a timedelta",
+    ),
+    (
+        lambda env, s: s.key_by(length).interval_join(s.key_by(length)).between().upper_bound_exclusive(),
+        "upper_bound_exclusive at {}: no time is in the interval",
+    ),
+    (
+        lambda env, s: s.key_by(length).interval_join(s.key_by(length)).between().process(takes_two),
+        "process at {}: its function takes_two(",
+    ),
+    (
+        lambda env, s: (
+            s.key_by(length)
+            .interval_join(s.key_by(length))
+            .between()
+            .side_output_left_late_data(LATE)
+            .side_output_right_late_data(LATE)
+            .process(lambda a, b, context: [a])
+        ),
+        "process at {}: the late records of both streams have one tag, 'late': give them two",
+    ),
+    (
+        lambda env, s: s.key_by(length).temporal_join(s.key_by(length)).side_output_late_data(ODD),
+        "side_output_late_data at {}: the tag 'odd' is of type int, but the stream's records are str",
+    ),
     # state and side outputs
     (lambda env, s: s.process(Count()), "process at {}: Count needs keys for its state: call key_by first"),
     (
@@ -697,6 +765,25 @@ AT_TRANSLATION: list[tuple[Mistake, str]] = [
     (
         lambda env, s: trades(env).key_by(symbol).window(EVENT).max("at"),
         "max at {}: TumblingEventTimeWindows(5000 ms) needs event time, but no stream before it has watermarks",
+    ),
+    (
+        lambda env, s: s.join(s).where(length).equal_to(length).window(EVENT).apply(takes_two).print(),
+        "apply at {}: TumblingEventTimeWindows(5000 ms) needs event time, but no stream before it has watermarks",
+    ),
+    (
+        lambda env, s: s.key_by(length).temporal_join(s.key_by(length)).apply(takes_two).print(),
+        "apply at {}: the join needs event time, but no stream before it has watermarks: call assign_timestamps",
+    ),
+    (
+        lambda env, s: (
+            s.assign_timestamps_and_watermarks(RISING)
+            .key_by(length)
+            .interval_join(s.key_by(length))
+            .between()
+            .process(lambda a, b, context: [a])
+            .print()
+        ),
+        "process at {}: the join needs event time, but its time would never advance: it takes records of Source",
     ),
     (
         lambda env, s: s.window_all(EventTimeSessionWindows.with_gap(seconds=1)).reduce(takes_two),

@@ -23,6 +23,7 @@ from tailrace.pipelines.api import (
     BroadcastOnTimerContext,
     BroadcastProcessFunction,
     CoFlatMapFunction,
+    CoGroupFunction,
     CoMapFunction,
     Context,
     CoProcessFunction,
@@ -41,6 +42,8 @@ from tailrace.pipelines.api import (
     OutputTag,
     ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessJoinContext,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     ReadOnlyBroadcastContext,
     ReduceFunction,
@@ -527,6 +530,37 @@ class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
     def process_element2(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
         self.second.add(value.number)
         return [_pair(number, value.number) for number in self.first]
+
+
+def paired(first: Row, second: Row) -> Row:
+    return _pair(int(first.number), int(second.number))
+
+
+class Grouped(CoGroupFunction[Row, Row, Row]):
+    """An outer join: emits the numbers of both streams, also if one has none."""
+
+    def co_group(self, first: Iterable[Row], second: Iterable[Row]) -> Iterable[Row]:
+        numbers = [sorted(int(item.number) for item in items) for items in (first, second)]
+        yield row(f"{len(numbers[0])}:{len(numbers[1])}", sum(numbers[0]) * 31 + sum(numbers[1]))
+
+
+class Near(ProcessJoinFunction[Row, Row, Row]):
+    """Emits each pair with the time between both; odd ones also on a side output."""
+
+    def process_element(self, left: Row, right: Row, context: ProcessJoinContext) -> Iterable[Row]:
+        pair = paired(left, right)._replace(at=context.right_timestamp - context.left_timestamp)
+        if pair.number % 2:
+            context.output(ODD, pair)
+        yield pair
+
+
+def at_version(left: Row, version: Row | None) -> Row:
+    return row("none", int(left.number)) if version is None else paired(left, version)
+
+
+def greater(a: Row, b: Row) -> Row:
+    """Returns one of two rows, whichever comes first."""
+    return max(a, b, key=lambda item: (item.number, item.key, item.at))
 
 
 GREATEST = MapStateDescriptor[str, Number]("greatest", str, Number)

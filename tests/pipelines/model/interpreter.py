@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipelines.model.states import Count, Folded, State
 from pipelines.virtual_async import VirtualLoop
 
 from tailrace.pipelines.functions import AsyncFunction, OutputTag, TimeWindow
+from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
 from tailrace.pipelines.types import ClassOf, RecordType
@@ -140,6 +142,10 @@ class _Run:
                 for items, name in ((first, "flat_map1"), (second, "flat_map2")):
                     call = call_of(self.functions[0], name)
                     self.out += [(t, element) for t, value in items for element in call(value) or ()]
+            case Kind.KEYED_CO_PROCESS if isinstance(self.functions[-1], IntervalJoin):
+                self._interval_join(first, second)
+            case Kind.KEYED_CO_PROCESS if isinstance(self.functions[-1], TemporalJoin):
+                self._temporal_join(first, second)
             case Kind.CO_PROCESS | Kind.KEYED_CO_PROCESS:
                 *selectors, function = self.functions
                 self._process_items(first, function.process_element1, *selectors[:1])
@@ -231,6 +237,27 @@ class _Run:
                 timers.remove(due)
                 self.timestamp, self.current_key = due
                 self._emit(self.functions[-1].on_timer(self.timestamp, self))
+
+    def _interval_join(self, first: list[Item], second: list[Item]) -> None:
+        """Tries each pair."""
+        left_key, right_key, join = self.functions
+        call = call_of(join.function, "process_element")
+        for (self.left_timestamp, left), (self.right_timestamp, right) in product(first, second):
+            is_near = join.lower_ms <= self.right_timestamp - self.left_timestamp <= join.upper_ms
+            if is_near and left_key(left) == right_key(right):
+                self.timestamp = max(self.left_timestamp, self.right_timestamp)
+                self._emit(call(left, right, self))
+
+    def _temporal_join(self, first: list[Item], second: list[Item]) -> None:
+        """Looks for the version of each record among all."""
+        left_key, right_key, join = self.functions
+        call = call_of(join.function, "join")
+        for self.timestamp, left in first:
+            versions = {
+                t: row for t, row in second if right_key(row) == left_key(left) and t <= self.timestamp
+            }
+            if versions or join.is_outer:
+                self._emit([call(left, versions[max(versions)] if versions else None)])
 
     def _running(self, items: list[Item]) -> None:
         add = folding_of(self.parameters, *self.functions[1:])

@@ -133,9 +133,9 @@ class _Drawing:
         kinds = [
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
-            self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
-            self._awaited, self._awaited, self._shared, self._shared, self._where, self._where, self._selected,
-            self._selected,
+            self._joined_in_time, self._ruled, self._timed, self._joined_in_time, self._partitioned, self._side,
+            self._timestamp, self._batches, self._stateless, self._awaited, self._awaited, self._shared, self._shared,
+            self._where, self._where, self._selected, self._selected,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -312,6 +312,28 @@ class _Drawing:
         p = self._draw(self._any_parallelism)
         facts = a.mixed(p, timed=False, size=a.size * b.size)
         self._add("joined", (i, j), (self._one_of(*KEYS),), p, facts)
+
+    def _joined_in_time(self) -> None:
+        (i, a), (j, b) = self._one_in_time(), self._one_in_time()
+        p = self._draw(self._any_parallelism)
+        size = a.through(p).size * b.through(p).size
+        if size > MANY * 4:
+            return
+        key = self._one_of(*KEYS)
+        match self._one_of("window", "interval", "temporal"):
+            case "window":
+                step = "window_joined"
+                arguments = (self._one_of("join", "co_group"), key, self._windows(), self._one_of(0, 20))
+            case "interval":
+                step = "interval_joined"
+                arguments = (
+                    key,
+                    *self._one_of((-5, 6), (0, 1), (-40, -3), (7, 60)),
+                    self._one_of("main", "side"),
+                )
+            case _:
+                step, arguments = "temporal_joined", (key, self._one_of("inner", "left"))
+        self._add(step, (i, j), arguments, p, a.mixed(p, size=size))
 
     def _ruled(self) -> None:
         (i, a), (j, _) = self._stream(forward=False), self._stream(forward=False)

@@ -282,6 +282,34 @@ def joined(first: Rows, second: Rows, key: str) -> Any:
     return first.connect(second).key_by(KEYS[key], KEYS[key]).process(f.Join())
 
 
+def window_joined(
+    first: Rows, second: Rows, how: str, key: str, windows: tuple[str, int, int], lateness: int
+) -> Any:
+    if how == "join":
+        pairs = first.join(second).where(KEYS[key]).equal_to(KEYS[key]).window(assigner(*windows))
+        return pairs.allowed_lateness(milliseconds=lateness).apply(f.paired)
+    groups = first.co_group(second).where(KEYS[key]).equal_to(KEYS[key]).window(assigner(*windows))
+    return groups.allowed_lateness(milliseconds=lateness).apply(f.Grouped())
+
+
+def interval_joined(first: Rows, second: Rows, key: str, lower: int, upper: int, how: str) -> Any:
+    pairs = (
+        first.key_by(KEYS[key])
+        .interval_join(second.key_by(KEYS[key]))
+        .between(lower_milliseconds=lower, upper_milliseconds=upper)
+        .upper_bound_exclusive()
+        .process(f.Near())
+    )
+    return pairs.get_side_output(f.ODD) if how == "side" else pairs
+
+
+def temporal_joined(first: Rows, second: Rows, key: str, how: Any) -> Any:
+    """Of the rows of one key and time, one is the version."""
+    keyed = second.key_by(KEYS[key])
+    versions = keyed.window(TumblingEventTimeWindows.of(milliseconds=1)).reduce(f.greater)
+    return first.key_by(KEYS[key]).temporal_join(versions.key_by(KEYS[key]), how).apply(f.at_version)
+
+
 def ruled(first: Rows, second: Rows, key: str) -> Any:
     rules = second.broadcast(f.GREATEST)
     if key == "none":
@@ -298,7 +326,7 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     for item in (
         stateless, awaited, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
         running_to_the_last, numbered, distinct, gathered, folded, expiring, per_period, in_processing_time, window,
-        late, by_the_clock, connected, joined, ruled, printed,
+        late, by_the_clock, connected, joined, window_joined, interval_joined, temporal_joined, ruled, printed,
     )
 }  # fmt: skip
 

@@ -251,6 +251,19 @@ def connected(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     stream.connect(right).map(Sides()).print()
 
 
+def joined(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Returns joins of a stream with a part of itself, whose times differ."""
+    stream = env.from_collection(list(dict.fromkeys(pairs)), tuple[str, int])
+    left = stream.rebalance().assign_timestamps_and_watermarks(EVENTS)
+    right = stream.filter(lambda pair: pair[1] % 3 == 0).assign_timestamps_and_watermarks(EVENTS)
+    windows = TumblingEventTimeWindows.of(milliseconds=20)
+    left.join(right).where(0).equal_to(0).window(windows).apply(add, tuple[str, int]).print("window")
+    x, y = left.key_by(0), right.key_by(0)
+    near = x.interval_join(y).between(lower_milliseconds=-30, upper_milliseconds=5)
+    near.process(lambda a, b, context: [(a, b[1])], tuple[Pair, int]).print("interval")
+    x.temporal_join(y, "left").apply(lambda a, b: (a, b), tuple[Pair, Pair | None]).print("temporal")
+
+
 class CountingMap(MapFunction[Pair, Pair]):
     """Counts its records in an accumulator."""
 
@@ -270,7 +283,7 @@ def counting(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 
 PROGRAMS: dict[str, Program] = {
     function.__name__: function
-    for function in (words, tree, broadcast, ruled, event_time, timers, connected, counting)
+    for function in (words, tree, broadcast, ruled, event_time, timers, connected, joined, counting)
 }
 
 inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)
