@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-PACKAGES := infra schemas services pipelines
+PACKAGES := infra schemas services pipelines testing
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
 YAML := compose.yaml infra/kubernetes infra/monitoring .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml

@@ -7,7 +7,7 @@ it would find `services`, not `tailrace.services`.
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ("infra", "pipelines", "schemas", "services")
+SHIPPED = ("infra", "pipelines", "schemas", "services", "testing")
 
 
 class BuildPackage(build_py):

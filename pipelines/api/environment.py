@@ -9,7 +9,15 @@ from ...schemas.types import JobGraph
 from ..graph.job_graph import create_job_graph
 from ..graph.job_options import MINI_BATCH
 from ..graph.stream_graph import StreamGraph
-from .executor import JobClient, JobExecutionResult, current_context, current_executor
+from .executor import (
+    JobClient,
+    JobExecutionResult,
+    PipelineExecutor,
+    collecting_executor,
+    current_context,
+    current_executor,
+    local_executor,
+)
 from .generator import Defaults, create_stream_graph
 from .program import Program
 from .python_files import ShippedFiles
@@ -35,7 +43,8 @@ class StreamExecutionEnvironment(Sources):
         self._max_parallelism = max_parallelism
         self._chaining = True
         self._configuration = dict(configuration or {})
-        self._program = Program()
+        self._program = Program(lambda name: self._execute(name, self._executor or collecting_executor()))
+        self._executor: PipelineExecutor | None = None
         context = current_context()
         if context is None:
             self._shipped = ShippedFiles()
@@ -56,6 +65,16 @@ class StreamExecutionEnvironment(Sources):
             parallelism=context.parallelism or 1,
             configuration={**context.configuration, **(configuration or {})},
         )
+
+    @staticmethod
+    def local(
+        parallelism: int = 1, configuration: Mapping[str, str] | None = None
+    ) -> StreamExecutionEnvironment:
+        """Returns an environment whose jobs run in this process, without a cluster and without Kafka; what they print
+        appears on stdout. For notebooks and first steps."""
+        env = StreamExecutionEnvironment(parallelism=parallelism, configuration=configuration)
+        env._executor = local_executor(prints=True)
+        return env
 
     @property
     def parallelism(self) -> int:
@@ -116,8 +135,10 @@ class StreamExecutionEnvironment(Sources):
 
     def execute_async(self, job_name: str = "tailrace job") -> JobClient:
         """Submits the job; returns when the cluster has accepted it. Raises ProgramError."""
+        return self._execute(job_name, self._executor or current_executor())
+
+    def _execute(self, job_name: str, executor: PipelineExecutor) -> JobClient:
         check_text("job_name", job_name, operator="execute")
-        executor = current_executor()
         stream_graph = self.get_stream_graph(job_name)
         graph = _job_graph(stream_graph)
         self._program.pending.clear()

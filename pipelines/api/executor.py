@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from importlib import import_module
+from typing import Final, Protocol
 
 from ...schemas.types import JobGraph, JobStatus, PythonFile
 from ..graph.errors import NotConnected
@@ -71,6 +72,9 @@ class JobClient(Protocol):
     def result(self) -> JobExecutionResult:
         """Waits until the job has ended. A detached client returns at once."""
 
+    def collected(self) -> Iterator[bytes]:
+        """Yields the records of `execute_and_collect`, pickled, to the end of the job. Raises its failure."""
+
     def accumulators(self) -> Mapping[str, float]:
         """Returns the accumulators that the tasks last reported; they are final after the job has ended."""
 
@@ -98,6 +102,9 @@ class ProgramContext:
     """Called with the StreamGraph of each job before the job is passed to the executor."""
 
 
+_LOCAL: Final = "testing.local"
+"""What executes jobs in this process. It lies above this package, so it is loaded by name."""
+
 _current: ProgramContext | None = None
 
 
@@ -124,3 +131,15 @@ def current_executor() -> PipelineExecutor:
             "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`"
         )
     return _current.executor
+
+
+def local_executor(*, prints: bool = False) -> PipelineExecutor:
+    """Returns an executor that runs jobs in this process, without a cluster. `prints`: their output on stdout."""
+    package = __package__.rpartition(".")[0]
+    made: PipelineExecutor = import_module(f"{package}.{_LOCAL}").LocalExecutor(prints=prints)
+    return made
+
+
+def collecting_executor() -> PipelineExecutor:
+    """Returns the executor of the program; that of this process if the program is connected to no cluster."""
+    return local_executor() if _current is None else _current.executor

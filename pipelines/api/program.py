@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from ..functions import CheckpointedFunction
 from ..graph.errors import ProgramError
 from ..types import PICKLED, RecordType
+from .executor import JobClient
 from .transformations import Partition, Physical, SideOutput, Transformation, Union
 
 Made = TypeVar("Made", bound=Transformation)
@@ -16,7 +18,9 @@ Made = TypeVar("Made", bound=Transformation)
 class Program:
     """The transformations of one environment."""
 
-    def __init__(self) -> None:
+    def __init__(self, collect: Callable[[str], JobClient] | None = None) -> None:
+        """`collect`: executes the program as a job of the name, where its records can be collected."""
+        self.collect = collect
         self.transformations: dict[int, Transformation] = {}
         self.pending: list[int] = []
         """The transformations of the next job that become operators, by id."""

@@ -395,7 +395,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.BROADCAST_PROCESS: {"broadcast_states": _broadcast_states},
         OperatorKind.KEYED_BROADCAST_PROCESS: {"broadcast_states": _broadcast_states, **_TIMED},
         OperatorKind.PRINT: {
-            "identifier": _optional(_value(lambda value: isinstance(value, str), "a text or null"))
+            "identifier": _optional(_value(lambda value: isinstance(value, str), "a text or null")),
+            "collects": _flag,
         },
         OperatorKind.FILE_SINK: {
             "path": _name,

@@ -36,7 +36,7 @@ class OutputDenied(LogUnavailable):
     """The principal may not read the output of the job."""
 
 
-class OutputRecord(msgspec.Struct, frozen=True):
+class OutputRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A printed record. `timestamp` is the record's, in milliseconds since the epoch; `subtask` counts from 1."""
 
     offset: int
@@ -46,6 +46,8 @@ class OutputRecord(msgspec.Struct, frozen=True):
     text: str
     record: Any
     """The record as JSON, or None if it is not representable."""
+    collected: bytes | None = None
+    """The record pickled, if the program collects it."""
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -54,6 +56,7 @@ class _Value(msgspec.Struct, frozen=True):
     timestamp: int | None = None
     identifier: str | None = None
     record: Any = None
+    collected: bytes | None = None
 
 
 class ReadOutput(Protocol):
@@ -243,4 +246,6 @@ def _decode(message: Message) -> OutputRecord:
         return OutputRecord(offset, timestamp, 0, None, value.decode("utf-8", "replace"), None)
     if found.timestamp is not None:
         timestamp = found.timestamp
-    return OutputRecord(offset, timestamp, found.subtask, found.identifier, found.text, found.record)
+    return OutputRecord(
+        offset, timestamp, found.subtask, found.identifier, found.text, found.record, found.collected
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from ....schemas.types import Partitioner
@@ -52,6 +53,7 @@ from ...functions.adapters import (
 from ...types import PICKLED, RecordType, Scalar
 from .. import signatures, sql
 from ..checks import is_text, is_whole
+from ..collected import CollectedRecords
 from ..connectors import FileSink, KafkaSink
 from ..connectors.custom import check_custom_sink
 from ..connectors.format_compatibility import check_sink
@@ -67,6 +69,7 @@ from ..transformations import (
     AsyncMap,
     BroadcastProcess,
     CoFlatMap,
+    Collect,
     CoMap,
     CoProcess,
     Filter,
@@ -164,6 +167,33 @@ class Sinks(Stream[T]):
     def print(self, identifier: str | None = None) -> DataStreamSink:
         """Writes each record as text to the job's output, after the identifier if there is one."""
         return self._into(Print, "print", "Sink: Print", identifier=identifier)
+
+    def _collect(self, step: str, identifier: str | None) -> None:
+        self._into(Collect, step, "Sink: Collect", identifier=identifier)
+
+    @overload
+    def execute_and_collect(
+        self, job_name: str = "tailrace job", limit: None = None
+    ) -> CollectedRecords[T]: ...
+    @overload
+    def execute_and_collect(self, job_name: str = "tailrace job", *, limit: int) -> list[T]: ...
+    def execute_and_collect(
+        self, job_name: str = "tailrace job", limit: int | None = None
+    ) -> CollectedRecords[T] | list[T]:
+        """Executes the program as a job, and returns this stream's records: an iterator that yields them while the job
+        runs, and cancels it when it is closed; with a `limit` a list of so many at most.
+
+        A program that is connected to no cluster runs in this process. Raises ProgramError.
+        """
+        if limit is not None and not is_whole(limit, 0):
+            raise refusal("execute_and_collect", f"limit is {limit!r}, not a number of records")
+        self._collect("execute_and_collect", None)
+        assert self._program.collect is not None
+        records: CollectedRecords[T] = CollectedRecords(self._program.collect(job_name))
+        if limit is None:
+            return records
+        with records:
+            return list(islice(records, limit))
 
     def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
         """Calls the function for each record, at least once: after a failure it gets some records again."""

@@ -11,7 +11,7 @@ runtime.
 
 from .base import Physical, Surroundings, Transformation
 from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunction, Window
-from .sinks import Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka, WriteTransactions
+from .sinks import Collect, Foreach, Print, WriteExternalKafka, WriteFiles, WriteKafka, WriteTransactions
 from .sources import Collection, Generate, ReadCustom, ReadFiles, ReadKafka, SocketTextStream
 from .stateless import AsyncMap, Filter, FlatMap, Map, MapBatches, Process, Select, Watermarks, Where
 from .two_inputs import (
@@ -32,6 +32,7 @@ __all__ = [
     "CoFlatMap",
     "CoMap",
     "CoProcess",
+    "Collect",
     "Collection",
     "EventTimeJoin",
     "Filter",

@@ -29,6 +29,19 @@ class Print(Physical):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collect(Physical):
+    """Writes each record to the job's output, as text and as an object for the program."""
+
+    KIND = OperatorKind.PRINT
+
+    identifier: str | None
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"identifier": self.identifier, "collects": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Foreach(OneFunction):
     """Calls a function for each record."""
 

@@ -184,7 +184,8 @@ def _is_foreign(filename: str) -> bool:
         return False
     # User code may be below the checkout (tests, scripts): only packaged folders count as tailrace's.
     ours = any(
-        filename.startswith(f"{_OURS}/{top}/") for top in ("pipelines", "services", "schemas", "infra")
+        filename.startswith(f"{_OURS}/{top}/")
+        for top in ("pipelines", "services", "schemas", "infra", "testing")
     )
     return ours or filename.startswith(_LIBRARIES) or filename.startswith("<frozen")
 

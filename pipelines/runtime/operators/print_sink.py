@@ -1,5 +1,7 @@
 """print(): each record becomes one JSON message on the job's output topic, in the task's transaction.
 
+A sink that collects adds the record as an object, for the program that executes the job.
+
 The record's time is in the JSON. The message has the time of sending, because a broker may refuse the record's own.
 """
 
@@ -10,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ...graph.physical_plan import output_topic
+from ...types import PICKLED
 from ..records.batch import Batch
 from .operator import Operator, OperatorSetup
 from .user_functions import OrderedCalls, user_code
@@ -22,6 +25,7 @@ class PrintSinkOperator(Operator):
         self._config = setup.config
         self._subtask = setup.context.subtask_index + 1
         self._identifier: str | None = setup.parameters.get("identifier")
+        self._collects = bool(setup.parameters.get("collects"))
         self._send = setup.send
         self._topic = output_topic(setup.cluster, setup.job_id)
 
@@ -33,12 +37,14 @@ class PrintSinkOperator(Operator):
             self._send(self._topic, self._message(timestamp, value, text), partition=0)
 
     def _message(self, timestamp: int, value: Any, text: str) -> bytes:
-        printed = {
+        printed: dict[str, Any] = {
             "subtask": self._subtask,
             "identifier": self._identifier,
             "timestamp": timestamp,
             "text": text,
         }
+        if self._collects:
+            printed["collected"] = PICKLED.dump([value])[0]
         try:
             return msgspec.json.encode({**printed, "record": value})
         except Exception:  # a user's class may refuse in its own way to be converted to JSON

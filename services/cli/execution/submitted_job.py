@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ....infra import threads
 from ....pipelines.api.executor import CheckpointFailedError, JobExecutionResult
+from ....pipelines.graph.errors import ProgramError
 from ....schemas.client import JobAccepted, JobFinished, JobStatusChanged
 from ....schemas.event import Record
 from ....schemas.states import JOB_ENDS
@@ -180,6 +181,22 @@ class SubmittedJob:
                     self._wait_and_show()
         known = self._outcome
         return JobExecutionResult(known.job_id, known.status, dict(known.accumulators), known.duration)
+
+    def collected(self) -> Iterator[bytes]:
+        """Yields the records that the program collects, to the job's end; other output is shown. Raises ProgramError if
+        the job has failed, and LogUnavailable."""
+        configuration = self._client.configuration
+        for record in output_reader(configuration)(configuration, self.job_id, over=self._is_over):
+            if record.collected is not None:
+                yield record.collected
+            elif not self._detached:
+                self._listener.on_output(record)
+        if self._outcome.status is JobStatus.FAILED:
+            raise ProgramError(f"job {self.job_id} has failed: {self._outcome.reason}")
+
+    def _is_over(self) -> bool:
+        self._catch_up()
+        return self._outcome.over
 
     def close(self) -> None:
         """Ends the use of the job: the program has ended. Raises nothing."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pipelines.memory_cluster import run
 
 import tailrace
 from tailrace import StreamExecutionEnvironment
 from tailrace.pipelines.graph.validation import validate
+from tailrace.pipelines.testing.memory.cluster import run
 
 PAGE = Path(tailrace.__file__).resolve().parent / "docs" / "datastream-api.md"
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)

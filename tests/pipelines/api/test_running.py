@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 from api_programs import PROGRAMS
-from pipelines.memory_cluster import Outcome, run
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.testing.memory.cluster import Outcome, run
 
 Program = Callable[[StreamExecutionEnvironment], object]
 

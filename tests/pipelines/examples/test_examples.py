@@ -19,10 +19,10 @@ from pipelines.examples.cases import (
     shown,
     write_sales,
 )
-from pipelines.memory_cluster import Message, Outcome
 
-from pipelines import memory_cluster
 from tailrace.pipelines.api.build import build_file
+from tailrace.pipelines.testing.memory import cluster as memory_cluster
+from tailrace.pipelines.testing.memory.cluster import Message, Outcome
 
 SEEDS = [None, 1, 2, 3]
 

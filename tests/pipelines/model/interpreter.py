@@ -23,12 +23,12 @@ import pyarrow as pa
 from pipelines.model import expressions
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
-from pipelines.virtual_async import VirtualLoop
 
 from tailrace.pipelines.functions import AsyncFunction, OutputTag, TimeWindow
 from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
+from tailrace.pipelines.testing.memory.virtual_async import VirtualLoop
 from tailrace.pipelines.types import ClassOf, RecordType
 from tailrace.schemas.types import Partitioner
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.memory_cluster import give_uids
 from pipelines.model import functions as f
 from pipelines.model.interpreter import Item
 from pipelines.model.rows import Row
@@ -23,6 +22,7 @@ from tailrace.pipelines.api import (
     StreamExecutionEnvironment,
 )
 from tailrace.pipelines.api.transformations import Physical
+from tailrace.pipelines.testing.memory.cluster import give_uids
 
 BEGIN_MS = 1_700_000_000_000
 _CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from pipelines.memory_checkpoints import MemoryCheckpoint, Plan, storage
-from pipelines.memory_cluster import BEGIN_MS, MemoryCluster, Message
+from pipelines.checkpoint_storage import storage
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, topics
@@ -28,6 +27,8 @@ from pipelines.model.rows import Version
 from pipelines.model.versions import programs_of
 
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
+from tailrace.pipelines.testing.memory.checkpoints import MemoryCheckpoint, Plan
+from tailrace.pipelines.testing.memory.cluster import BEGIN_MS, MemoryCluster, Message
 from tailrace.schemas.types import JobGraph, SnapshotType
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "5"))

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from pipelines.memory_cluster import Message
 from pipelines.model.expressions import WHERE
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
@@ -23,7 +22,8 @@ from pipelines.model.programs import Program, Source, decoded, topics, write
 from pipelines.model.rows import Row
 from pipelines.model.steps import Step
 
-from pipelines import memory_cluster
+from tailrace.pipelines.testing.memory import cluster as memory_cluster
+from tailrace.pipelines.testing.memory.cluster import Message
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "8"))
 

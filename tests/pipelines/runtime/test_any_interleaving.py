@@ -42,9 +42,8 @@ from tailrace.pipelines.api import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from tailrace.pipelines.testing.memory.cluster import BEGIN_MS, Message, Outcome, give_uids, run
 from tailrace.schemas.types import JobGraph
-
-from ..memory_cluster import BEGIN_MS, Message, Outcome, give_uids, run
 
 Pair = tuple[str, int]
 Program = Callable[[StreamExecutionEnvironment, list[Pair]], None]

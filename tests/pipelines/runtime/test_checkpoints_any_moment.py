@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
+from tailrace.pipelines.testing.memory.checkpoints import MemoryCheckpoint, Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, Outcome, run
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
-from ..memory_cluster import MemoryCluster, Outcome, run
+from ..checkpoint_storage import storage
 from .test_any_interleaving import PROGRAMS, Pair, graph_of
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "3"))

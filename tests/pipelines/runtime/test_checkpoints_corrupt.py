@@ -13,9 +13,10 @@ from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.layout import METADATA, base_of
 from tailrace.pipelines.checkpoint.metadata import files_of, read_metadata, verify
 from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.testing.memory.checkpoints import MemoryCheckpoint, Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster
 
-from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
-from ..memory_cluster import MemoryCluster
+from ..checkpoint_storage import storage
 from .test_checkpoints_any_moment import printed, program, undisturbed
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "5"))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.api import FileSink, StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import MemoryCluster, give_uids
+from ..checkpoint_storage import storage
 from .test_any_interleaving import Pair, graph_of, processing_time
 from .test_connectors_in_jobs import counted, numbered, records_of
 

@@ -23,10 +23,11 @@ from tailrace.pipelines.api import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import MemoryCluster, give_uids
+from ..checkpoint_storage import storage
 from .test_any_interleaving import CountAndTell, CountingMap, Pair
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "5"))

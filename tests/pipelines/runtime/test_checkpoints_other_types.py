@@ -24,10 +24,11 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.pipelines.runtime.common.failures import StateTypeError
+from tailrace.pipelines.testing.memory.checkpoints import MemoryCheckpoint, Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
-from ..memory_cluster import MemoryCluster, give_uids
+from ..checkpoint_storage import storage
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "3"))
 Pair = tuple[str, int]

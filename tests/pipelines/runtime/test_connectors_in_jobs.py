@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from connectors import web_server_log
 from custom_connectors import FilePerTransaction, Lists
-from pipelines.memory_checkpoints import Plan, storage
+from pipelines.checkpoint_storage import storage
 
-from pipelines import memory_cluster
 from tailrace import FileSink, SparkSink, SparkSource, StreamExecutionEnvironment, WatermarkStrategy
 from tailrace.pipelines.runtime.operators.files import file_reader
+from tailrace.pipelines.testing.memory import cluster as memory_cluster
+from tailrace.pipelines.testing.memory.checkpoints import Plan
 from tailrace.schemas.types import JobGraph
 
 seeds = pytest.mark.parametrize("seed", range(6))

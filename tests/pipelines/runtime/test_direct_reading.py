@@ -36,10 +36,9 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
 from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
 from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
+from tailrace.pipelines.testing.memory.cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction, Message
+from tailrace.pipelines.testing.memory.kafka_rows import kafka_rows
 from tailrace.pipelines.types import Types
-
-from ..kafka_rows import kafka_rows
-from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction, Message
 
 CODEC = BufferCodec(Types.STRING())
 PARTITIONS = (0, 1)

@@ -46,9 +46,8 @@ from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.graph.physical_plan import channel_topic
 from tailrace.pipelines.runtime.common.failures import RecordError, describe_failure
 from tailrace.pipelines.runtime.records.buffers import BufferCodec
+from tailrace.pipelines.testing.memory.cluster import CLUSTER, JOB, MemoryCluster, Message
 from tailrace.services.core.failure_repetition import describe_repetition
-
-from ..memory_cluster import CLUSTER, JOB, MemoryCluster, Message
 
 Pair = tuple[str, int]
 PAIR = tuple[str, int]

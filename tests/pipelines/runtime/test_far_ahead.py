@@ -6,8 +6,7 @@ import pytest
 
 from tailrace import Formats, KafkaSink, StreamExecutionEnvironment, WatermarkStrategy
 from tailrace.pipelines.runtime.operators.kafka_sink import AHEAD_MS
-
-from ..memory_cluster import BEGIN_MS, Message, Outcome, run
+from tailrace.pipelines.testing.memory.cluster import BEGIN_MS, Message, Outcome, run
 
 DAY_MS = 86_400_000
 Event = tuple[str, int]

@@ -36,10 +36,18 @@ from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.graph.physical_plan import output_topic
 from tailrace.pipelines.runtime.common.event_time import event_time_edges
 from tailrace.pipelines.runtime.stream_task.output.record_writer import REPEATED_AT_ONCE
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import (
+    CLUSTER,
+    JOB,
+    MemoryCluster,
+    MemoryKafka,
+    Message,
+    give_uids,
+)
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka, Message, give_uids
+from ..checkpoint_storage import storage
 
 SETTLED = 300
 """Steps (and milliseconds) after which everything that the records brought has been done."""

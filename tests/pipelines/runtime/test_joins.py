@@ -18,8 +18,7 @@ from tailrace.pipelines.api import (
     StreamExecutionEnvironment,
     WatermarkStrategy,
 )
-
-from ..memory_cluster import run
+from tailrace.pipelines.testing.memory.cluster import run
 
 Event = tuple[str, int, int]
 """Key, number and time."""

@@ -15,10 +15,9 @@ from tailrace.pipelines.api import Formats, KafkaRecord, KafkaSink, KafkaSource,
 from tailrace.pipelines.runtime.common.failures import RecordError, describe_failure
 from tailrace.pipelines.runtime.formats import ValueFormat, create_message_reader
 from tailrace.pipelines.runtime.formats.format import FormatKind
+from tailrace.pipelines.testing.memory.cluster import BEGIN_MS, Message, Outcome, run
+from tailrace.pipelines.testing.memory.kafka_rows import kafka_rows
 from tailrace.pipelines.types import RecordType
-
-from ..kafka_rows import kafka_rows
-from ..memory_cluster import BEGIN_MS, Message, Outcome, run
 
 
 @dataclass(frozen=True)

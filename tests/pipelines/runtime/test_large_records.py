@@ -28,11 +28,12 @@ from tailrace.pipelines.runtime.records import buffers
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader, RecordTooLarge
 from tailrace.pipelines.runtime.stream_task.output import record_writer
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, give_uids, run
 from tailrace.pipelines.types import PICKLED, RecordType, Types
 from tailrace.schemas.types import JobGraph, OperatorConfig
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import MemoryCluster, give_uids, run
+from ..checkpoint_storage import storage
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "6"))
 LIMIT = 200

@@ -15,9 +15,9 @@ from tailrace.pipelines.graph.limits import MAX_LATENCY_HISTOGRAMS
 from tailrace.pipelines.runtime.common.latencies import BOUNDS_MS
 from tailrace.pipelines.runtime.records.latency_markers import LatencyMarker
 from tailrace.pipelines.runtime.stream_task.latency_tracker import HISTORY_SIZE, LatencyTracker
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, Message, run
 from tailrace.schemas.types import JobGraph
 
-from ..memory_cluster import MemoryCluster, Message, run
 from .test_any_interleaving import PROGRAMS, Pair, Program, inputs, printed
 
 INTERVAL = "metrics.latency.interval"

@@ -22,10 +22,18 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.graph.physical_plan import output_topic
 from tailrace.pipelines.runtime.common.failures import UserCodeError
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import (
+    CLUSTER,
+    JOB,
+    MemoryCluster,
+    MemoryKafka,
+    Message,
+    give_uids,
+)
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka, Message, give_uids
+from ..checkpoint_storage import storage
 
 STEPS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair: pair[1])
 

@@ -53,10 +53,9 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
 from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
 from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
+from tailrace.pipelines.testing.memory.cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import JobGraph
-
-from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
 
 
 class Waiting(MemoryTransaction):

@@ -41,10 +41,11 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
 from tailrace.pipelines.runtime.stream_task.output.message_queue import OutgoingMessageQueue
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, Message, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import MemoryCluster, Message, give_uids
+from ..checkpoint_storage import storage
 
 ELSEWHERE = {OperatorKind.SOCKET_TEXT_STREAM, OperatorKind.EXTERNAL_KAFKA_SINK}
 """They need a server, or another Kafka. The socket polls as the other sources do; operators/test_external_kafka_sink.py

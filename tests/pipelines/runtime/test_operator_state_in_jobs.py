@@ -25,10 +25,11 @@ from tailrace.pipelines.api import (
     StreamExecutionEnvironment,
 )
 from tailrace.pipelines.runtime.operators.function_operator import FunctionOperator
+from tailrace.pipelines.testing.memory.checkpoints import Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import Plan, storage
-from ..memory_cluster import MemoryCluster, give_uids
+from ..checkpoint_storage import storage
 from .test_checkpoints_any_moment import PLANS, SEEDS, fitting
 
 NUMBERS = st.lists(st.integers(0, 100), min_size=3, max_size=40)

@@ -22,9 +22,8 @@ from tailrace import (
 from tailrace.pipelines.functions.process import Context
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.record_copying import copy_record, create_copier
+from tailrace.pipelines.testing.memory.cluster import run
 from tailrace.pipelines.types import PICKLED, RecordType, Types
-
-from ..memory_cluster import run
 
 TEN_MS = timedelta(milliseconds=10)
 seeds = pytest.mark.parametrize("seed", [None, 0, 1, 2])

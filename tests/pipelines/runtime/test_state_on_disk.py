@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from tailrace.pipelines.graph.job_options import STATE_BACKEND, StateBackendType
 from tailrace.pipelines.graph.physical_plan import keeps_state
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import storage
-from ..memory_cluster import MemoryCluster
+from ..checkpoint_storage import storage
 from .test_any_interleaving import PROGRAMS
 from .test_checkpoints_any_moment import PAIRS, PLANS, SEEDS, fitting, printed, program, undisturbed
 

@@ -37,10 +37,9 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import DirectMessage, M
 from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
 from tailrace.pipelines.runtime.stream_task.loop.task_driver import TaskDriver
 from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
+from tailrace.pipelines.testing.memory.cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction, Message
+from tailrace.pipelines.testing.memory.kafka_rows import kafka_rows
 from tailrace.schemas.types import JobGraph
-
-from ..kafka_rows import kafka_rows
-from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction, Message
 
 TOPIC, PARTITIONS = "hits", 3
 START = 1_000

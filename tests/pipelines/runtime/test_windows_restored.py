@@ -29,10 +29,11 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.pipelines.checkpoint.compatibility import incompatibilities
+from tailrace.pipelines.testing.memory.checkpoints import MemoryCheckpoint, Plan
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, Message, give_uids
 from tailrace.schemas.types import JobGraph
 
-from ..memory_checkpoints import MemoryCheckpoint, Plan, storage
-from ..memory_cluster import MemoryCluster, Message, give_uids
+from ..checkpoint_storage import storage
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
 SIZE_MS = 100

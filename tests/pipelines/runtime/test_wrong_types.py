@@ -15,8 +15,7 @@ from tailrace import (
 )
 from tailrace.pipelines.functions.process import KeyedContext
 from tailrace.pipelines.runtime.common.failures import UserCodeError, describe_failure
-
-from ..memory_cluster import run
+from tailrace.pipelines.testing.memory.cluster import run
 
 Pair = tuple[str, int]
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.harness import Collected, no_sink
-from pipelines.virtual_async import VirtualAsyncCalls
 
 from tailrace.pipelines.api import (
     AsyncFunction,
@@ -29,6 +28,7 @@ from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetu
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
+from tailrace.pipelines.testing.memory.virtual_async import VirtualAsyncCalls
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
 

@@ -9,26 +9,11 @@ equals the output of an undisturbed job.
 from __future__ import annotations
 
 import random
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import pytest
-
-from tailrace.infra.storage.storage import Storage
-from tailrace.pipelines.checkpoint.layout import checkpoint_directory, savepoint_directory, shared_directory
-from tailrace.pipelines.checkpoint.metadata import (
-    CheckpointMetadata,
-    SubtaskSnapshot,
-    edges_of,
-    outline_of,
-    write_metadata,
-)
-from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
-from tailrace.pipelines.runtime.stream_task.state import full_snapshot, state_writer
-from tailrace.schemas.types import (
+from ....schemas.types import (
     CheckpointMetrics,
     CheckpointOptions,
     CompletedCheckpoint,
@@ -37,8 +22,16 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-
-from .memory_kafka import Place
+from ...checkpoint.layout import checkpoint_directory, savepoint_directory, shared_directory
+from ...checkpoint.metadata import (
+    CheckpointMetadata,
+    SubtaskSnapshot,
+    edges_of,
+    outline_of,
+    write_metadata,
+)
+from ...runtime.common.deployment import CheckpointTrigger
+from .kafka import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +106,8 @@ class _Pending:
 class MemoryCoordinator:
     """The coordinator of one run of a job.
 
-    `running` returns the present attempts. `given` returns what a subtask has printed, of its first so many messages.
+    Without a plan and a seed it takes only what is triggered. `running` returns the present attempts. `given` returns
+    what a subtask has printed, of its first so many messages.
     """
 
     def __init__(
@@ -121,8 +115,8 @@ class MemoryCoordinator:
         graph: JobGraph,
         job_id: str,
         directory: str,
-        plan: Plan,
-        rng: random.Random,
+        plan: Plan | None,
+        rng: random.Random | None,
         *,
         running: Callable[[], Mapping[Place, Attempt]],
         given: Callable[[Place, int | None], list[dict[str, Any]]],
@@ -167,6 +161,8 @@ class MemoryCoordinator:
     def step(self, number: int) -> None:
         """Triggers a checkpoint now and then."""
         plan, rng = self._plan, self._rng
+        if plan is None or rng is None:
+            return
         if plan.stop_at is not None and number >= plan.stop_at:
             if not self.stopped and not self._pending:  # a savepoint is alone
                 self.trigger(SnapshotType.SAVEPOINT, stops=True, drains=plan.drains)
@@ -178,12 +174,19 @@ class MemoryCoordinator:
             )
 
     def trigger(
-        self, snapshot_type: SnapshotType, *, full: bool = True, stops: bool = False, drains: bool = False
+        self,
+        snapshot_type: SnapshotType,
+        *,
+        full: bool = True,
+        stops: bool = False,
+        drains: bool = False,
+        directory: str | None = None,
     ) -> int:
-        """Fixes the expected subtasks, and triggers the sources. Returns the id."""
+        """Fixes the expected subtasks, and triggers the sources. Returns the id. `directory`: where a savepoint is
+        created; None: that of the job."""
         number = self.counter = self.counter + 1
         directory = (
-            savepoint_directory(self._directory, self._job_id, str(number))
+            savepoint_directory(directory or self._directory, self._job_id, str(number))
             if snapshot_type is SnapshotType.SAVEPOINT
             else checkpoint_directory(self._directory, number)
         )
@@ -319,26 +322,6 @@ class _PartReports:
     def declined(self, checkpoint_id: int, reason: str) -> None:
         if self.coordinator.is_current(self.generation):
             self.coordinator.declined(checkpoint_id)
-
-
-@contextmanager
-def storage(seed: int) -> Iterator[str]:
-    """Yields a temporary directory for checkpoints: on this machine, or in a file system without append.
-
-    Meanwhile a full snapshot is written after a few hundred bytes of changes, and its sections are as small.
-    """
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_writer, "LEAST_CHAIN", 300)
-        patch.setattr(state_writer, "MAX_FILES", 4)
-        patch.setattr(full_snapshot, "MAX_SECTION_BYTES", 500)
-        if seed % 3:
-            yield folder
-        else:
-            uri = f"memory://{folder}"
-            try:
-                yield uri
-            finally:
-                Storage.open(uri).delete_tree("")
 
 
 def places_of(graph: JobGraph) -> list[Place]:

@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.api.transformations import Physical
-from tailrace.pipelines.checkpoint.compatibility import finished_subtasks
-from tailrace.pipelines.graph import job_options
-from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
-from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
-from tailrace.pipelines.runtime.task_runtime.state_directories import StateDirectories
-from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
-
-from .memory_attempt import CLUSTER, MemoryAttempt, MemoryProcess
-from .memory_checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
-from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
-from .memory_spark import MemorySpark
+from ....schemas.types import JobGraph, JobVertex, RestoredCheckpoint
+from ...api import StreamExecutionEnvironment
+from ...api.transformations import Physical
+from ...checkpoint.compatibility import finished_subtasks
+from ...graph import job_options
+from ...graph.physical_plan import output_topic
+from ...runtime.common.failures import ProgressLostError, TaskError
+from ...runtime.task_runtime.state_directories import StateDirectories
+from .attempt import CLUSTER, MemoryAttempt, MemoryProcess, no_pause
+from .checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
+from .kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
+from .spark import MemorySpark
 
 __all__ = [
     "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome",
@@ -87,24 +86,29 @@ class MemoryCluster:
         restored: MemoryCheckpoint | None = None,
         topics_end: bool = False,
         now: int = BEGIN_MS,
+        logs: dict[str, dict[int, list[Message]]] | None = None,
     ) -> None:
-        """With a plan, checkpoints are taken into the directory; this needs a seed. `scratch`: for state on disk.
+        """Checkpoints are taken into the directory: as the plan says, which needs a seed. `scratch`: for state on disk.
 
         `topics_end`: unbounded Kafka sources are read to the ends of their topics, too. `restored`: the checkpoint of
-        another job from which this job starts. `now`: the time when it starts (ms).
+        another job from which this job starts. `now`: the time when it starts (ms). `logs`: topics that jobs share,
+        instead of `topics`.
         """
         self.graph = graph
         self.job_id = job_id
         self.topics_end = topics_end
-        self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
+        if logs is None:
+            logs = {name: dict(enumerate(map(list, partitions))) for name, partitions in topics.items()}
+        self.kafka = MemoryKafka(logs)
         self.state_directories = StateDirectories(Path(scratch), 1)
-        self.poisoned: list[str] = []
-        """Where somebody else has written garbage."""
         self.rng = None if seed is None else random.Random(seed)
         self.generation = 0
         self.steps = 0
         self._now = now
         self._attempts: dict[Place, MemoryAttempt] = {}
+        self.pause: Callable[[float], None] = no_pause
+        self.poll_limit = 1_000_000
+        """The most records that a source reads at once, if there is no seed."""
         self._numbers = dict.fromkeys(places_of(graph), -1)
         self.spark = MemorySpark(seed)
         self._canceled = False
@@ -115,8 +119,7 @@ class MemoryCluster:
         self._first: dict[Place, int] = dict.fromkeys(self._numbers, 0)
         """How much each subtask had sent before this generation."""
         self.checkpoints: MemoryCoordinator | None = None
-        if plan is not None:
-            assert self.rng is not None
+        if directory:
             self.checkpoints = MemoryCoordinator(
                 graph,
                 job_id,
@@ -173,12 +176,10 @@ class MemoryCluster:
         crash_rate: float | None = None,
         until: Callable[[MemoryKafka], bool] | None = None,
         rollbacks: int = 0,
-        poisons: int = 0,
     ) -> Outcome:
         """Runs until every subtask has finished, or the output is as large as given. Raises what a subtask raises.
 
-        `poisons`: the maximum number of times that a foreign writer writes garbage to a channel or changelog. A job
-        that loses its progress by that rolls back to its last checkpoint, and fails if there is none. `rollbacks`: the
+        A job that loses its progress rolls back to its last checkpoint, and fails if there is none. `rollbacks`: the
         maximum number of rollbacks to the last checkpoint, at random times.
         """
         rng = self.rng
@@ -188,9 +189,8 @@ class MemoryCluster:
         elif crash_rate is None:
             crash_rate = rng.choice([0.1, 0.03])  # early, or when much has been sent
         try:
-            for places in self._processes():
-                self._start(places)
-            while (unfinished := self._unfinished()) and not (until is not None and until(self.kafka)):
+            self.start()
+            while (unfinished := self.unfinished()) and not (until is not None and until(self.kafka)):
                 if self._canceled:
                     break
                 self.steps += 1
@@ -199,15 +199,14 @@ class MemoryCluster:
                     self.checkpoints.step(self.steps)
                 chosen = [unfinished[rng.randrange(len(unfinished))]] if rng is not None else unfinished
                 moved = False
-                if poisons and rng is not None and rng.random() < 0.05:
-                    poisons -= 1
-                    self._poison(rng)
+                if rng is not None:
+                    self.disturb(rng)
                 for place in chosen:
                     try:
-                        moved = self._step(place) or moved
+                        moved = self.step(place, rng) or moved
                         if crashes and rng is not None and rng.random() < crash_rate:
                             crashes -= 1
-                            self._crash(place)
+                            self.crash(place)
                     except ProgressLostError as lost:
                         self._go_back(place, lost)
                         moved = True
@@ -225,15 +224,29 @@ class MemoryCluster:
                     raise AssertionError(f"nothing happens any more; unfinished are {unfinished}")
             return Outcome(
                 self.kafka.logs,
-                _total(attempt.accumulators for attempt in self._attempts.values()),
+                self.accumulators,
                 self.steps,
                 sum(number + 1 for number in self._numbers.values()),
                 self.job_id,
             )
         finally:
-            for attempt in (*self._attempts.values(), *(zombie for _, zombie in self._zombies)):
-                with contextlib.suppress(Exception):
-                    attempt.close()
+            self.close()
+
+    def start(self) -> None:
+        """Starts the first attempt of each subtask."""
+        for places in self._processes():
+            self._start(places)
+
+    def close(self) -> None:
+        """Closes all attempts, whatever they raise."""
+        for attempt in (*self._attempts.values(), *(zombie for _, zombie in self._zombies)):
+            with contextlib.suppress(Exception):
+                attempt.close()
+
+    @property
+    def accumulators(self) -> dict[str, float]:
+        """Returns the committed accumulators of all subtasks together."""
+        return _total(attempt.accumulators for attempt in self._attempts.values())
 
     def _vertex(self, place: Place) -> JobVertex:
         return next(vertex for vertex in self.graph.vertices if vertex.vertex_id == place[0])
@@ -244,7 +257,8 @@ class MemoryCluster:
         takes none."""
         return None if self.checkpoints is None else self.checkpoints.latest or self._restored
 
-    def _unfinished(self) -> list[Place]:
+    def unfinished(self) -> list[Place]:
+        """Returns the subtasks that have not finished, senders first."""
         return [place for place in self._numbers if not self._attempts[place].finished]
 
     def _running(self) -> dict[Place, MemoryAttempt]:
@@ -295,9 +309,10 @@ class MemoryCluster:
             return latest.to_restore()
         return None if self._restored is None else self._restored.to_restore(elsewhere=True)
 
-    def _step(self, place: Place) -> bool:
+    def step(self, place: Place, rng: random.Random | None) -> bool:
+        """Lets a subtask do one thing; with `rng`, any. Returns whether it did more than wait."""
         attempt = self._attempts[place]
-        moved = attempt.step(self.rng)
+        moved = attempt.step(rng)
         if self.checkpoints is not None:
             if attempt.finished:
                 self.checkpoints.finished(place)
@@ -306,7 +321,8 @@ class MemoryCluster:
                 assert not over, f"{place} waits for barriers of checkpoints {over}, which are over"
         return moved
 
-    def _crash(self, place: Place) -> None:
+    def crash(self, place: Place) -> None:
+        """Kills the process of a subtask, and starts it again."""
         if self._attempts[place].finished:
             return
         places = self._process_of(place)
@@ -338,22 +354,8 @@ class MemoryCluster:
                 self._first[place] = len(self.kafka.sent.get(place, ()))
             self._start(places)
 
-    def _poison(self, rng: random.Random) -> None:
-        """Writes garbage to a topic of the job: random bytes, or the beginning of one of its messages."""
-        own = temporary_topics(CLUSTER, self.job_id, self.graph)
-        topic = rng.choice(sorted(own))
-        partition = rng.randrange(own[topic])
-        garbage = rng.randbytes(rng.randrange(1, 60))
-        log = self.kafka.log(topic, partition)
-        if log and rng.random() < 0.5:
-            copied = rng.choice(log).value
-            garbage = copied[: rng.randrange(len(copied))] if len(copied) > 1 else copied
-        elif rng.random() < 0.5:
-            garbage = b"\x03" + garbage
-        self.poisoned.append(f"{topic} [{partition}] at offset {len(log)}")
-        self.kafka.append(
-            topic, partition, Message(garbage, rng.choice([b"", b"no operator", rng.randbytes(4)]))
-        )
+    def disturb(self, rng: random.Random) -> None:
+        """Called before each step; a subclass may do harm."""
 
     def _go_back(self, place: Place, lost: ProgressLostError) -> None:
         """Rolls back after a subtask has lost its progress. Raises the loss if there is no checkpoint."""
@@ -367,8 +369,8 @@ class MemoryCluster:
 
     def _in_any_order(self) -> list[list[Place]]:
         processes = self._processes()
-        assert self.rng is not None
-        self.rng.shuffle(processes)
+        if self.rng is not None:
+            self.rng.shuffle(processes)
         return processes
 
     def _let_zombies_work(self) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
-from tailrace.pipelines.runtime.operators.operator import MessageHeaders
-from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
-from tailrace.pipelines.runtime.stream_task.state.progress_entry import KEY, decode_progress
+from ...runtime.common.failures import ProgressLostError, TaskError
+from ...runtime.operators.operator import MessageHeaders
+from ...runtime.stream_task.restore.changelog_reader import ChangelogTail
+from ...runtime.stream_task.restore.group_offsets import CommittedGroupOffset
+from ...runtime.stream_task.state.progress_entry import KEY, decode_progress
 
 BEGIN_MS = 1_700_000_000_000
 AFTER_MAX_MS = 3_600_000
@@ -56,6 +56,13 @@ class MemoryKafka:
         """Delivers one of the ticks in flight, now and then."""
         if self.late and rng.random() < 0.2:
             self.append(*self.late.pop(rng.randrange(len(self.late))))
+
+    def partition_of(self, topic: str, key: bytes | None) -> int:
+        """Returns the partition that Kafka's clients choose for a key; without a key, that with the fewest messages."""
+        logs = self.logs.get(topic) or {0: []}
+        if key is None:
+            return min(logs, key=lambda partition: (len(logs[partition]), partition))
+        return murmur2(key) % len(logs)
 
     def log(self, topic: str, partition: int) -> list[Message]:
         return self.logs.get(topic, {}).get(partition, [])
@@ -123,7 +130,7 @@ class MemoryTransaction:
         delivered: Callable[[int], None] | None = None,
     ) -> None:
         if partition is None:
-            partition = 0
+            partition = self._kafka.partition_of(topic, key)
         if timestamp_ms > self._now() + AFTER_MAX_MS:
             raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
         self._open.append(
@@ -183,3 +190,18 @@ class JointTransaction:
             part.require_owner()
         for part in self._parts:
             part.commit()
+
+
+def murmur2(data: bytes) -> int:
+    """Returns the hash of a key as Java's clients of Kafka compute it, without its sign."""
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    found = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * multiplier & mask
+        word = (word ^ word >> 24) * multiplier & mask
+        found = (found * multiplier & mask) ^ word
+    if rest := data[whole:]:
+        found = (found ^ int.from_bytes(rest, "little")) * multiplier & mask
+    found = (found ^ found >> 13) * multiplier & mask
+    return (found ^ found >> 15) & 0x7FFFFFFF

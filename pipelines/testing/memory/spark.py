@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace.pipelines.runtime.spark.file_requests import NUMBER, FileRead, SparkFormat
-from tailrace.pipelines.sql.evaluation import evaluate
+from ...runtime.spark.file_requests import NUMBER, FileRead, SparkFormat
+from ...sql.evaluation import evaluate
 
 SPLIT_ROWS = 7
 BATCH_ROWS = 3

@@ -3,53 +3,67 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from math import ceil
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from tailrace.pipelines.graph.chain import edge_type, output_type
-from tailrace.pipelines.runtime.common.deployment import (
+from ....schemas.types import RestoredCheckpoint
+from ...graph.chain import edge_type, output_type
+from ...runtime.common.deployment import (
     CheckpointTrigger,
     SubtaskDeployment,
     VertexDeployment,
 )
-from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
-from tailrace.pipelines.runtime.formats import ValueFormat, create_message_reader
-from tailrace.pipelines.runtime.operators.chain import StatelessPipeline
-from tailrace.pipelines.runtime.operators.factory import build_prefix
-from tailrace.pipelines.runtime.records.buffers import (
+from ...runtime.common.failures import ProgressLostError, TaskError
+from ...runtime.common.protocol import (
+    NO_SKIPPED_RECORDS,
+    SKIPPED,
+    SKIPPED_COUNTS,
+    TIMED,
+    TIMED_RECORDS,
+    SkippedRecords,
+)
+from ...runtime.operators.chain import StatelessPipeline
+from ...runtime.operators.factory import build_prefix
+from ...runtime.operators.kafka_source_parameters import KafkaSourceParameters, StartingMode
+from ...runtime.records.buffers import (
+    MAX_WATERMARK,
     BufferCodec,
     BufferError,
     decode_header,
     is_opaque,
     without_records,
 )
-from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import PendingSubtaskSnapshot
-from tailrace.pipelines.runtime.stream_task.input.barrier_handler import PendingCheckpoint
-from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.loop.slot_commit import SlotCommit
-from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
-from tailrace.pipelines.runtime.stream_task.output.transaction import Transaction
-from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
-from tailrace.pipelines.runtime.stream_task.restore.in_flight import in_flight
-from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import require_group
-from tailrace.pipelines.runtime.stream_task.restore.restore_plan import plan_restore
-from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork
-from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
-from tailrace.schemas.types import RestoredCheckpoint
-
+from ...runtime.spark.partition_forwarder import PartitionPosition
+from ...runtime.spark.query import QueryMode
+from ...runtime.spark.query_inputs import ReceivingSubtask, TopicQueryInput
+from ...runtime.spark.record_forwarder import RecordForwardingPlan, RecordForwardingWorker
+from ...runtime.stream_task.checkpoint.subtask_snapshot import PendingSubtaskSnapshot
+from ...runtime.stream_task.input.barrier_handler import PendingCheckpoint
+from ...runtime.stream_task.input.sources.source import UNTIL_WOKEN_S
+from ...runtime.stream_task.loop.assembly import Assembly, KafkaInput
+from ...runtime.stream_task.loop.slot_commit import SlotCommit
+from ...runtime.stream_task.loop.subtask import Subtask
+from ...runtime.stream_task.output.transaction import Transaction
+from ...runtime.stream_task.restore.changelog_reader import restored_state
+from ...runtime.stream_task.restore.group_offsets import CommittedGroupOffset
+from ...runtime.stream_task.restore.in_flight import in_flight
+from ...runtime.stream_task.restore.progress_evidence import require_group
+from ...runtime.stream_task.restore.restore_plan import plan_restore
+from ...runtime.stream_task.state.fork_worker import ForkedWork
+from ...runtime.stream_task.state.progress import SubtaskProgress
+from .checkpoints import PartReporter
+from .kafka import JointTransaction, MemoryTransaction, Message, Place
 from .kafka_rows import kafka_rows
-from .memory_checkpoints import PartReporter
-from .memory_kafka import JointTransaction, MemoryTransaction, Message, Place
 from .virtual_async import VirtualAsyncCalls
 
 if TYPE_CHECKING:
-    from .memory_cluster import MemoryCluster
+    from .cluster import MemoryCluster
 
 CLUSTER = "memory"
 OPERATOR_CALLS = (
@@ -58,7 +72,6 @@ OPERATOR_CALLS = (
 )  # fmt: skip
 CHANNEL_CALLS = ("write", "flush")
 SOURCE_CALLS = ("restore", "open", "poll", "take_changes", "close")
-_MANY = 1_000_000
 
 
 class MemoryAttempt:
@@ -98,7 +111,11 @@ class MemoryAttempt:
             async_calls=self._async_calls,
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
+        self._of_other_job = restore is not None and restore.generation < 0
+        self._commits_first = False
         self.finished = False
+        self._next_poll: int | None = None
+        """The time at which the source has something to read; None: now, or it does not know (ms)."""
         self._parts: list[PendingSubtaskSnapshot] = []
         """On their way to storage."""
         self._changelog_offsets: dict[int, int] = {}
@@ -157,19 +174,19 @@ class MemoryAttempt:
         return self._transaction
 
     def open(self, process: MemoryProcess) -> bool:
-        """Opens the attempt in its process. Returns whether it begins the generation, which is then to commit."""
+        """Opens the attempt in its process. Returns whether it must commit before its first record."""
         self.process = process
         self._watch_transactions(process.transaction)
         setup = None
         if self.polls:
             setup = replace(
-                self.assembly.source_setup(self._cluster.wall_clock, lambda: None, _no_pause),
+                self.assembly.source_setup(self._cluster.wall_clock, lambda: None, self._cluster.pause),
                 reads_ahead=False,
             )
         self.task.open(setup)
         if self._beginning.begins:
             self.task.begin_generation(in_flight(self._beginning, self._deployment, self._index))
-        return self._beginning.begins
+        return self._beginning.begins or self._commits_first
 
     def _handed_over_from(self, place: tuple[int, int], position: int) -> int:
         """Returns the offset at which a query starts: earlier records may be missing, later ones never are."""
@@ -192,11 +209,16 @@ class MemoryAttempt:
         progress = SubtaskProgress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
         if source is not None and begins:
             assert self._kafka_input is not None
-            restored = self._beginning.kafka_positions(source.operator_id) or {}
+            restored = self._beginning.kafka_positions(source.operator_id)
             places = self._kafka_input.places
-            progress = SubtaskProgress(
-                {(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places}
-            )
+            if restored is None or (self._of_other_job and self._kafka_source().resets_offsets):
+                positions = {**dict.fromkeys(places, 0), **self._first_offsets()}
+            else:
+                positions = {(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places}
+            progress = SubtaskProgress(positions)
+        elif source is not None and self.is_new and (first := self._first_offsets()):
+            self._commits_first = True  # later attempts must not see another `latest`
+            progress = replace(progress, positions=first)
         return replace(progress, changelog_from=self._tail.end) if begins else progress
 
     def _restore(self) -> None:
@@ -277,7 +299,7 @@ class MemoryAttempt:
 
         writer._fork = start_work
         writer._io.shutdown()
-        writer._io = AtOnce()
+        writer._io = AtOnce()  # type: ignore[assignment]
 
     def _write_parts(self, rng: random.Random | None) -> None:
         """Writes parts to storage, sooner or later, or all of them at once."""
@@ -301,43 +323,79 @@ class MemoryAttempt:
                 self._tell.acknowledged(part.checkpoint_id, *finished)
 
     def _locate(self) -> KafkaInput:
-        """Returns the partitions of this subtask with their ends."""
-        assembly = self.assembly
-        assert assembly.through_spark is not None
-        parameters = json.loads(assembly.through_spark.parameters)
-        topics = sorted(parameters["topics"])
-        places = [
-            (i, partition)
-            for i, topic in enumerate(topics)
-            for partition in range(len(self._cluster.kafka.logs[topic]))
+        """Returns the partitions of this subtask with their ends. Raises TaskError if a topic is missing."""
+        source, logs = self._kafka_source(), self._cluster.kafka.logs
+        topics = source.matching(name for name in logs if not name.startswith(f"{CLUSTER}."))
+        for topic in topics:
+            if topic not in logs:
+                raise TaskError(
+                    f"the Kafka source's topic {topic!r} does not exist: create it, or correct its name"
+                )
+        counts = {topic: len(logs[topic]) for topic in topics}
+        parallelism = self.assembly.vertex.parallelism
+        mine = [
+            (topics.index(topic), partition)
+            for topic, partition in source.assigned_partitions(counts, self._index, parallelism)
         ]
-        mine = [p for n, p in enumerate(places) if n % assembly.vertex.parallelism == self._index]
         ends = None
-        if parameters["bounded"] or self._cluster.topics_end:
+        if source.bounded or self._cluster.topics_end:
             ends = {(i, p): len(self._cluster.kafka.log(topics[i], p)) for i, p in mine}
         return KafkaInput(tuple(topics), ends, tuple(mine))
 
+    def _kafka_source(self) -> KafkaSourceParameters:
+        assert self.assembly.through_spark is not None
+        return KafkaSourceParameters.from_config(self.assembly.through_spark)
+
+    def _first_offsets(self) -> dict[tuple[int, int], int]:
+        """Returns where a source that has read nothing yet begins."""
+        assert self._kafka_input is not None
+        starting, found = self._kafka_source().starting, {}
+        for i, partition in self._kafka_input.places:
+            topic = self._topics[i]
+            log, start = self._cluster.kafka.log(topic, partition), starting.position(topic, partition)
+            match start.mode:
+                case StartingMode.LATEST:
+                    found[i, partition] = len(log)
+                case StartingMode.OFFSET:
+                    found[i, partition] = start.offset or 0
+                case StartingMode.TIMESTAMP:
+                    after = (
+                        n for n, each in enumerate(log) if each.timestamp_ms >= (start.timestamp_ms or 0)
+                    )
+                    found[i, partition] = next(after, len(log))
+                case StartingMode.EARLIEST | StartingMode.COMMITTED:
+                    pass
+        return found
+
     def _open_prefix(self, deployment: VertexDeployment) -> None:
         prefix, source = self.assembly.parts.prefix, self.assembly.through_spark
+        self._forwarder: RecordForwardingWorker | None = None
         if source is not None:
-            parameters = json.loads(source.parameters)
-            record_type = output_type(source)
-            keys = parameters.get("key_format")
-            self._reader = create_message_reader(
-                ValueFormat.from_parameters(parameters["format"]),
-                None if keys is None else ValueFormat.from_parameters(keys),
-                record_type,
-            )
-            self._skips = parameters.get("on_bad_record") == "skip"
-            types = [record_type]
-        else:
-            types = [edge_type(deployment.job_graph, edge) for edge in deployment.inputs]
+            plan = self._forwarding_plan(deployment)
+            self._columns = plan.columns
+            self._forwarder = plan.worker(_Forwarded(self))
+            self._forwarder.open()
+            prefix = ()
+        types = [edge_type(deployment.job_graph, edge) for edge in deployment.inputs]
         self._line = build_prefix(prefix, *types[:1]) if prefix else StatelessPipeline(())
         self._line.open()
         self._reads = [BufferCodec(type_) for type_ in types] if prefix else []
-        self._writes = (
-            BufferCodec(output_type(prefix[-1] if prefix else source)) if prefix or source else None
+        self._writes = BufferCodec(output_type(prefix[-1])) if prefix else None
+
+    def _forwarding_plan(self, deployment: VertexDeployment) -> RecordForwardingPlan:
+        """Returns what a worker of Spark does with the messages of the topics."""
+        kafka = self._kafka_input
+        assert kafka is not None
+        positions: dict[int, dict[int, int]] = {}
+        for i, partition in kafka.places:
+            positions.setdefault(i, {})[partition] = 0
+        ends = (
+            None
+            if kafka.ends is None
+            else {i: {p: kafka.ends[i, p] for p in of} for i, of in positions.items()}
         )
+        receiver = ReceivingSubtask(self._index, "", positions, ends, topics=kafka.topics)
+        return TopicQueryInput(deployment, None).plan([receiver], QueryMode.BULK)
 
     def step(self, rng: random.Random | None) -> bool:
         """Does one action; returns whether there was any except waiting."""
@@ -378,8 +436,19 @@ class MemoryAttempt:
 
     def poll(self, rng: random.Random | None) -> bool:
         """Lets the source read some records."""
-        limit = _MANY if rng is None else rng.randint(1, 5)
-        return self.task.poll(min(limit, self.task.room)).batch is not None
+        limit = self._cluster.poll_limit if rng is None else rng.randint(1, 5)
+        polled = self.task.poll(min(limit, self.task.room))
+        self._next_poll = None
+        if 0 < polled.wait_s < UNTIL_WOKEN_S:
+            self._next_poll = self._cluster.wall_clock() + ceil(polled.wait_s * 1000)
+        return polled.batch is not None
+
+    @property
+    def next_time(self) -> int | None:
+        """Returns the time at which something is due (ms); None if nothing waits for a time."""
+        clock = self.task.next_clock
+        times = [self._next_poll, clock + 1 if clock < MAX_WATERMARK else None]
+        return min((time for time in times if time is not None), default=None)
 
     def _await(self, rng: random.Random | None) -> bool:
         """Lets asynchronous operators go on. Returns whether one has results."""
@@ -436,19 +505,15 @@ class MemoryAttempt:
         self.task.receiver.take_buffer(*place, offset, data)
 
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:
-        topic, partition = self._topics[place[0]], place[1]
-        batch, bad = self._reader.read(kafka_rows(messages, first), topic, partition)
-        if bad and not self._skips:
-            raise TaskError(bad[0].why)
-        assert self._writes is not None
-        payload = self._writes.payload(self._line.process(batch))
         position = self.task.positions.get(place[0], {}).get(place[1], 0)
         if first < position < first + len(messages):
             # A query begins at one place: what it hands over again has the same bounds, or begins at the position.
             self._cursors[place] = position
             return
-        greatest = self._line.greatest_timestamp
-        self.task.take_records(*place, first, first + len(messages), payload, greatest_timestamp=greatest)
+        assert self._forwarder is not None
+        rows = kafka_rows(messages, first, place[1], self._topics[place[0]])
+        self._forwarder.take(rows.select(self._columns))
+        self._forwarder.finish()
 
     def close(self) -> None:
         """Closes the attempt, also after an error."""
@@ -457,6 +522,8 @@ class MemoryAttempt:
         self.task.close()
         self._line.close()
         self._async_calls.close()
+        if self._forwarder is not None:
+            self._forwarder.close()
 
     def crash(self) -> None:
         """Drops the memory of the process, except ticks in flight."""
@@ -469,6 +536,30 @@ class MemoryAttempt:
         self._transaction.abort()
         with contextlib.suppress(Exception):
             self.close()
+
+
+class _Forwarded:
+    """Takes what a worker of Spark forwards, for an attempt."""
+
+    def __init__(self, attempt: MemoryAttempt) -> None:
+        self._attempt = attempt
+
+    def leads(self, path: str) -> bool:
+        return True
+
+    def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
+        skipped, greatest = NO_SKIPPED_RECORDS, None
+        if kind == SKIPPED_COUNTS:
+            skipped = SkippedRecords._make(SKIPPED.unpack(content[0]))
+        elif kind == TIMED_RECORDS:
+            *counts, greatest = TIMED.unpack(content[0])
+            skipped = SkippedRecords._make(counts)
+        where = place.input_index, place.partition, place.first, place.following
+        self._attempt.task.take_records(*where, content[-1], skipped, greatest)
+
+    def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
+        """Raises the error that the worker handles; a cluster has only its text."""
+        raise sys.exception() or TaskError(reason)
 
 
 class MemoryProcess:
@@ -515,7 +606,8 @@ class AtOnce(Executor):
         return future
 
 
-def _no_pause(seconds: float) -> None:
+def no_pause(seconds: float) -> None:
+    """Refuses a source that waits."""
     raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
 
 
@@ -528,7 +620,7 @@ def is_soft(data: bytes) -> bool:
     return header.tick or header.marker
 
 
-def watch(called: Any, names: Sequence[str], transaction: MemoryTransaction) -> None:
+def watch(called: Any, names: Sequence[str], transaction: JointTransaction) -> None:
     """Makes these methods fail while the transaction is open, also if it opens during a call."""
 
     def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

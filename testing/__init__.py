@@ -1,0 +1,17 @@
+"""For the tests of programs: jobs in one process, without servers, with Kafka topics in memory and a clock that the
+test moves. docs/test-your-program.md describes it.
+
+    from tailrace.testing import MiniCluster
+
+    with MiniCluster() as cluster:
+        ...
+
+Fixtures of pytest are in `tailrace.testing.fixtures`.
+"""
+
+from ..pipelines.testing.harness import HarnessSnapshot, StreamHarness
+from ..pipelines.testing.job import JobFailed, MiniJob
+from ..pipelines.testing.mini_cluster import MiniCluster
+from ..pipelines.testing.topic import Topic, TopicMessage
+
+__all__ = ["HarnessSnapshot", "JobFailed", "MiniCluster", "MiniJob", "StreamHarness", "Topic", "TopicMessage"]
