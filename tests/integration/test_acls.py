@@ -519,7 +519,10 @@ def accepted(cluster: SecuredCluster, job: str) -> bool:
     return bool(answers(cluster, job, "JobAccepted"))
 
 
-SUBMITTERS = pytest.mark.parametrize(("user", "tenant"), [("shop", ()), (TEAMS[0], (TEAMS[0],))])
+SUBMITTERS = pytest.mark.parametrize(
+    ("user", "tenant"),
+    [pytest.param("shop", (), marks=pytest.mark.soak), (TEAMS[0], (TEAMS[0],))],
+)
 """A user, and the tenant in whose name it submits."""
 
 

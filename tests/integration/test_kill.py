@@ -184,9 +184,11 @@ def ends(log: LogFollower, job_id: str) -> JobStatus:
     return ended.body.status  # type: ignore[attr-defined,no-any-return]
 
 
+@pytest.mark.soak
 def test_task_executor_killed_during_deployment_of_job(
     cluster: Cluster, text: TextServer, log: LogFollower
 ) -> None:
+    """`make test` loses TaskExecutors at any step of simulated clusters: services/simulated_cluster/test_chaos.py."""
     job_id = submit(cluster, text)
     log.until(task_executor.SubmitTask, of_job(job_id))
     victim = where(log, job_id)

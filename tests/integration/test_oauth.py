@@ -93,10 +93,11 @@ def test_clients_of_control_plane_renew_their_tokens(secured: SecuredKafka) -> N
     assert values(connection, topic, 2) == [b"before", b"after"]
 
 
+@pytest.mark.soak
 def test_tasks_read_and_write_with_tokens_that_expire(
     secured: SecuredKafka, start: Callable[[JobGraph], Job]
 ) -> None:
-    """Spark's Java client reads, a StreamTask's librdkafka writes."""
+    """Spark's Java client reads, a StreamTask's librdkafka writes. `make test` renews tokens of the control plane."""
     reader, reads = new_client(secured, SHORT_S)
     writer, writes = new_client(secured, SHORT_S)
     source, sink = new_topic(secured), new_topic(secured)

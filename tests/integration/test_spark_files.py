@@ -96,10 +96,14 @@ def rows_of(opened: Source, most: int = 1 << 30) -> Iterator[Any]:
             return
 
 
+@pytest.mark.soak
 def test_each_row_is_in_one_file_with_any_kill(
     spark: SparkFileClient, kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
 ) -> None:
-    """A StreamTask from JSON to Parquet is killed while Spark writes for it, and goes on."""
+    """A StreamTask from JSON to Parquet is killed while Spark writes for it, and goes on.
+
+    `make test` holds this law for any crash in memory: pipelines/runtime/test_connectors_in_jobs.py.
+    """
     rows = [{"id": i, "name": f"n{i % 7}", "price": i / 4} for i in range(8_000)]
     (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
     out = tmp_path / "out"

@@ -38,7 +38,7 @@ from ..replay_check import differences
 FAULTS = int(os.environ.get("FAULTS", "0"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32) if FAULTS else 1))
 MANY = Shape(records=2_000_000, keys=100, window_ms=10_000, rate=20_000)
-FEW = Shape(records=60_000, rate=3_000)
+FEW = Shape(records=36_000, rate=3_000)
 FEW_FAULTS = (
     Fault("StreamTask", "killed"),
     Fault("kafka", "killed"),

@@ -115,9 +115,12 @@ def test_servers_listen_on_loopback_only(yarn: EmbeddedYarn, client: Any) -> Non
     assert {each.laddr.ip for each in connections if each.status == "LISTEN"} == {"127.0.0.1"}
 
 
+@pytest.mark.soak
 def test_session_that_cannot_work_is_refused_and_leaves_nothing(
     session: Cluster, kafka: EmbeddedKafka, yarn: EmbeddedYarn, staged: Callable[[], dict[str, str]]
 ) -> None:
+    """`make test` checks each reason in tests/services/yarn/test_resource_check.py."""
+
     def refusal(*arguments: str) -> str:
         servers = ("--bootstrap-servers", kafka.bootstrap_servers)
         result = session.run("yarn-session", "-d", *servers, *arguments)

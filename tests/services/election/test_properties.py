@@ -19,7 +19,7 @@ from .masters import Candidacy
 pytestmark = pytest.mark.integration
 
 CANDIDATES = 3
-SEEDS = int(os.environ.get("EXAMPLES", "2"))
+SEEDS = int(os.environ.get("EXAMPLES", "1"))
 
 
 class Watcher:
