@@ -20,24 +20,31 @@ import inspect
 import io
 import pickle
 import sys
+import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Final
 
 from .class_identity import identify, set_state_once
 
 _BUILT_IN: Final = frozenset({"builtins", "types", "typing"})
+_NAMED: Final = (type, types.FunctionType, types.BuiltinFunctionType)
+"""What pickle may write by the name of its module."""
 _NAMES: Final = ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
 
 
-def dump_code(value: Any, *, sends_program: bool = True) -> bytes:
+def dump_code(value: Any, *, sends_program: bool = True, modules: set[str] | None = None) -> bytes:
     """Pickles functions or classes, by value if they cannot be imported elsewhere. Raises any error of their own
     code.
 
-    `sends_program`: whether they are part of a program that this process submits.
+    `sends_program`: whether they are part of a program that this process submits. `modules` receives the names of the
+    modules that must be imported where the code is loaded.
     """
     file = io.BytesIO()
     pickler = _pickler()(file)
     pickler.sends_program = sends_program
+    pickler.modules = set() if modules is None else modules
+    pickler.by_value = _modules_by_value()
     pickler.dump(value)
     return file.getvalue()
 
@@ -72,6 +79,8 @@ def _pickler() -> Any:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         sends_program = True
+        modules: set[str]
+        by_value: frozenset[str]
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, typing.NewType):
@@ -79,6 +88,11 @@ def _pickler() -> Any:
             if isinstance(obj, type) and obj.__module__ not in _BUILT_IN:
                 identify(obj, sends_program=self.sends_program)
             reduced = super().reducer_override(obj)
+            if isinstance(obj, types.ModuleType):
+                if self.by_value.isdisjoint(_with_parents(obj.__name__)):
+                    self.modules.add(obj.__name__)
+            elif isinstance(obj, _NAMED) and reduced is NotImplemented and isinstance(obj.__module__, str):
+                self.modules.add(obj.__module__)
             if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
                 make, arguments, (attributes, slots), *items, _set_state = reduced
                 attributes.pop("__msgspec_cache__", None)
@@ -88,6 +102,19 @@ def _pickler() -> Any:
             return reduced
 
     return Pickler
+
+
+def _modules_by_value() -> frozenset[str]:
+    import cloudpickle
+
+    return frozenset(cloudpickle.list_registry_pickle_by_value())
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    """Yields the name of a module, and those of the packages that it is in."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
 
 
 class _Unpickler(pickle.Unpickler):

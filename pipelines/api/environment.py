@@ -113,6 +113,26 @@ class StreamExecutionEnvironment(Sources):
         self._shipped.add(path)
         return self
 
+    def set_python_requirements(self, path: str) -> StreamExecutionEnvironment:
+        """Ships the packages of a requirements file with the job: wheels, which pip resolves here.
+
+        The packages that tailrace needs keep their installed versions, and are not shipped. Raises ProgramError.
+        """
+        self._shipped.add_requirements(path)
+        return self
+
+    def add_python_archive(
+        self, path: str, target_directory: str | None = None
+    ) -> StreamExecutionEnvironment:
+        """Ships a zip or tar file that is unpacked where the job runs; functions find its files by `shipped_file`.
+
+        `target_directory`: the name of its directory; None: that of the file, without its ending. The packages of a
+        packed environment (venv-pack, conda-pack) of the cluster's version of Python are imported from it. Raises
+        ProgramError.
+        """
+        self._shipped.add_archive(path, target_directory)
+        return self
+
     def get_stream_graph(self, job_name: str = "tailrace job") -> StreamGraph:
         """Returns the graph of the transformations since the last `execute`. Raises ProgramError."""
         defaults = Defaults(

@@ -29,7 +29,7 @@ from ..graph.stream_graph import (
     VirtualNode,
     VirtualNodeKind,
 )
-from .pickling import dump_functions, local_modules_by_value
+from .pickling import dump_functions, local_modules_by_value, packages_to_import
 from .program import Program
 from .python_files import ShippedFiles
 from .transformations import (
@@ -219,12 +219,19 @@ class _Generator:
                 operator=own.step,
                 location=own.location,
             )
+        modules: set[str] = set()
+        code = dump_functions(
+            own.functions(), operator=own.step, location=own.location, what=own.CODE, modules=modules
+        )
+        parameters = own.parameters(surroundings)
+        if needed := packages_to_import(modules):
+            parameters["modules"] = needed
         return StreamNode(
             node_id=own.id,
             kind=own.KIND,
             name=own.name,
-            parameters=msgspec.json.encode(own.parameters(surroundings)).decode(),
-            code=dump_functions(own.functions(), operator=own.step, location=own.location, what=own.CODE),
+            parameters=msgspec.json.encode(parameters).decode(),
+            code=code,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             is_max_parallelism_configured=configured is not None,

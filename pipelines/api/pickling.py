@@ -24,16 +24,22 @@ _registry = threading.RLock()
 
 
 def dump_functions(
-    functions: Sequence[object], *, operator: str, location: str | None, what: str = "function"
+    functions: Sequence[object],
+    *,
+    operator: str,
+    location: str | None,
+    what: str = "function",
+    modules: set[str] | None = None,
 ) -> bytes:
-    """Returns the functions for OperatorConfig.code or JobEdge.code; empty for none. `what` names them in errors.
+    """Returns the functions for OperatorConfig.code or JobEdge.code; empty for none. `what` names them in errors;
+    `modules` receives the names of the modules that they import.
 
     Raises ProgramError if they cannot be pickled.
     """
     if not functions:
         return b""
     try:
-        return dump_code(tuple(functions))
+        return dump_code(tuple(functions), modules=modules)
     except Exception as error:  # a user's own __reduce__ may raise anything
         raise ProgramError(
             f"its {what} cannot be sent to the cluster: {type(error).__name__}: {error};"
@@ -41,6 +47,12 @@ def dump_functions(
             operator=operator,
             location=location,
         ) from error
+
+
+def packages_to_import(modules: set[str]) -> list[str]:
+    """Returns the packages of these modules, without those of Python and of tailrace."""
+    packages = {module.partition(".")[0] for module in modules}
+    return sorted(packages - sys.stdlib_module_names - {_PACKAGE, "__main__", "cloudpickle"})
 
 
 @contextmanager

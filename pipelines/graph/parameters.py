@@ -231,7 +231,7 @@ _REGISTRY: Mapping[str, Rule] = {
     "register": _flag,
 }
 
-_SINK: Mapping[str, Rule] = {"rich": _flag}
+_SINK: Mapping[str, Rule] = {"rich": _flag, "modules": _optional(_texts("names of modules"))}
 _SENDER: Mapping[str, Rule] = {
     **_SINK,
     "output_type": _record_type,

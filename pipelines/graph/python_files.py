@@ -1,8 +1,8 @@
 """The files that a program ships with its job: how they are validated, read, unpacked and imported.
 
 A job's processes find them in a directory of their own, first on sys.path. So does the process that builds the graph of
-a program from such files. A zip file at the top is on sys.path, too. Files that are not Python code are data:
-`shipped_file` of pipelines.functions finds them.
+a program from such files. A zip file at the top is on sys.path, too, and so are the packages of wheels and of packed
+environments (archives.py). Files that are not Python code are data: `shipped_file` of pipelines.functions finds them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ from pathlib import Path, PurePosixPath
 from ...infra.config.characters import is_plain
 from ...schemas.types import PythonFile
 from . import standard_modules
+from .archives import (
+    archive_name,
+    distribution_of,
+    is_archive,
+    is_wheel,
+    package_directories,
+    unpack_archive,
+    unpack_wheel,
+)
 from .errors import ProgramError
 
 MAX_FILES = 2_000
@@ -135,6 +144,21 @@ def collect_files(path: str) -> tuple[PythonFile, ...]:
     return tuple(files)
 
 
+def read_archive(path: str, directory: str | None = None) -> PythonFile:
+    """Returns a zip or tar file that is unpacked where the job runs. `directory`: its name there; None: the name of the
+    file, without its ending. Raises ProgramError."""
+    found = Path(path)
+    try:
+        if found.is_file() and found.stat().st_size > MAX_SHIPPED_BYTES:
+            raise ProgramError(f"{path} can't be shipped: it has more than {MAX_SHIPPED_BYTES:,} bytes")
+        content = found.read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path} can't be shipped: {error.strerror or error}") from error
+    if not is_archive(found):
+        raise ProgramError(f"{path} can't be shipped as an archive: it is neither a zip nor a tar file")
+    return PythonFile(path=directory or archive_name(found.name), content=content, archive=True)
+
+
 def _is_loose(top: Path, inner: PurePosixPath) -> bool:
     """Whether a file belongs to a module or package of a directory that is not a package itself."""
     first = inner.parts[0]
@@ -162,25 +186,35 @@ def unpack(files: Sequence[PythonFile], directory: Path, blobs: Mapping[str, str
             raise ProgramError(f"the shipped file {_shown(file.path)} {reason}")
         path = directory.joinpath(*PurePosixPath(file.path).parts)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if file.archive:
+            path = path.with_name(f"{path.name}.packed")
         if file.blob is None:
             path.write_bytes(file.content)
         elif blobs is not None and file.blob in blobs:
             shutil.copyfile(blobs[file.blob], path)
         else:
             raise ProgramError(f"the shipped file {_shown(file.path)} is a blob, which nobody has fetched")
+        if file.archive:
+            unpack_archive(path, path.with_name(path.name.removesuffix(".packed")))
+            path.unlink()
+        elif is_wheel(file.path):
+            unpack_wheel(path, directory)
+            path.unlink()
 
 
 def import_from(directory: Path) -> None:
     """Imports from the directory of unpacked files first, from now on.
 
-    Drops an imported module from another place if a shipped module has its name.
+    Drops an imported module from another place if a shipped module has its name. Raises ProgramError for an environment
+    of another Python.
     """
     zips = sorted(str(path) for path in directory.glob("*.zip"))
     if zips and zipimport.zipimporter not in sys.path_hooks:
         sys.path_hooks.insert(0, zipimport.zipimporter)
-    sys.path[:0] = [str(directory), *zips]
+    packages = package_directories(directory)
+    sys.path[:0] = [str(directory), *zips, *map(str, packages)]
     importlib.invalidate_caches()
-    names = {path.name.partition(".")[0] for path in directory.iterdir()}
+    names = {path.name.partition(".")[0] for of in (directory, *packages) for path in of.iterdir()}
     for name in list(sys.modules):
         if (top := name.partition(".")[0]) in names and not (
             _is_taken(top) or top in sys.stdlib_module_names
@@ -200,8 +234,8 @@ def _path_fault(path: str) -> str | None:
         return f"has a path of more than {MAX_PATH_LENGTH} characters, or more than {_LONGEST_PART} bytes in a part"
     if any(part in ("", ".", "..") for part in parts) or "\\" in path or ":" in path or not is_plain(path):
         return "has no relative path of names joined by '/', such as shop/prices.py"
-    top = parts[0].partition(".")[0]
-    if _is_taken(top) and path.endswith(_SUFFIXES) and not path.endswith(".zip"):
+    top = distribution_of(path).replace("-", "_") if is_wheel(path) else parts[0].partition(".")[0]
+    if _is_taken(top) and path.endswith((*_SUFFIXES, ".whl")) and not path.endswith(".zip"):
         owner = "of Python's own" if top in standard_modules.NAMES else "that tailrace needs"
         return f"would hide the module {top} {owner}: rename it"
     return None

@@ -208,6 +208,8 @@ class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Content of the file; empty if it is in a blob. Since 0.1.0."""
     blob: str | None = None
     """Key of the blob that holds the content, if `content` is empty because it is too large for an event; null otherwise. Since 0.1.0."""
+    archive: bool = False
+    """Whether it is a zip or tar file that is unpacked into the directory of its path (add_python_archive in PyFlink). Since 0.1.0."""
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True, gc=False, kw_only=True):

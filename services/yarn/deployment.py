@@ -77,7 +77,8 @@ def deploy(
     say: Say,
     job: JobFile | None = None,
 ) -> Deployment:
-    """Brings the application up and returns when it is RUNNING. `job`: the one that it runs for; None: a session.
+    """Brings the application up and returns when it is RUNNING, or has run. `job`: the one that it runs for; None: a
+    session.
 
     Without `cluster.id` the application's id is the cluster's. Raises YarnError; then nothing is left in YARN or HDFS.
     """
@@ -103,7 +104,9 @@ def deploy(
         client.submit(create_request(configuration, resources, staging, command))
         for report in client.reports(("RUNNING", "FINISHED"), START_TIMEOUT_S):
             say(_describe(report))
-        if report.state != "RUNNING":
+        # An application that FINISHED has registered: its job has ended already.
+        has_run = report.state == "RUNNING" or (job is not None and report.state == "FINISHED")
+        if not has_run:
             raise YarnError(f"{client.application_id} ended before it ran: {report.diagnostics}")
     except BaseException:
         client.discard()

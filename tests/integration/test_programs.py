@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import zipfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import IO, Any
 
 import pytest
 from polling import TIMEOUT_S, wait_until
+from wheels import make_wheel
 
 from tailrace.services.cli.exit_codes import ExitCode
 
@@ -74,6 +76,20 @@ for number in range(5):
     env.execute(f"job {number}")
     seen.append([process.num_threads(), process.num_fds()])
 print(json.dumps({"seen": seen}))
+"""
+
+PRICED = """
+from tailrace import StreamExecutionEnvironment, shipped_file
+import till_z
+
+
+def price(count: int) -> str:
+    return f"{shipped_file('of/first/name.txt').read_text()} {count * till_z.RATE}"
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([2]).map(price).print()
+env.execute("priced")
 """
 
 COUNTS = """
@@ -393,6 +409,22 @@ def test_application_runs_at_master_from_its_shipped_files(cluster: Cluster, sho
         "shop/__init__.py",
         "shop/prices.py",
     ]
+    assert files_left(cluster) == []
+
+
+def test_program_runs_with_packages_of_its_requirements_and_its_archive(
+    cluster: Cluster, folder: Path
+) -> None:
+    make_wheel(folder, "till_z", {"till_z.py": "RATE = 2.5"})
+    (folder / "requirements.txt").write_text(f"--no-index\n--find-links {folder}\ntill_z\n")
+    with zipfile.ZipFile(folder / "names.zip", "w") as archive:
+        archive.writestr("first/name.txt", "tea")
+    (folder / "priced.py").write_text(PRICED)
+    shipped = ["--requirements", folder / "requirements.txt", "--archive", f"{folder / 'names.zip'}#of"]
+    result = cluster.ok("run", "-o", "json", *map(str, shipped), str(folder / "priced.py"))
+    records = [report["record"] for report in lines(result.stdout) if "record" in report]
+    assert records == ["tea 5.0"]
+    assert "till_z-1.0-py3-none-any.whl" in result.stderr
     assert files_left(cluster) == []
 
 

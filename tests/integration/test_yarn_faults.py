@@ -102,9 +102,9 @@ def node_manager_of(yarn: EmbeddedYarn, container_id: str) -> Any:
     """Returns Hadoop's NodeManager of a container."""
     for number in range(3):
         found = yarn.mini_yarn.getNodeManager(number)
-        if any(
-            str(each.toString()) == container_id for each in found.getNMContext().getContainers().keySet()
-        ):
+        # An array: the end of a Java iterator is an error in a process that has used PySpark.
+        containers = found.getNMContext().getContainers().keySet().toArray()
+        if any(str(each.toString()) == container_id for each in containers):
             return found
     raise AssertionError(f"no node has {container_id}")
 

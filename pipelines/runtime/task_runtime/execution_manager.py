@@ -23,6 +23,8 @@ import msgspec
 
 from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import ExecutionState
+from ...graph.errors import ProgramError
+from ...graph.imported_modules import check_modules
 from ..common.deployment import (
     CheckpointResponder,
     ExecutionReporter,
@@ -235,6 +237,12 @@ class ExecutionManager:
     def _open_process(self, tasks: Sequence[WaitingTask]) -> RunningProcess:
         spec = tasks[0].deployment.spec
         path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
+        try:
+            for deployment, _ in tasks:
+                check_modules(deployment.spec.vertex.operators, path)
+        except ProgramError as error:
+            self._user_files.leave(path)
+            raise TaskError(str(error)) from error
         process = self._pool.take()
         running = RunningProcess(process, path)
         opened = tuple(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ....schemas.types import PythonFile
+from ...graph.archives import package_directories
 from ...graph.errors import ProgramError
 from ...graph.python_files import unpack
 from ..common.failures import TaskError
@@ -39,6 +40,7 @@ class UserFiles:
         if path not in self._users:
             try:
                 unpack(files, directory, blobs)
+                package_directories(directory)
             except (OSError, ProgramError) as error:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise TaskError(f"the files that the job ships can't be unpacked: {error}") from error
@@ -63,6 +65,6 @@ class UserFiles:
 def _digest(files: Sequence[PythonFile]) -> str:
     found = hashlib.blake2b(digest_size=8)
     for file in sorted(files, key=lambda shipped: shipped.path):
-        for part in (file.path.encode(), file.content, (file.blob or "").encode()):
+        for part in (file.path.encode(), file.content, (file.blob or "").encode(), bytes([file.archive])):
             found.update(len(part).to_bytes(8, "little") + part)
     return found.hexdigest()

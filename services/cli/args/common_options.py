@@ -67,8 +67,25 @@ PyFiles = Annotated[
     typer.Option(
         "--py-file",
         metavar="PATH",
-        help="Ship a module, a package's directory, a zip file or a data file. The program and its jobs' functions "
-        "are imported from the shipped files first. May be given several times.",
+        help="Ship a module, a package's directory, a zip file, a wheel or a data file. The program and its jobs' "
+        "functions are imported from the shipped files first. May be given several times.",
+    ),
+]
+Requirements = Annotated[
+    str | None,
+    typer.Option(
+        "--requirements",
+        metavar="FILE",
+        help="Ship the packages of a requirements file: wheels, which pip resolves here.",
+    ),
+]
+Archives = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--archive",
+        metavar="PATH[#NAME]",
+        help="Ship a zip or tar file, such as a packed environment. It is unpacked where the job runs, into the "
+        "directory NAME. May be given several times.",
     ),
 ]
 
@@ -168,7 +185,18 @@ DEFAULT_CLUSTER = ClusterOptions()
 
 _RUN_OPTIONS = frozenset(
     {"-p", "--parallelism", "-d", "--detached", "-D", "-s", "--from-savepoint", "--allow-non-restored-state"}
-    | {"--py-file", "--job-id", "-o", "--output", "--home", "--bootstrap-servers", "--cluster-id", "--graph"}
+    | {
+        "--py-file",
+        "--requirements",
+        "--archive",
+        "--job-id",
+        "-o",
+        "--output",
+        "--home",
+        "--bootstrap-servers",
+        "--cluster-id",
+        "--graph",
+    }
 )
 
 
@@ -215,12 +243,21 @@ def job_options(found: Configuration) -> dict[str, str]:
     return options
 
 
-def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
+def shipped_files(
+    paths: Sequence[str] | None, requirements: str | None = None, archives: Sequence[str] | None = None
+) -> tuple[PythonFile, ...]:
     """Collects the files to ship. Raises ProgramError for a file that can't be shipped."""
-    from ....pipelines.graph.python_files import check, collect_files, merge_files
+    from ....pipelines.graph.python_files import check, collect_files, merge_files, read_archive
 
     files: tuple[PythonFile, ...] = ()
-    for path in paths:
+    if requirements is not None:
+        from ....pipelines.api.requirements import resolve_requirements
+
+        files = resolve_requirements(requirements)
+    for archive in archives or ():
+        path, _, name = archive.partition("#")
+        files = merge_files(files, (read_archive(path, name or None),))
+    for path in paths or ():
         files = merge_files(files, collect_files(path))
     check(files)
     return files

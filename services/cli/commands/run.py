@@ -12,6 +12,7 @@ import typer
 
 from ..args.common_options import (
     DEFAULT_CLUSTER,
+    Archives,
     Arguments,
     ClusterOptions,
     Definitions,
@@ -19,6 +20,7 @@ from ..args.common_options import (
     Output,
     Parallelism,
     PyFiles,
+    Requirements,
     check_kafka_is_wanted,
     is_entry_point,
     job_options,
@@ -49,6 +51,8 @@ def run(
         bool, typer.Option("--detached", "-d", help="Print the job's id and return when the job is accepted.")
     ] = False,
     py_files: PyFiles = None,
+    requirements: Requirements = None,
+    archives: Archives = None,
     job_id: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +116,7 @@ def run(
                 program,
                 tuple(arguments or ()),
                 parallelism,
-                py_files or (),
+                shipped_files(py_files, requirements, archives),
                 job_id,
                 from_savepoint,
                 allow_non_restored_state=allow_non_restored_state,
@@ -131,13 +135,19 @@ def run(
         raise CommandFailure(
             ExitCode.USAGE, "--allow-non-restored-state is for -s PATH: nothing is restored without it"
         )
-    if served is not None and (job_id is not None or py_files):
-        name = "--py-file" if py_files else "--job-id"
+    by_kafka = {
+        "--py-file": py_files,
+        "--requirements": requirements,
+        "--archive": archives,
+        "--job-id": job_id,
+    }
+    if served is not None and (names := [name for name, value in by_kafka.items() if value]):
+        (name, *_) = names
         raise CommandFailure(
             ExitCode.USAGE,
             f"{name} does not work by REST: remove it, or run the command where Kafka is reached",
         )
-    files = shipped_files(py_files or [])
+    files = shipped_files(py_files, requirements, archives)
     from ..args.savepoint_location import check_savepoint, parse_location
 
     uri = None if from_savepoint is None else parse_location(from_savepoint)

@@ -3,18 +3,17 @@ machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from ....infra.config.options import Scope
 from ....pipelines.graph.python_files import check, collect_files, merge_files
-from ....schemas.types import EntryPoint
+from ....schemas.types import EntryPoint, PythonFile
 from ...client.client import new_job_id
 from ...configuration import Configuration
 from ...configuration.sources import DEFINITION
 from ...yarn.job_file import JobFile
-from ..args.common_options import is_entry_point, shipped_files
+from ..args.common_options import is_entry_point
 from ..args.savepoint_location import parse_optional_location
 from .program_run import check_arguments
 
@@ -26,7 +25,7 @@ def create_job(
     program: str,
     arguments: tuple[str, ...],
     parallelism: int | None,
-    py_files: Sequence[str],
+    files: tuple[PythonFile, ...],
     job_id: str | None,
     from_savepoint: str | None,
     *,
@@ -35,7 +34,6 @@ def create_job(
     """Returns the job of a program, PROGRAM.py or module:function. Raises ProgramError if a file can't be shipped,
     CommandFailure."""
     check_arguments(arguments)
-    files = shipped_files(py_files)
     if is_entry_point(program):
         target, name = program, program.partition(":")[0].rpartition(".")[2]
     else:

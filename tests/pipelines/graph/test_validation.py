@@ -211,7 +211,7 @@ BAD = {
     "its key_type is no record type: None": parameters(OperatorKind.WINDOW, key_type=None),
     'its parameter function is "avg", not one of sum': parameters(OperatorKind.AGGREGATE, function="avg"),
     "its parameter identifier is 7, not a text": parameters(OperatorKind.PRINT, identifier=7),
-    "there is no parameter 'host' here, only rich, output_type, side_outputs": parameters(
+    "there is no parameter 'host' here, only rich, modules, output_type, side_outputs": parameters(
         OperatorKind.MAP, host="x"
     ),
     "there is no parameter 'starting.at' here, only timestamp_ms, partitions, mode": kafka(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import math
 import os
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -96,10 +99,13 @@ def runtime(reports: RuntimeReports, tmp_path: Path) -> Iterator[TaskRuntime]:
 
 
 def deployment(
-    *subtasks: SubtaskDeployment, vertex: int = 1, configuration: dict[str, str] | None = None
+    *subtasks: SubtaskDeployment,
+    vertex: int = 1,
+    configuration: dict[str, str] | None = None,
+    function: Callable[[str], str] = str.upper,
 ) -> VertexDeployment:
     env = StreamExecutionEnvironment()
-    env.socket_text_stream("127.0.0.1", 9).map(str.upper).set_parallelism(2).print().set_parallelism(2)
+    env.socket_text_stream("127.0.0.1", 9).map(function).set_parallelism(2).print().set_parallelism(2)
     graph = env.get_job_graph("job")
     if configuration is not None:
         graph = type(graph)(
@@ -219,6 +225,27 @@ def test_attempt_with_failed_deployment_ends_once(runtime: TaskRuntime, reports:
     runtime.cancel("a")
     handled(runtime, reports, "after that")
     assert [item for item, *_ in reports.reports] == ["a", "after that"]
+
+
+def test_task_whose_function_imports_missing_module_fails_before_its_process_starts(
+    runtime: TaskRuntime, reports: RuntimeReports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here_only = types.ModuleType("here_only")
+
+    def price(line: str) -> str:
+        return str(here_only.price(line))
+
+    monkeypatch.setitem(sys.modules, "here_only", here_only)
+    here_only.__spec__ = importlib.machinery.ModuleSpec("here_only", None)
+    given = deployment(SubtaskDeployment("a", 0, 0), function=price)
+    monkeypatch.delitem(sys.modules, "here_only")
+    runtime.deploy(given)
+    reports.wait_for("a", ExecutionState.FAILED)
+    reason = reports.reason("a") or ""
+    assert "imports the module here_only, which is not installed where the task runs: ship it with" in reason
+    assert "test_runtime.py:" in reason
+    handled(runtime, reports, "after that")
+    assert [state for attempt, state, _ in reports.reports if attempt == "a"] == [ExecutionState.FAILED]
 
 
 def test_query_does_not_compete_with_stream_task_that_opens(

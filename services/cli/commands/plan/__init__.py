@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...args.common_options import (
+    Archives,
     Arguments,
     ClusterOptions,
     Definitions,
     Home,
     Parallelism,
     PyFiles,
+    Requirements,
     is_entry_point,
     job_options,
     misplaced_options_named,
@@ -72,6 +74,8 @@ def plan(
         ),
     ] = None,
     py_files: PyFiles = None,
+    requirements: Requirements = None,
+    archives: Archives = None,
     home: Home = None,
     definitions: Definitions = None,
 ) -> None:
@@ -96,7 +100,7 @@ def plan(
         arguments=tuple(arguments or ()),
         parallelism=parallelism,
         configuration=options,
-        python_files=shipped_files(py_files or []),
+        python_files=shipped_files(py_files, requirements, archives),
     )
     with misplaced_options_named(program, arguments or []):
         stream_graph, job_graph = build_plan(request)
