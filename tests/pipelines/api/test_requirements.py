@@ -63,17 +63,17 @@ def test_requirements_file_that_is_missing_is_named(index: Path) -> None:
 def test_graph_names_the_packages_that_its_functions_import() -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
-    from dateutil import parser
+    from httpx import URL
 
     def size(line: str) -> int:
-        return len(pa.array([line])) + pc.sum(pa.array([1])).as_py() + len(str(parser.parse))
+        return int(pc.sum(pa.array([len(line)])).as_py()) + len(str(URL(line)))
 
     env = StreamExecutionEnvironment()
     env.from_collection(["a"]).map(size).map(len).print()
     operators = [operator for vertex in env.get_job_graph("job").vertices for operator in vertex.operators]
     assert [json.loads(operator.parameters).get("modules") for operator in operators] == [
         None,
-        ["dateutil", "pyarrow"],
+        ["httpx", "pyarrow"],
         None,
         None,
     ]
