@@ -30,4 +30,7 @@ def test_examples_of_page_are_one_program_that_translates(
     env = module.env
     assert isinstance(env, StreamExecutionEnvironment)
     kinds = {operator.kind for vertex in env.get_job_graph().vertices for operator in vertex.operators}
+    module.test_sensors()
+    (tmp_path / "lines").mkdir()
+    module.test_lines(tmp_path / "lines")
     assert kinds >= {"files", "file_sink", "foreach", "map_batches", "custom_source", "transactional_sink"}
