@@ -39,6 +39,7 @@ from tailrace import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeyedReadOnlyBroadcastContext,
+    LookupCache,
     MapFunction,
     MapStateDescriptor,
     OutputTag,
@@ -109,6 +110,10 @@ class Upper(MapFunction[Trade, str]):
 
 async def fetched(value: Trade) -> Pair:
     return Pair(value.symbol, 1)
+
+
+def name_of(symbol: str) -> str | None:
+    return symbol.lower() or None
 
 
 class Fetch(AsyncFunction[Pair, str]):
@@ -359,6 +364,12 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         trades(env)
         .async_map(fetched, capacity=7, timeout=MINUTE, ordered=False, retry=FixedDelayRetryStrategy())
         .async_map(Fetch(), retry=ExponentialBackoffDelayRetryStrategy(max_attempts=5), timeout=None)
+        .print()
+    ),
+    "lookup_join": lambda env: (
+        trades(env)
+        .lookup_join(name_of, "symbol", cache=LookupCache(10, MINUTE), how="inner")
+        .lookup_join(fetched, lambda pair: pair[0], value_type=Pair)
         .print()
     ),
     "map_batches": lambda env: trades(env).map_batches(doubled).map_batches(doubled, Trade).print(),

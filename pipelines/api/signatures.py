@@ -73,6 +73,8 @@ ASYNC_INVOKE = Signature(AsyncFunction, ("async_invoke",), 1, yields=True, resul
 FILTER = Signature(FilterFunction, ("filter",), 1)
 REDUCE = Signature(ReduceFunction, ("reduce",), 2)
 SINK = Signature(SinkFunction, ("invoke",), 1)
+LOOKUP = Signature(None, (), 1)
+LOOKUP_ASYNC = Signature(None, (), 1, awaited=True)
 SELECTOR = Signature(None, (), 1)
 PARTITIONER = Signature(None, (), 2)
 BATCHES = Signature(None, (), 1)

@@ -32,6 +32,7 @@ from .joins import (
     TaggedUnion,
 )
 from .kafka_record import KafkaRecord
+from .lookup import LookupCache
 from .process import (
     Context,
     CoProcessFunction,
@@ -105,6 +106,7 @@ __all__ = [
     "KeyedReadOnlyBroadcastContext",
     "ListState",
     "ListStateDescriptor",
+    "LookupCache",
     "MapFunction",
     "MapState",
     "MapStateDescriptor",

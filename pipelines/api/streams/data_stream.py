@@ -50,7 +50,8 @@ from ...functions.adapters import (
     WindowCall,
     may_have_state,
 )
-from ...types import PICKLED, RecordType, Scalar
+from ...functions.lookup import LookupCache, LookupJoin, is_async
+from ...types import PICKLED, OptionalOf, RecordType, Scalar, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
 from ..collected import CollectedRecords
@@ -363,20 +364,85 @@ class DataStream(Partitioning[T], Sinks[T]):
         result.
         """
         step = "async_map"
+        if isinstance(function, CheckpointedFunction):
+            raise refusal(step, "an AsyncFunction has no state of its own")
+        signature = signatures.ASYNC_INVOKE if isinstance(function, AsyncFunction) else signatures.ASYNC_MAP
+        of = self._checked(step, function, signature, output_type)
+        return self._awaited(
+            step, "Async Map", function, of, capacity=capacity, timeout=timeout, ordered=ordered, retry=retry
+        )
+
+    def lookup_join(
+        self,
+        lookup: Callable[[Any], Any],
+        key: Callable[[T], Any] | str | int,
+        *,
+        how: Literal["left", "inner"] = "left",
+        cache: LookupCache | None = None,
+        value_type: object = None,
+        capacity: int = 100,
+        timeout: timedelta | None = timedelta(seconds=60),
+        ordered: bool = True,
+        retry: AsyncRetryStrategy | None = None,
+    ) -> SingleOutputStreamOperator[tuple[T, Any]]:
+        """Emits each record with the value that a function finds for its key, as a tuple.
+
+        The value is None if there is none; an `inner` join drops the record then. The function may be `async def`;
+        another one is called in threads, at most a hundred in a subtask. It may have `open(context)` and `close()`. The
+        other arguments are those of `async_map`. `value_type` is the type of the values.
+        """
+        step = "lookup_join"
+        if how not in ("left", "inner"):
+            raise refusal(step, f"the join is {how!r}, not 'left' or 'inner'")
+        if cache is not None and not is_whole(getattr(cache, "size", None), 1):
+            raise refusal(step, f"expected a LookupCache of one key or more, not {cache!r}")
+        signature = signatures.LOOKUP_ASYNC if is_async(lookup) else signatures.LOOKUP
+        value = self._checked(step, lookup, signature, value_type)
+        if isinstance(value, OptionalOf):
+            value = value.item
+        if how == "left" and value != PICKLED:
+            value = OptionalOf(value)
+        selector: Any = key
+        if isinstance(key, (str, int)):
+            selector = field_selector(self.record_type, key, step)
+        else:
+            check_function(key, signatures.SELECTOR, operator=step, location=caller_location())
+        threads = min(capacity, 100) if is_whole(capacity, 1) else 1
+        function = LookupJoin(lookup, selector, cache, inner=how == "inner", threads=threads)
+        of = PICKLED if PICKLED in (self.record_type, value) else TupleOf((self.record_type, value))
+        return self._awaited(
+            step,
+            "Lookup Join",
+            function,
+            of,
+            capacity=capacity,
+            timeout=timeout,
+            ordered=ordered,
+            retry=retry,
+        )
+
+    def _awaited(
+        self,
+        step: str,
+        name: str,
+        function: Any,
+        of: RecordType,
+        *,
+        capacity: int,
+        timeout: timedelta | None,
+        ordered: bool,
+        retry: AsyncRetryStrategy | None,
+    ) -> SingleOutputStreamOperator[Any]:
         if not is_whole(capacity, 1):
             raise refusal(step, f"the capacity is {capacity!r}, not an integer of 1 or more")
         if not isinstance(retry, AsyncRetryStrategy | None):
             raise refusal(
                 step, f"expected an AsyncRetryStrategy such as FixedDelayRetryStrategy(), not {retry!r}"
             )
-        if isinstance(function, CheckpointedFunction):
-            raise refusal(step, "an AsyncFunction has no state of its own")
-        signature = signatures.ASYNC_INVOKE if isinstance(function, AsyncFunction) else signatures.ASYNC_MAP
-        of = self._checked(step, function, signature, output_type)
         return self._then(
             AsyncMap,
             step,
-            "Async Map",
+            name,
             of,
             function=function,
             retry=retry,
@@ -584,9 +650,9 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
         return self._with_state("filter", "Filter", KeyedFilter(function), of)
 
-    def async_map(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: results of one key could overtake each other when the parallelism changes."""
-        raise refusal("async_map", "it keeps no order within a key: call it before key_by")
+    def _awaited(self, step: str, *_: Any, **__: Any) -> NoReturn:
+        # Results of one key could overtake each other when the parallelism changes.
+        raise refusal(step, "it keeps no order within a key: call it before key_by")
 
     def process(
         self,

@@ -177,7 +177,8 @@ class AsyncMapOperator(Operator):
         except (Exception, SystemExit) as error:
             outcome = error
         self._outcomes.append((request, outcome))
-        self._calls.wake()
+        if len(self._outcomes) == 1:  # the task takes all that are there when it is woken
+            self._calls.wake()
 
     async def _shut_down(self) -> None:
         self._is_closed = True

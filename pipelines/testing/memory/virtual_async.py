@@ -11,18 +11,29 @@ T = TypeVar("T")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop that never sleeps. It waits only for other threads."""
+    """A loop that never sleeps. It waits only for threads, and no time passes meanwhile."""
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.in_threads = 0
+        """The calls that run in threads."""
         super().__init__(_Selector(self))
 
     def time(self) -> float:
         return self.now
 
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self.in_threads += 1
+        future.add_done_callback(self._on_thread_done)
+        return future
+
+    def _on_thread_done(self, future: asyncio.Future[Any]) -> None:
+        self.in_threads -= 1
+
     def turn(self, *, passes: bool = True) -> None:
         """Calls what is ready now. `passes`: if nothing is ready, time passes up to the next call."""
-        if passes and not self._ready and self._scheduled:  # type: ignore[attr-defined]
+        if passes and not (self.in_threads or self._ready) and self._scheduled:  # type: ignore[attr-defined]
             self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
         self.call_soon(self.stop)
         self.run_forever()
@@ -34,6 +45,8 @@ class _Selector(selectors.SelectSelector):
         self._of = loop
 
     def select(self, timeout: float | None = None) -> Any:
+        if timeout and self._of.in_threads:
+            timeout = None
         ready = super().select(timeout if timeout is None else 0)
         if not ready and timeout:
             self._of.now += timeout

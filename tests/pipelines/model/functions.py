@@ -179,6 +179,15 @@ async def awaited(row: Row) -> Row:
     return shifted(row)
 
 
+async def looked_up(key: str) -> int | None:
+    await asyncio.sleep(len(key) % 2)
+    return None if key == "c" else len(key)
+
+
+def with_value(pair: tuple[Row, int]) -> Row:
+    return pair[0]._replace(number=Number(pair[0].number + pair[1]))
+
+
 class Requested(AsyncFunction[Row, Row]):
     """As Repeat, with results that come in another order."""
 

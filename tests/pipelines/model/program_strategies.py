@@ -168,7 +168,7 @@ class _Drawing:
     def _awaited(self) -> None:
         i, facts = self._stream()
         p = self._parallelism(facts)
-        how = self._one_of("function", "class", "unreliable")
+        how = self._one_of("function", "class", "unreliable", "lookup")
         ordered = self._draw(st.booleans())
         behind = facts.through(p, typed=True, size=facts.through(p).size * 2)
         if not ordered or (self._rescalable and p > 1):

@@ -17,6 +17,7 @@ from tailrace.pipelines.api import (
     DataStream,
     EventTimeSessionWindows,
     FixedDelayRetryStrategy,
+    LookupCache,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -82,6 +83,9 @@ def awaited(rows: Rows, how: str, capacity: int, ordered: bool) -> Any:
             return rows.async_map(f.awaited, **options)
         case "class":
             return rows.async_map(f.Requested(), **options)
+        case "lookup":
+            joined = rows.lookup_join(f.looked_up, f.key_of, cache=LookupCache(2), how="inner", **options)
+            return joined.map(f.with_value, Row)
         case _:
             retry = FixedDelayRetryStrategy(max_attempts=3)
             return rows.async_map(f.Unreliable(), retry=retry, **options)
