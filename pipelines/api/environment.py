@@ -9,6 +9,7 @@ from ...schemas.types import JobGraph
 from ..graph.job_graph import create_job_graph
 from ..graph.job_options import MINI_BATCH
 from ..graph.stream_graph import StreamGraph
+from .display import program_svg
 from .executor import (
     JobClient,
     JobExecutionResult,
@@ -165,6 +166,9 @@ class StreamExecutionEnvironment(Sources):
         if (context := current_context()) is not None:
             context.on_stream_graph(stream_graph)
         return executor.execute(graph)
+
+    def _repr_html_(self) -> str:
+        return program_svg(self._program.transformations, self._parallelism)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamExecutionEnvironment exists only in the program that builds the job")

@@ -206,9 +206,12 @@ class MiniJob:
             raise CheckpointFailedError(f"job {self.job_id} is {self._status.name}")
         coordinator = self._run.checkpoints
         assert coordinator is not None
+        # A cluster that loses a task meanwhile gives up the snapshot: that is not for this call to try.
+        crashes, self._crashes = self._crashes, 0
         with self._failures():
             number = coordinator.trigger(of, stops=stops, drains=drains, directory=directory)
         self.work()
+        self._crashes = crashes
         taken = [each for each in coordinator.taken if each.completed.checkpoint_id == number]
         if not taken:
             raise CheckpointFailedError(f"checkpoint {number} was not completed: a subtask has declined it")

@@ -15,10 +15,12 @@ from contextlib import suppress
 from ...schemas.types import JobGraph
 from ..api.executor import JobExecutionResult
 from ..graph.errors import ProgramError
+from ..graph.operators import OperatorKind
 from ..graph.validation import validate
 from .job import MiniJob
 from .memory.kafka import Message
 
+_OF_KAFKA = frozenset({OperatorKind.KAFKA_SOURCE, OperatorKind.KAFKA_SINK, OperatorKind.EXTERNAL_KAFKA_SINK})
 PAUSE_S = 0.01
 """Between two looks at sources that do not say when they have records."""
 
@@ -35,6 +37,14 @@ class LocalExecutor:
         """Starts a job. Raises ProgramError."""
         if reasons := validate(job_graph):
             raise ProgramError(f"the job was rejected: {reasons[0]}")
+        for operator in (operator for vertex in job_graph.vertices for operator in vertex.operators):
+            if operator.kind in _OF_KAFKA:
+                raise ProgramError(
+                    "a program that is connected to no cluster has no Kafka: start it with `tailrace run PROGRAM.py`,"
+                    " or run it in a MiniCluster of tailrace.testing",
+                    operator=operator.name,
+                    location=operator.location,
+                )
         self._jobs += 1
         return LocalJob(job_graph, f"job{self._jobs:03d}", prints=self._prints)
 

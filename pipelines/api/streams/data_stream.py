@@ -59,6 +59,7 @@ from ..connectors import FileSink, KafkaSink
 from ..connectors.custom import check_custom_sink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
+from ..display import StreamRows, operator_name, stream_html
 from ..durations import to_milliseconds
 from ..kafka_sinks import kafka_sink_fields
 from ..keys import NO_KEY, Key, column_of, common_key_type, field_selector, key_of
@@ -130,6 +131,16 @@ class Stream(OnlyInPrograms, Generic[T]):
         """The type of the stream's records."""
         return self._program.record_type(self._id)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of {self.record_type}>"
+
+    def _repr_html_(self) -> str:
+        return stream_html(type(self).__name__, self._name, self.record_type)
+
+    @property
+    def _name(self) -> str:
+        return operator_name(self._program.transformations, self._id)
+
     def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
         """Checks the function, and returns the type of its results."""
         check_function(function, signature, operator=step, location=caller_location())
@@ -195,6 +206,21 @@ class Sinks(Stream[T]):
             return records
         with records:
             return list(islice(records, limit))
+
+    def show(self, limit: int = 10) -> StreamRows[T]:
+        """Executes only what this stream is made of, and returns its first records; a notebook shows them as a table.
+
+        The rest of the program stays as it is. Raises ProgramError.
+        """
+        program = self._program
+        pending, program.pending = program.pending, []
+        steps = len(program.transformations)
+        try:
+            return StreamRows(self.execute_and_collect("show", limit=limit), self.record_type)
+        finally:
+            program.pending = pending
+            for added in range(steps, len(program.transformations)):
+                del program.transformations[added + 1]
 
     def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
         """Calls the function for each record, at least once: after a failure it gets some records again."""

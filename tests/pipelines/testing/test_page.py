@@ -6,6 +6,8 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +17,9 @@ import tailrace
 from tailrace.testing import MiniCluster
 
 PAGE = Path(tailrace.__file__).resolve().parent / "docs" / "test-your-program.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
+EXAMPLES = [match["code"] for match in EXAMPLE.finditer(PAGE.read_text())]
+SHOWN = "".join(match["output"] or "" for match in EXAMPLE.finditer(PAGE.read_text()))
 TESTS = re.findall(r"^def (test_\w+)", "\n".join(EXAMPLES), re.MULTILINE)
 
 
@@ -25,8 +29,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     module = ModuleType("page_test_your_program")
     module.__file__ = str(tmp_path_factory.mktemp("page") / "page.py")
     sys.modules[module.__name__] = module
-    for example in EXAMPLES:
-        exec(compile(example, module.__file__, "exec"), module.__dict__)
+    with redirect_stdout(StringIO()) as output:
+        for example in EXAMPLES:
+            exec(compile(example, module.__file__, "exec"), module.__dict__)
+    assert output.getvalue() == SHOWN
     yield module
     del sys.modules[module.__name__]
 

@@ -1,0 +1,83 @@
+"""What a notebook shows of streams, rows and programs. The SVG and HTML are well-formed, and texts are escaped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import pytest
+
+from tailrace import KafkaSource, OutputTag, ProcessFunction, ProgramError, StreamExecutionEnvironment
+
+XML = "{http://www.w3.org/2000/svg}"
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    amount: float | None
+
+
+class Route(ProcessFunction[Order, Order]):
+    def process_element(self, value: Order, context: object) -> list[Order]:
+        return [value]
+
+
+def texts(html: str) -> list[str]:
+    return ["".join(cell.itertext()) for row in ElementTree.fromstring(html).iter("tr") for cell in row]
+
+
+def test_stream_shows_name_and_fields() -> None:
+    stream = StreamExecutionEnvironment().from_collection([Order("<ann>", 1.0)]).name("Orders & more")
+    assert repr(stream) == "<SingleOutputStreamOperator 'Orders & more' of Order>"
+    html = stream._repr_html_()
+    assert "Orders &amp; more" in html
+    assert texts(html) == ["field", "type", "user", "str", "amount", "float | None"]
+    assert repr(stream.key_by("user")) == "<KeyedStream 'Orders & more' of Order>"
+
+
+def test_rows_are_table_and_list() -> None:
+    env = StreamExecutionEnvironment()
+    orders = [Order("<ann>", 1.5), Order("bob", None)]
+    rows = env.from_collection(orders).show()
+    assert rows == orders
+    assert (len(rows), rows[0], rows[1:]) == (2, orders[0], orders[1:])
+    assert repr(rows) == "user   amount\n-----  ------\n<ann>  1.5\nbob    None"
+    assert texts(rows._repr_html_()) == ["user", "amount", "<ann>", "1.5", "bob", "None"]
+    assert repr(env.from_collection([("a", 1)]).show()) == "f0  f1\n--  --\na   1"
+    assert (
+        repr(env.from_collection([{"a": "x" * 100}]).show())
+        == "value\n" + "-" * 60 + "\n{'a': '" + "x" * 52 + "…"
+    )
+
+
+def test_show_executes_only_its_stream() -> None:
+    env = StreamExecutionEnvironment()
+    numbers = env.generate(lambda n: n, output_type=int)
+    numbers.map(lambda n: 1 // 0).print()
+    drawn = env._repr_html_()
+    assert numbers.show(3) == [0, 1, 2]
+    assert env._repr_html_() == drawn
+    assert len(env.get_stream_graph().nodes) == 3, "the rest is still to be executed"
+
+
+def test_program_is_drawn_with_its_edges() -> None:
+    env = StreamExecutionEnvironment(parallelism=2)
+    tag = OutputTag("rest", str)
+    orders = env.from_collection([Order("ann", 1.0)]).name("Orders <all>")
+    routed = orders.key_by("user").process(Route())
+    routed.union(orders).print("out")
+    routed.get_side_output(tag).print()
+    svg = ElementTree.fromstring(env._repr_html_())
+    names = [text.text for text in svg.iter(f"{XML}text")]
+    assert names.count("Sink: Print") == 2
+    assert {"Orders <all>", "parallelism 1", "parallelism 2", "side output rest", "hash"} <= {*names}
+    assert len(list(svg.iter(f"{XML}path"))) == 4, (
+        "one edge into the process, two into the union, one of the rest"
+    )
+
+
+def test_program_without_cluster_has_no_kafka() -> None:
+    stream = StreamExecutionEnvironment().from_source(KafkaSource("orders"))
+    with pytest.raises(ProgramError, match=r"has no Kafka: start it with `tailrace run"):
+        stream.show()
