@@ -25,6 +25,7 @@ from tailrace import (
     EventTimeSessionWindows,
     ExponentialBackoffDelayRetryStrategy,
     FileSink,
+    FileSource,
     FilterFunction,
     FixedDelayRetryStrategy,
     FlatMapFunction,
@@ -298,6 +299,9 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "from_collection declared": lambda env: env.from_collection([(1, "a")], tuple[int, str]).print(),
     "read_text_file": lambda env: env.read_text_file("/data/*.txt", "s3://b/x").print(),
     "read_avro": lambda env: env.read_avro("/data/", columns=["a"]).print(),
+    "read_csv": lambda env: env.read_csv("/data/*.csv", output_type=Trade, delimiter=";").print(),
+    "read_orc": lambda env: env.read_orc("/data/", output_type=Trade).print(),
+    "watched files": lambda env: env.from_source(FileSource("/data/").monitor_continuously(MINUTE)).print(),
     "read_parquet": lambda env: env.read_parquet("/data/", output_type=Trade).print(),
     "spark": lambda env: (
         env.from_source(SparkSource("csv", "/data/*.csv", output_type=Trade, options={"header": True}))

@@ -100,6 +100,39 @@ class Sources:
             "read_avro", FileSource(*paths, format="avro", columns=columns, output_type=output_type)
         )
 
+    def read_csv(
+        self,
+        *paths: str,
+        columns: Sequence[str] | None = None,
+        output_type: object = None,
+        header: bool = True,
+        delimiter: str = ",",
+        quote: str = '"',
+        null: str = "",
+        multiline: bool = False,
+    ) -> SingleOutputStreamOperator[Any]:
+        """Returns the rows of CSV files. Without `output_type`, all values are text. See FileSource.
+
+        `header`: whether the first line has the names of the columns; otherwise they are `columns`, the fields of the
+        class in their order, or f0, f1, ... `quote`: "" if values have no quotes. `null`: the text of a missing value.
+        `multiline`: whether values in quotes may have line breaks; each file is then read by one subtask.
+        """
+        options = {
+            "header": header, "delimiter": delimiter, "quote": quote, "null": null, "multiline": multiline,
+        }  # fmt: skip
+        return self._files(
+            "read_csv",
+            FileSource(*paths, format="csv", columns=columns, output_type=output_type, options=options),
+        )
+
+    def read_orc(
+        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """Returns the rows of ORC files. See FileSource."""
+        return self._files(
+            "read_orc", FileSource(*paths, format="orc", columns=columns, output_type=output_type)
+        )
+
     def read_parquet(
         self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:

@@ -37,7 +37,7 @@ def _operator_errors(operator: OperatorConfig, vertex: JobVertex) -> Iterator[st
     if not traits.parallel and vertex.parallelism > 1:
         yield f"its parallelism is {vertex.parallelism}, but {kind} reads from one place: set it to 1"
     has_code = bool(operator.code) or operator.code_blob is not None
-    if traits.functions and not has_code:
+    if traits.functions and not has_code and not traits.code_is_optional:
         yield "its code is missing"
     if not traits.functions and has_code:
         yield f"it has code, but {kind} takes none"

@@ -58,6 +58,8 @@ class OperatorTraits:
 
     functions: int = 0
     """The number of items of the pickled tuple in OperatorConfig.code; a missing item is None. 0: no code."""
+    code_is_optional: bool = False
+    """Whether there may be no functions."""
     inputs: int = 1
     """0 for sources, 2 for connected streams."""
     sink: bool = False
@@ -127,7 +129,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
             functions=2, inputs=2, keyed=True, broadcast=True, stateful=True
         ),
         OperatorKind.PRINT: OperatorTraits(sink=True, prints=True),
-        OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
+        OperatorKind.FILE_SINK: OperatorTraits(functions=1, code_is_optional=True, sink=True, stateful=True),
         OperatorKind.KAFKA_SINK: OperatorTraits(functions=5, sink=True),
         OperatorKind.EXTERNAL_KAFKA_SINK: OperatorTraits(functions=5, sink=True, stateful=True),
         OperatorKind.TRANSACTIONAL_SINK: OperatorTraits(functions=1, sink=True, stateful=True),

@@ -22,6 +22,7 @@ from ...schemas.types import Partitioner
 from ..sql.errors import SqlError
 from ..sql.syntax import parse_expression
 from ..types import RecordType, RecordTypeError
+from .bucket_elements import find_bucket_errors
 from .errors import one_line, shown
 from .operators import OperatorKind
 from .protobuf_classes import is_class_name
@@ -163,11 +164,19 @@ def _registry_properties(path: str, value: Any) -> Iterator[str]:
         yield f"its parameter {path}: {one_line(fault)}"
 
 
-def _spark_options(path: str, value: Any) -> Iterator[str]:
+def _file_options(path: str, value: Any) -> Iterator[str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         yield f"its parameter {path} is no object of texts"
         return
     for fault in find_option_errors(value):
+        yield f"its parameter {path}: {one_line(fault)}"
+
+
+def _bucket(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, list) or not all(map(_is_filled, value)):
+        yield f"its parameter {path} is no list of fields and patterns"
+        return
+    for fault in find_bucket_errors(value):
         yield f"its parameter {path}: {one_line(fault)}"
 
 
@@ -333,9 +342,11 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.COLLECTION: {},
         OperatorKind.FILES: {
             "paths": _texts("a list of paths, one or more"),
-            "format": _one_of("text", "avro", "parquet", *_BY_SPARK),
+            "format": _one_of("text", "csv", "avro", "parquet", "orc", *_BY_SPARK),
             "columns": _optional(_texts("a list of columns, one or more, or null")),
-            "options": _optional(_spark_options),
+            "options": _optional(_file_options),
+            "monitor_ms": _optional(_size),
+            "max_age_ms": _optional(_size),
         },
         OperatorKind.GENERATOR: {
             "count": _optional(_whole("a number of records, or null", 0)),
@@ -400,11 +411,16 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         },
         OperatorKind.FILE_SINK: {
             "path": _name,
-            "format": _one_of("text", "avro", "parquet", "json", *_BY_SPARK),
-            "options": _optional(_spark_options),
+            "format": _one_of("text", "csv", "avro", "parquet", "orc", "json", *_BY_SPARK),
+            "options": _optional(_file_options),
             "prefix": _optional(_name),
             "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
             "roll_ms": _optional(_size),
+            "roll_bytes": _optional(_whole("a number of bytes, 1 or more", 1)),
+            "inactivity_ms": _optional(_size),
+            "bucket": _optional(_bucket),
+            "most_open": _optional(_whole("a number of files, 1 or more", 1)),
+            "success_files": _flag,
         },
         OperatorKind.KAFKA_SINK: _KAFKA_SINK,
         OperatorKind.EXTERNAL_KAFKA_SINK: {**_KAFKA_SINK, "connection": _connection},

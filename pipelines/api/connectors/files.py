@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal, Self
 
 from ....infra.redaction import has_password
+from ...graph.bucket_elements import find_bucket_errors
+from ...graph.csv_options import READ, WRITTEN, find_csv_errors
 from ...graph.errors import ProgramError
 from ..checks import is_text, is_whole
 from ..durations import to_milliseconds
@@ -15,20 +18,24 @@ from ..source_location import caller_location
 
 SparkFileFormat = Literal["spark-parquet", "spark-orc", "spark-json", "spark-csv"]
 """Files that Spark reads and writes (spark.py)."""
-SourceFormat = Literal["text", "avro", "parquet"] | SparkFileFormat
-SinkFormat = Literal["text", "avro", "parquet", "json"] | SparkFileFormat
+SourceFormat = Literal["text", "csv", "avro", "parquet", "orc"] | SparkFileFormat
+SinkFormat = Literal["text", "csv", "avro", "parquet", "orc", "json"] | SparkFileFormat
+Bucket = str | Sequence[str] | Callable[[Any, int], str]
 _BY_SPARK: Final = ("spark-parquet", "spark-orc", "spark-json", "spark-csv")
 
 
 class FileSource:
-    """Reads files, directories and glob patterns once, and ends. Relative paths start at the program's working
-    directory.
+    """Reads files, directories and glob patterns once, and ends; or watches them (`monitor_continuously`).
 
-    A record is a line of text, or a row of Avro or Parquet: a `dict`, or the dataclass or NamedTuple that `output_type`
-    declares. The source then reads only the columns of its fields.
+    Relative paths start at the program's working directory.
+
+    A record is a line of text, or a row of CSV, Avro, Parquet or ORC: a `dict`, or the dataclass or NamedTuple that
+    `output_type` declares. The source then reads only the columns of its fields.
+
+    `options`, of CSV: `header` (True), `delimiter` (","), `quote` ('"', "" for none), `null` (""), `multiline` (False).
     """
 
-    __slots__ = ("columns", "format", "output_type", "paths")
+    __slots__ = ("columns", "format", "max_age_ms", "monitor_ms", "options", "output_type", "paths")
 
     def __init__(
         self,
@@ -36,27 +43,66 @@ class FileSource:
         format: SourceFormat = "text",
         columns: Sequence[str] | None = None,
         output_type: object = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         """Raises ProgramError."""
         if not paths or not all(map(is_text, paths)):
             raise _refusal("FileSource", f"expected paths, not {paths!r}")
-        if format not in ("text", "avro", "parquet", *_BY_SPARK):
-            raise _refusal("FileSource", f"the format {format!r} is not text, avro or parquet")
+        if format not in ("text", "csv", "avro", "parquet", "orc", *_BY_SPARK):
+            raise _refusal("FileSource", f"the format {format!r} is not text, csv, avro, parquet or orc")
         if format == "text" and columns is not None:
             raise _refusal("FileSource", "lines of text have no columns")
         self.paths = tuple(map(_anchored, paths))
         self.format = format
         self.columns = None if columns is None else list(columns)
         self.output_type = output_type
+        self.options = _checked_options("FileSource", format, options, READ)
+        self.monitor_ms: int | None = None
+        self.max_age_ms: int | None = None
+
+    def monitor_continuously(self, interval: timedelta, max_age: timedelta = timedelta(days=7)) -> Self:
+        """Returns a source that does not end: it looks for new files every `interval`, and reads each once.
+
+        A file that is more than `max_age` older than the newest one, by their modification times, is not read, unless
+        it is there when the job starts. So the job may forget older files. A file that changes is not read again.
+        Raises ProgramError.
+        """
+        watching = copy(self)
+        watching.monitor_ms = to_milliseconds("interval", interval, operator="monitor_continuously")
+        watching.max_age_ms = to_milliseconds("max_age", max_age, operator="monitor_continuously")
+        return watching
 
 
 class FileSink:
     """Writes files into a directory; a file appears when it is complete, with each record in it once.
 
-    A file is complete when it has `roll_records` records, or `roll_interval` after its first one, or when the job ends.
+    A file is complete when it has `roll_records` records or `roll_bytes` bytes before compression, `roll_interval`
+    after its first record or `roll_inactivity` after its last one, or when the job ends.
+
+    `bucket`: the directory of a record below the path. A field gives `name=value`, a pattern of strftime such as
+    "%Y-%m-%d/%H" the time of the record's timestamp in UTC; a list of these is a directory for each. Or a function of
+    the record and its timestamp returns the directory. At most `max_open_files` are open in a subtask.
+
+    `success_files`: an empty file `_SUCCESS` marks each bucket whose time has passed by the watermarks, and the path
+    when the job has finished.
+
+    `options`, of CSV: `header` (True), `delimiter` (",").
     """
 
-    __slots__ = ("format", "path", "prefix", "roll_ms", "roll_records")
+    __slots__ = (
+        "bucket",
+        "bucket_function",
+        "format",
+        "inactivity_ms",
+        "max_open_files",
+        "options",
+        "path",
+        "prefix",
+        "roll_bytes",
+        "roll_ms",
+        "roll_records",
+        "success_files",
+    )
 
     def __init__(
         self,
@@ -65,12 +111,19 @@ class FileSink:
         prefix: str = "part",
         roll_records: int = 1_000_000,
         roll_interval: timedelta = timedelta(minutes=1),
+        options: Mapping[str, object] | None = None,
+        *,
+        bucket: Bucket | None = None,
+        roll_bytes: int = 64 << 20,
+        roll_inactivity: timedelta | None = None,
+        max_open_files: int = 100,
+        success_files: bool = False,
     ) -> None:
         """Raises ProgramError."""
         if not is_text(path):
             raise _refusal("FileSink", f"the path is {path!r}, not one or more characters")
-        if format not in ("text", "avro", "parquet", "json", *_BY_SPARK):
-            raise _refusal("FileSink", f"the format {format!r} is not text, avro, parquet or json")
+        if format not in ("text", "csv", "avro", "parquet", "orc", "json", *_BY_SPARK):
+            raise _refusal("FileSink", f"the format {format!r} is not text, csv, avro, parquet, orc or json")
         if not is_text(prefix) or "/" in prefix:
             raise _refusal("FileSink", f"the prefix {prefix!r} cannot be the beginning of a file name")
         if not is_whole(roll_records, 1):
@@ -80,6 +133,52 @@ class FileSink:
         self.prefix = prefix
         self.roll_records = roll_records
         self.roll_ms = to_milliseconds("roll_interval", roll_interval, operator="FileSink")
+        self.options = _checked_options("FileSink", format, options, WRITTEN)
+        for name, number in (("roll_bytes", roll_bytes), ("max_open_files", max_open_files)):
+            if not is_whole(number, 1):
+                raise _refusal("FileSink", f"{name} is {number!r}, not an integer of 1 or more")
+        self.bucket_function = bucket if callable(bucket) else None
+        self.bucket = [] if bucket is None or callable(bucket) else _elements(bucket)
+        self.roll_bytes = roll_bytes
+        self.inactivity_ms = (
+            None
+            if roll_inactivity is None
+            else to_milliseconds("roll_inactivity", roll_inactivity, operator="FileSink")
+        )
+        self.max_open_files = max_open_files
+        self.success_files = success_files
+
+
+def _elements(bucket: str | Sequence[str]) -> list[str]:
+    """Returns the elements of a bucket. Raises ProgramError."""
+    elements = [bucket] if isinstance(bucket, str) else list(bucket)
+    if not elements or not all(map(is_text, elements)):
+        raise _refusal("FileSink", f"the bucket is {bucket!r}, not fields, patterns or a function")
+    for fault in find_bucket_errors(elements):
+        raise _refusal("FileSink", fault)
+    return elements
+
+
+def _checked_options(
+    who: str, format: str, options: Mapping[str, object] | None, known: frozenset[str]
+) -> Mapping[str, str] | None:
+    """Returns the options as texts. Raises ProgramError. Those of Spark are checked in spark.py."""
+    if options is None or format in _BY_SPARK:
+        return None
+    if format != "csv":
+        raise _refusal(who, f"files of format {format} have no options")
+    found = written_options(options)
+    for fault in find_csv_errors(found, known):
+        raise _refusal(who, fault)
+    return found
+
+
+def written_options(options: Mapping[str, object] | None) -> Mapping[str, str]:
+    """Returns options as texts."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (options or {}).items()
+    }
 
 
 def _anchored(path: str) -> str:

@@ -12,6 +12,7 @@ import msgspec.inspect
 
 from ...functions.change_event import ChangeEvent
 from ...functions.kafka_record import kafka_record_type, key_and_value_types, without_none
+from ...graph.bucket_elements import is_pattern
 from ...graph.errors import ProgramError
 from ...sql.spark import to_spark_type
 from ...types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf, Types
@@ -51,6 +52,8 @@ def check_source(source: KafkaSource | FileSource, records: RecordType, step: st
         _check_readable(source.format, source.output_type, records, step)
         if source.format == "text":
             _check_plain("text", "str", records, step)
+        if source.format == "csv" and records != PICKLED:
+            _check_csv(records, step)
         return
     parts = key_and_value_types(records)
     if parts is None or source.key_format is None:
@@ -69,8 +72,11 @@ def check_sink(sink: KafkaSink | FileSink, records: RecordType, step: str) -> No
     if isinstance(sink, FileSink):
         if sink.format == "avro":
             _check_declared(records, step)
-        if sink.format == "spark-csv":
+        _check_bucket(sink, records, step)
+        if sink.format in ("csv", "spark-csv"):
             _check_csv(records, step)
+            if records == RecordType.of(list[str]):
+                raise _refusal(step, "a CSV file has named columns, and list[str] has none: declare a class")
         return
     parts = key_and_value_types(records)
     if parts is None:
@@ -78,6 +84,24 @@ def check_sink(sink: KafkaSink | FileSink, records: RecordType, step: str) -> No
     else:
         with _part_named("value"):
             check_writes(sink.value_format, without_none(parts[1]), step)
+
+
+def _check_bucket(sink: FileSink, records: RecordType, step: str) -> None:
+    fields = [element for element in sink.bucket if not is_pattern(element)]
+    if not fields or records == PICKLED:
+        return
+    columns = dict(records.columns()) if isinstance(records, ClassOf | TupleOf) else {}
+    for field in fields:
+        if field not in columns:
+            there = ", ".join(columns) or "no fields"
+            raise _refusal(step, f"the bucket {field!r} is no field of {records}, which has {there}")
+        of = without_none(columns[field])
+        if not isinstance(of, Scalar) or of == Scalar("bytes"):
+            raise _refusal(step, f"the bucket {field!r} is {of}: a directory names a str, int, float or bool")
+    if len(fields) == len(columns) and sink.format not in ("text", "json", "avro"):
+        raise _refusal(
+            step, "the bucket names all fields, and its directories would have files without columns"
+        )
 
 
 def check_key(form: Format, keys: RecordType, step: str) -> None:
@@ -190,7 +214,7 @@ def _part_named(part: str) -> Iterator[None]:
 def _check_readable(kind: str, declared: object, records: RecordType, step: str) -> None:
     """Raises ProgramError if the reader cannot make records of the declared type: it would return dictionaries
     instead."""
-    if kind not in ("json", "json-schema", "debezium-json", "avro", "protobuf", "parquet"):
+    if kind not in ("json", "json-schema", "debezium-json", "avro", "protobuf", "parquet", "orc"):
         return
     for hint in _hints_without_layout(declared):
         raise _refusal(

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from ...graph.errors import ProgramError
 from ...graph.spark_options import find_option_errors
 from ..source_location import caller_location
-from .files import FileSink, FileSource, SparkFileFormat
+from .files import Bucket, FileSink, FileSource, SparkFileFormat, written_options
 
 SparkFormat = Literal["parquet", "orc", "json", "csv"]
 _FORMATS: Final = ("parquet", "orc", "json", "csv")
@@ -23,7 +23,7 @@ class SparkSource(FileSource):
     `options` are those of Spark's reader, such as `{"header": "true"}`.
     """
 
-    __slots__ = ("options",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SparkSource(FileSource):
         """Raises ProgramError."""
         _check_format("SparkSource", format)
         super().__init__(*paths, format=_named(format), output_type=output_type)
-        self.options: Mapping[str, str] = _checked_options("SparkSource", options)
+        self.options = _checked_options("SparkSource", options)
 
 
 class SparkSink(FileSink):
@@ -44,7 +44,7 @@ class SparkSink(FileSink):
     `options` are those of Spark's writer, such as `{"compression": "zstd"}`.
     """
 
-    __slots__ = ("options",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -54,11 +54,28 @@ class SparkSink(FileSink):
         prefix: str = "part",
         roll_records: int = 1_000_000,
         roll_interval: timedelta = timedelta(minutes=1),
+        *,
+        bucket: Bucket | None = None,
+        roll_bytes: int = 64 << 20,
+        roll_inactivity: timedelta | None = None,
+        max_open_files: int = 100,
+        success_files: bool = False,
     ) -> None:
         """Raises ProgramError."""
         _check_format("SparkSink", format)
-        super().__init__(path, _named(format), prefix, roll_records, roll_interval)
-        self.options: Mapping[str, str] = _checked_options("SparkSink", options)
+        super().__init__(
+            path,
+            _named(format),
+            prefix,
+            roll_records,
+            roll_interval,
+            bucket=bucket,
+            roll_bytes=roll_bytes,
+            roll_inactivity=roll_inactivity,
+            max_open_files=max_open_files,
+            success_files=success_files,
+        )
+        self.options = _checked_options("SparkSink", options)
 
 
 def _check_format(who: str, format: object) -> None:
@@ -74,10 +91,7 @@ def _named(format: SparkFormat) -> SparkFileFormat:
 
 
 def _checked_options(who: str, options: Mapping[str, object] | None) -> Mapping[str, str]:
-    written = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (options or {}).items()
-    }
+    written = written_options(options)
     for fault in find_option_errors(written):
         raise _refusal(who, fault)
     return written

@@ -9,7 +9,7 @@ from typing import Any
 from ...functions import TransactionalSink
 from ...graph.operators import OperatorKind
 from ...types import RecordType
-from ..connectors import FileSink, Format, KafkaSink, SparkSink
+from ..connectors import FileSink, Format, KafkaSink
 from ..connectors.kafka import connection_parameters
 from ..durations import to_milliseconds
 from .base import OneFunction, Physical, Surroundings
@@ -53,8 +53,13 @@ class WriteFiles(Physical):
     """Writes each record to a file."""
 
     KIND = OperatorKind.FILE_SINK
+    CODE = "bucket function"
 
     sink: FileSink
+
+    def functions(self) -> tuple[Any, ...]:
+        function = self.sink.bucket_function
+        return () if function is None else (function,)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
@@ -66,7 +71,15 @@ class WriteFiles(Physical):
             "roll_records": sink.roll_records,
             "roll_ms": sink.roll_ms,
         }
-        return {**found, "options": sink.options} if isinstance(sink, SparkSink) else found
+        more = {
+            "options": sink.options,
+            "bucket": sink.bucket or None,
+            "roll_bytes": None if sink.roll_bytes == 64 << 20 else sink.roll_bytes,
+            "inactivity_ms": sink.inactivity_ms,
+            "most_open": None if sink.max_open_files == 100 else sink.max_open_files,
+            "success_files": sink.success_files or None,
+        }
+        return {**found, **{name: value for name, value in more.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

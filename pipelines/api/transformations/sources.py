@@ -8,7 +8,7 @@ from typing import Any
 
 from ...functions import Source
 from ...graph.operators import OperatorKind
-from ..connectors import FileSource, KafkaSource, SparkSource
+from ..connectors import FileSource, KafkaSource
 from ..connectors.kafka import connection_parameters
 from .base import OneFunction, Physical, Surroundings
 
@@ -73,7 +73,12 @@ class ReadFiles(Physical):
         del surroundings
         source = self.source
         found = {"paths": list(source.paths), "format": source.format, "columns": source.columns}
-        return {**found, "options": source.options} if isinstance(source, SparkSource) else found
+        more = {
+            "options": source.options,
+            "monitor_ms": source.monitor_ms,
+            "max_age_ms": source.max_age_ms,
+        }
+        return {**found, **{name: value for name, value in more.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

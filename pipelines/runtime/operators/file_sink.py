@@ -7,10 +7,14 @@ crash in between, the next attempt writes it at its first commit; an attempt wit
 (files/output_directory.py). The cost: records travel through Kafka once more, and stay in memory until their file is
 closed.
 
-A file is closed when it has `roll_records` records, `roll_ms` after its first record by the wall clock, at the commit
-at which it has reached ROLL_BYTES, and at the end. Its name has the sink (from job and operator), the subtask and the
-number of the file: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the files of an earlier
-one, never over them.
+A record's file is in its bucket, a directory below the sink's (files/bucket.py). A file is closed when it has
+`roll_records` records, `roll_ms` after its first record or `inactivity_ms` after its last one by the wall clock, at the
+commit at which it has reached `roll_bytes`, and at the end. If there are too many open files, or too many bytes in all
+of them, the one that was written longest ago, or the largest one, is closed.
+
+A file's name has the sink (from job and operator), the subtask and the number of the file:
+`<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the files of an earlier one, never over
+them.
 
 A job that rolls back to a checkpoint writes the later files again: first it removes those that it had published since,
 and the names of new ones have the generation, `...-<number>-<generation>.<suffix>`.
@@ -26,16 +30,20 @@ import msgspec
 
 from ..common.failures import TaskError
 from ..records.batch import Batch, concatenate
-from ..records.buffers import MAX_WATERMARK
+from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from ..state_backend.stateful import Origin
+from .files.bucket import BucketAssigner
+from .files.commit_markers import CommitMarkers
 from .files.file_writer import SinkFormat, file_writer
 from .files.output_directory import AttemptSuperseded, create_output_directory
 from .files.pending_files import PendingFiles
 from .operator import Operator, OperatorSetup
-from .user_functions import user_code
+from .user_functions import load, user_code
 
 ROLL_BYTES: Final = 64 << 20
-"""The size of the encoded records of a file, which are in memory."""
+"""The default of `roll_bytes`: the size of the encoded records of a file, which are in memory."""
+MOST_OPEN_BYTES: Final = 128 << 20
+"""The encoded records of all open files of a subtask."""
 
 
 class FileSinkParameters(msgspec.Struct, frozen=True):
@@ -47,7 +55,26 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
     roll_records: int | None = None
     roll_ms: int | None = None
     options: Mapping[str, str] | None = None
-    """Of Spark's writer."""
+    """Of CSV files (graph/csv_options.py), or of Spark's writer."""
+    bucket: Sequence[str] = ()
+    """Fields, and patterns of strftime; see files/bucket.py."""
+    roll_bytes: int = 0
+    """0: ROLL_BYTES."""
+    inactivity_ms: int | None = None
+    most_open: int = 100
+    """The number of open files of a subtask."""
+    success_files: bool = False
+
+
+class _OpenFile:
+    """What fills the open file of a bucket."""
+
+    def __init__(self, opened_at: int, records: int = 0) -> None:
+        self.opened_at = opened_at
+        self.last_at = opened_at
+        self.records = records
+        """With those that are only gathered."""
+        self.gathered: list[Batch] = []
 
 
 class FileSinkOperator(Operator):
@@ -57,19 +84,46 @@ class FileSinkOperator(Operator):
         self._setup = setup
         self._parameters = parameters = msgspec.convert(dict(setup.parameters), FileSinkParameters)
         (record_type,) = setup.input_types
-        self._writer = file_writer(parameters.format, record_type, parameters.options, setup.spark)
+        functions = load(setup.config)
+        self._buckets = (
+            BucketAssigner(parameters.bucket, record_type, *functions)
+            if parameters.bucket or functions
+            else None
+        )
+        self._writer = file_writer(
+            parameters.format,
+            record_type,
+            parameters.options,
+            setup.spark,
+            () if self._buckets is None else self._buckets.fields,
+        )
+        self._roll_bytes = parameters.roll_bytes or ROLL_BYTES
         self._directory = create_output_directory(parameters.path)
         # The number of hexadecimal digits that distinguishes the sinks of one directory.
         names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"
         sink = hashlib.sha256(names.encode()).hexdigest()[:8]
-        self._beginning = f"{parameters.prefix}-{sink}-{setup.context.subtask_index}-"
+        context = setup.context
+        self._beginning = f"{parameters.prefix}-{sink}-{context.subtask_index}-"
+        self._markers = (
+            CommitMarkers(
+                self._directory,
+                f"{parameters.prefix}-{sink}-",
+                context.subtask_index,
+                context.parallelism,
+                setup.generation,
+            )
+            if parameters.success_files
+            else None
+        )
         self._files = PendingFiles(self._name)
         self._origins: list[PendingFiles] = []
         self._from_origin = False
-        self._gathered: list[Batch] = []
-        self._gathered_records = 0
-        self._opened_at = 0
+        self._open: dict[str, _OpenFile] = {}
+        """By bucket, the one that was written last at the end."""
         self._rolled = False
+        self._watermark = NO_WATERMARK
+        self._is_idle = False
+        self._has_finished = False
 
     def restore(self, message: bytes) -> None:
         (self._origins[-1] if self._from_origin else self._files).restore(message)
@@ -90,49 +144,56 @@ class FileSinkOperator(Operator):
             raise self._failed("could not be used", error) from error
         self._files.own()
         self._rolled = bool(self._files.closed)
+        for bucket, file in self._files.open_files.items():
+            self._open[bucket] = _OpenFile(file.opened_at, file.records)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        start = 0
-        while start < len(batch):
-            file = self._files.open_file
-            if file is None and not self._gathered:
-                self._opened_at = self._setup.wall_clock()
-            stop = len(batch)
-            if self._parameters.roll_records is not None:
-                filled = self._gathered_records + (0 if file is None else file.records)
-                stop = min(stop, start + self._parameters.roll_records - filled)
-                full = stop - start + filled == self._parameters.roll_records
-            else:
-                full = False
-            self._gathered.append(batch if stop - start == len(batch) else batch.slice(start, stop))
-            self._gathered_records += stop - start
-            if full:
-                self._close()
-            start = stop
+        if self._buckets is None:
+            self._gather("", batch)
+            return
+        with user_code(self._setup.config):
+            parts = list(self._buckets.divide(batch))
+        for part in parts:
+            self._gather(part.bucket, part.batch)
+            if self._markers is not None and part.end is not None:
+                self._files.date(part.bucket, part.end)
+        while len(self._open) > self._parameters.most_open:
+            self._close(next(iter(self._open)))
 
     @property
     def next_clock(self) -> int:
-        file = self._files.open_file
-        if self._parameters.roll_ms is None or (file is None and not self._gathered):
-            return MAX_WATERMARK
-        return (self._opened_at if file is None else file.opened_at) + self._parameters.roll_ms - 1
+        return min(map(self._due_at, self._open.values()), default=MAX_WATERMARK)
 
     def advance_clock(self, clock: int) -> None:
-        if self._is_old():
-            self._close()
+        self._close_old()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._watermark = watermark
+        self.output.emit_watermark(watermark)
+
+    def set_idle(self, idle: bool) -> None:
+        self._is_idle = idle
+        self.output.emit_idle(idle)
 
     def before_commit(self) -> None:
-        self._fill()
-        file = self._files.open_file
-        if file is not None and (file.size >= ROLL_BYTES or self._is_old()):
-            self._close()
+        for bucket in self._open:
+            self._fill(bucket)
+        files = self._files.open_files
+        for bucket in [bucket for bucket, file in files.items() if file.size >= self._roll_bytes]:
+            self._close(bucket)
+        self._close_old()
+        while sum(file.size for file in files.values()) > MOST_OPEN_BYTES:
+            self._close(max(files, key=lambda bucket: files[bucket].size))
+        self._pass_time()
 
     def finish(self) -> None:
-        self._close()
+        for bucket in list(self._open):
+            self._close(bucket)
+        self._has_finished = True
 
     @property
     def wants_commit(self) -> bool:
-        return self._rolled
+        return self._rolled or self._has_passed
 
     def take_changes(self) -> Iterable[bytes]:
         self._rolled = False
@@ -143,14 +204,16 @@ class FileSinkOperator(Operator):
 
     def committed(self) -> None:
         self._publish()
+        self._mark()
 
     def close(self) -> None:
         self._directory.close()
 
-    def _name(self, number: int) -> str:
+    def _name(self, number: int, bucket: str) -> str:
         generation = self._setup.generation
         behind = f"-{generation}" if generation else ""
-        return f"{self._beginning}{number}{behind}{self._writer.suffix}"
+        name = f"{self._beginning}{number}{behind}{self._writer.suffix}"
+        return f"{bucket}/{name}" if bucket else name
 
     def _remove_superseded(self) -> None:
         """Removes files of older generations that were published after the checkpoint that the job rolled back to.
@@ -160,31 +223,100 @@ class FileSinkOperator(Operator):
         """
         if not self._setup.generation:
             return
+        changed = set()
         for name in self._directory.names(self._beginning):
-            number, _, generation = name[len(self._beginning) :].partition(".")[0].partition("-")
+            bucket, _, own = name.rpartition("/")
+            number, _, generation = own[len(self._beginning) :].partition(".")[0].partition("-")
             older = int(generation or 0) < self._setup.generation
-            if older and int(number) >= self._files.first_unclosed:
+            if older and not self._files.is_published(int(number)):
                 self._directory.remove(name)
+                changed.add(bucket)
+        if changed and self._markers is not None:
+            self._markers.withdraw(changed)
 
-    def _is_old(self) -> bool:
-        """Whether the open file has reached its maximum age."""
-        return self._setup.wall_clock() > self.next_clock
+    def _due_at(self, file: _OpenFile) -> int:
+        """Returns the last moment at which an open file is not old (ms)."""
+        roll_ms, inactivity_ms = self._parameters.roll_ms, self._parameters.inactivity_ms
+        by_age = MAX_WATERMARK if roll_ms is None else file.opened_at + roll_ms - 1
+        by_rest = MAX_WATERMARK if inactivity_ms is None else file.last_at + inactivity_ms - 1
+        return min(by_age, by_rest)
 
-    def _fill(self) -> None:
-        """Encodes the collected records as a chunk."""
-        if self._gathered:
-            batch = concatenate(self._gathered)
+    def _close_old(self) -> None:
+        now = self._setup.wall_clock()
+        for bucket in [bucket for bucket, file in self._open.items() if now > self._due_at(file)]:
+            self._close(bucket)
+
+    def _gather(self, bucket: str, batch: Batch) -> None:
+        """Takes records of one bucket."""
+        start, now, most = 0, self._setup.wall_clock(), self._parameters.roll_records
+        while start < len(batch):
+            file = self._open.pop(bucket, None) or _OpenFile(now)
+            self._open[bucket] = file
+            # A savepoint may be of a job with larger files.
+            stop = len(batch) if most is None else min(len(batch), start + max(1, most - file.records))
+            file.gathered.append(batch if stop - start == len(batch) else batch.slice(start, stop))
+            file.records += stop - start
+            file.last_at = now
+            if most is not None and file.records >= most:
+                self._close(bucket)
+            start = stop
+
+    def _fill(self, bucket: str) -> None:
+        """Encodes the gathered records of a bucket as a chunk."""
+        file = self._open[bucket]
+        if file.gathered:
+            batch = concatenate(file.gathered)
             with user_code(self._setup.config):
                 chunk = self._writer.chunk(batch)
-            self._files.fill(len(batch), chunk, self._opened_at)
-            self._gathered.clear()
-            self._gathered_records = 0
+            self._files.fill(len(batch), chunk, file.opened_at, bucket)
+            file.gathered.clear()
 
-    def _close(self) -> None:
-        self._fill()
-        if self._files.open_file is not None:
-            self._files.close()
-            self._rolled = True
+    def _close(self, bucket: str) -> None:
+        self._fill(bucket)
+        del self._open[bucket]
+        self._files.close(bucket)
+        self._rolled = True
+
+    def _time(self) -> int:
+        """Returns the time until which buckets are over (ms)."""
+        if self._has_finished:
+            return MAX_WATERMARK
+        if self._buckets is None or self._buckets.unit is None or self._watermark == NO_WATERMARK:
+            return self._files.passed
+        return max(self._files.passed, self._buckets.begin_of(self._watermark + 1))
+
+    @property
+    def _has_passed(self) -> bool:
+        """Whether others do not know yet that this subtask has passed buckets, or is idle."""
+        if self._markers is None:
+            return False
+        return self._markers.would_tell(self._time(), is_idle=self._is_idle and not self._open)
+
+    def _pass_time(self) -> None:
+        """Closes the files of buckets that are over."""
+        if self._markers is None:
+            return
+        time, ends = self._time(), self._files.unmarked
+        for bucket in [bucket for bucket in self._open if ends.get(bucket, MAX_WATERMARK) <= time]:
+            self._close(bucket)
+        if self._has_passed:
+            self._files.pass_time(time)
+
+    def _mark(self) -> None:
+        """Tells the other subtasks what is published, and writes commit markers."""
+        if self._markers is None:
+            return
+        try:
+            marked = self._markers.tell(
+                self._files.passed,
+                self._files.unmarked,
+                is_idle=self._is_idle and not self._open,
+                has_finished=self._has_finished,
+            )
+        except OSError as error:
+            raise self._failed("could not be written to", error) from error
+        for bucket in marked:
+            self._files.mark(bucket)
 
     def _publish(self) -> None:
         """Publishes the closed files, whose close is committed."""

@@ -125,7 +125,8 @@ class TransactionalSinkOperator(Operator):
         with user_code(self._setup.config):
             self._sink.close()
 
-    def _name(self, number: int) -> str:
+    def _name(self, number: int, bucket: str) -> str:
+        del bucket
         generation = self._setup.generation
         return f"{self._beginning}{number}{f'-{generation}' if generation else ''}"
 

@@ -452,8 +452,8 @@ MISTAKES: list[tuple[Mistake, str]] = [
     ),
     (lambda env, s: env.read_text_file(), "FileSource at {}: expected paths"),
     (
-        lambda env, s: FileSource("a", format="csv"),
-        "FileSource at {}: the format 'csv' is not text, avro or",
+        lambda env, s: FileSource("a", format="xml"),
+        "FileSource at {}: the format 'xml' is not text, csv, avro,",
     ),
     (lambda env, s: FileSource("a", columns=["b"]), "FileSource at {}: lines of text have no columns"),
     (
@@ -687,7 +687,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
     ),
     (lambda env, s: s.sink_to(KafkaSink("t", key=takes_two)), "sink_to at {}: its function takes_two("),
     (lambda env, s: FileSink("", "text"), "FileSink at {}: the path is ''"),
-    (lambda env, s: FileSink("a", "csv"), "FileSink at {}: the format 'csv' is not"),
+    (lambda env, s: FileSink("a", "xml"), "FileSink at {}: the format 'xml' is not"),
     (lambda env, s: FileSink("a", prefix="a/b"), "FileSink at {}: the prefix 'a/b' cannot be the beginning"),
     (lambda env, s: FileSink("a", roll_records=0), "FileSink at {}: roll_records is 0"),
     (lambda env, s: FileSink("a", roll_interval=timedelta()), "FileSink at {}: the roll_interval is 0 ms"),

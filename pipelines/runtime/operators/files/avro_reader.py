@@ -21,8 +21,8 @@ from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...common.failures import TaskError, one_line
 from ...records.record_validation import create_validator
 from ..schema_coercion import field_hints
+from .column_selection import wanted_columns
 from .file_reader import SPLIT_BYTES, FileChunk, bounds, byte_splits, place_in_split, read_range, unreadable
-from .parquet_reader import wanted_columns
 from .source_storage import FoundFile, open_file
 
 _ROWS: Final = 1_000

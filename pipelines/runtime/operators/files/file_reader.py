@@ -2,7 +2,7 @@
 
 One subtask reads a split from beginning to end; a file has one or more. The bytes of a split depend only on the file
 and the number of the split, so subtasks need no agreement: text and Avro files are cut every SPLIT_BYTES, and a line or
-block belongs to the split in which it begins; a Parquet file is cut into its row groups.
+block belongs to the split in which it begins; a Parquet file is cut into its row groups, an ORC file into its stripes.
 """
 
 from __future__ import annotations

@@ -15,8 +15,11 @@ from typing import Any, BinaryIO, Final, Literal, Protocol
 import fastavro
 import msgspec
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
+from pyarrow import csv as arrow_csv
 
+from ....graph.csv_options import to_csv_options
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...common.failures import TaskError
 from ...formats.avro_schema import derive_schema
@@ -26,7 +29,7 @@ from ...records.batch import Batch
 from ...spark.file_requests import HAS_SCHEMA, SparkFiles, SparkFormat
 
 SinkFormat = Literal[
-    "text", "json", "avro", "parquet", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
+    "text", "json", "csv", "avro", "parquet", "orc", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
 ]
 _SYNC_BYTES: Final = 16
 _ONE_BLOCK: Final = 1 << 40
@@ -56,9 +59,14 @@ def file_writer(
     record_type: RecordType,
     options: Mapping[str, str] | None = None,
     spark: SparkFiles | None = None,
+    named_above: Sequence[str] = (),
 ) -> FileWriter:
-    """Returns the writer for records of the type. `options`: of Spark's writer. Raises TaskError if they need a
-    declared type."""
+    """Returns the writer for records of the type. `options`: of CSV files or of Spark's writer.
+
+    `named_above`: the fields whose values the directories of a file name. Files of columns do not repeat them.
+
+    Raises TaskError if they need a declared type.
+    """
     match kind:
         case "text":
             return LineWriter(create_writer(ValueFormat(FormatKind.TEXT), record_type, ""), ".txt")
@@ -67,10 +75,14 @@ def file_writer(
         case "avro":
             return AvroFileWriter(record_type)
         case "parquet":
-            return ParquetFileWriter(record_type)
+            return ParquetFileWriter(record_type, named_above)
+        case "orc":
+            return OrcFileWriter(record_type, named_above)
+        case "csv":
+            return CsvFileWriter(record_type, options or {}, named_above)
         case by_spark:
             form: Any = by_spark.removeprefix("spark-")
-            return SparkFileWriter(form, options or {}, record_type, spark)
+            return SparkFileWriter(form, options or {}, record_type, spark, named_above)
 
 
 class LineWriter:
@@ -138,8 +150,9 @@ class ParquetFileWriter:
 
     suffix = ".parquet"
 
-    def __init__(self, record_type: RecordType) -> None:
+    def __init__(self, record_type: RecordType, named_above: Sequence[str] = ()) -> None:
         self._record_type = record_type
+        self._named_above = list(named_above)
         self._schema = None if _undeclared(record_type) else record_type.schema()
 
     def chunk(self, batch: Batch) -> bytes:
@@ -148,6 +161,7 @@ class ParquetFileWriter:
             table = pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
         else:
             table = pa.Table.from_pylist(list(map(_fields, batch.values)))
+        table = table.drop_columns(self._named_above)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -156,6 +170,46 @@ class ParquetFileWriter:
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
         pq.write_table(_table(chunks), out)
+
+
+class OrcFileWriter(ParquetFileWriter):
+    """Writes the same columns as ORC."""
+
+    suffix = ".orc"
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        orc.write_table(_table(chunks), out, compression="zstd")
+
+
+class CsvFileWriter:
+    """Writes a row of values for each record. Texts are in quotes, a missing value is empty without quotes."""
+
+    suffix = ".csv"
+
+    def __init__(
+        self, record_type: RecordType, options: Mapping[str, str], named_above: Sequence[str] = ()
+    ) -> None:
+        self._record_type = record_type
+        self._named_above = list(named_above)
+        self._options = to_csv_options(options)
+
+    def chunk(self, batch: Batch) -> bytes:
+        schema = self._record_type.schema()
+        rows = pa.RecordBatch.from_arrays(batch.columns(self._record_type), schema=schema)
+        return self._encode(rows.drop_columns(self._named_above), has_header=False)
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        if self._options.header:
+            columns = self._record_type.schema().empty_table().drop_columns(self._named_above)
+            out.write(self._encode(columns, has_header=True))
+        out.writelines(chunks)
+
+    def _encode(self, rows: pa.RecordBatch | pa.Table, *, has_header: bool) -> bytes:
+        sink = pa.BufferOutputStream()
+        how = arrow_csv.WriteOptions(include_header=has_header, delimiter=self._options.delimiter)
+        arrow_csv.write_csv(rows, sink, how)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
 
 
 class SparkFileWriter(ParquetFileWriter):
@@ -167,8 +221,9 @@ class SparkFileWriter(ParquetFileWriter):
         options: Mapping[str, str],
         record_type: RecordType,
         spark: SparkFiles | None,
+        named_above: Sequence[str] = (),
     ) -> None:
-        super().__init__(record_type)
+        super().__init__(record_type, named_above)
         if spark is None:
             raise TaskError("there is no Spark to write files here")
         self._format: SparkFormat = format

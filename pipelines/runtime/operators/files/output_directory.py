@@ -46,11 +46,15 @@ class OutputDirectory(Protocol):
         """Creates the directory if necessary, and fences older attempts for files whose names begin with
         `beginning`."""
 
-    def publish(self, name: str, write: Write) -> None:
-        """Writes a file and publishes it; does nothing if it is already published. Raises AttemptSuperseded."""
+    def publish(self, name: str, write: Write, *, replaces: bool = False) -> None:
+        """Writes a file and publishes it. The name may have directories, which are created. If it is already published,
+        replaces it or does nothing. Raises AttemptSuperseded."""
+
+    def read(self, name: str) -> bytes | None:
+        """Returns the content of a file; None if it does not exist."""
 
     def names(self, beginning: str) -> list[str]:
-        """Returns the names of published files that begin with `beginning`."""
+        """Returns the relative paths of published files whose names begin with `beginning`."""
 
     def remove(self, name: str) -> None:
         """Removes a file, if it exists."""
@@ -74,6 +78,8 @@ class LocalOutputDirectory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._own: Path | None = None
+        self._kept: set[Path] = set()
+        """Directories that are on the disk."""
 
     def begin(self, beginning: str, generation: int, attempt: int) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
@@ -83,17 +89,18 @@ class LocalOutputDirectory:
             if name != self._own.name and _is_older(name, beginning, generation, attempt):
                 self._end(self._path / name)
 
-    def publish(self, name: str, write: Write) -> None:
+    def publish(self, name: str, write: Write, *, replaces: bool = False) -> None:
         final, own = self._path / name, self._own
         assert own is not None
-        if final.exists():
+        if not replaces and final.exists():
             return
-        temporary = own / name
+        temporary = own / final.name
         try:
             with temporary.open("wb") as out:
                 write(out)
                 out.flush()
                 os.fsync(out.fileno())
+            final.parent.mkdir(parents=True, exist_ok=True)
             temporary.rename(final)
         except BaseException as error:
             with suppress(OSError):
@@ -101,10 +108,21 @@ class LocalOutputDirectory:
             if isinstance(error, FileNotFoundError) and not own.exists():
                 raise AttemptSuperseded(own.name) from error
             raise
-        self._keep_name()
+        self._keep_names(final.parent)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def names(self, beginning: str) -> list[str]:
-        return [name for name in os.listdir(self._path) if name.startswith(beginning)]
+        found = []
+        for directory, directories, names in os.walk(self._path):
+            directories[:] = [name for name in directories if not name.startswith(".")]
+            below = Path(directory).relative_to(self._path)
+            found += [str(below / name) for name in names if name.startswith(beginning)]
+        return found
 
     def remove(self, name: str) -> None:
         (self._path / name).unlink(missing_ok=True)
@@ -120,12 +138,18 @@ class LocalOutputDirectory:
                 other = other.rename(other.with_name(other.name + _ENDED))
             shutil.rmtree(other)
 
-    def _keep_name(self) -> None:
-        directory = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    def _keep_names(self, directory: Path) -> None:
+        """Flushes the directory of a new file, and those above it if they may be new."""
+        while True:
+            opened = os.open(directory, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+            if directory == self._path or directory in self._kept:
+                return
+            self._kept.add(directory)
+            directory = directory.parent
 
 
 class RemoteOutputDirectory:
@@ -152,12 +176,15 @@ class RemoteOutputDirectory:
                 with suppress(FileNotFoundError):
                     self._system.delete_dir(info.path)
 
-    def publish(self, name: str, write: Write) -> None:
+    def publish(self, name: str, write: Write, *, replaces: bool = False) -> None:
         final, own = f"{self._path}/{name}", self._own
         assert own is not None
         if self._is_there(final):
-            return
-        temporary = f"{own}/{name}"
+            if not replaces:
+                return
+        elif "/" in name:
+            self._system.create_dir(final.rpartition("/")[0], recursive=True)
+        temporary = f"{own}/{name.rpartition('/')[2]}"
         try:
             with self._system.open_output_stream(temporary) as out:
                 write(out)
@@ -170,9 +197,22 @@ class RemoteOutputDirectory:
             self.close()  # a write may have created it again
             raise AttemptSuperseded(own) from error
 
+    def read(self, name: str) -> bytes | None:
+        try:
+            with self._system.open_input_file(f"{self._path}/{name}") as file:
+                data: bytes = file.read()
+                return data
+        except FileNotFoundError:
+            return None
+
     def names(self, beginning: str) -> list[str]:
-        found = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
-        return [info.base_name for info in found if info.base_name.startswith(beginning)]
+        selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
+        found = [
+            info.path[len(self._path) :].lstrip("/")
+            for info in self._system.get_file_info(selector)
+            if info.type is fs.FileType.File and info.base_name.startswith(beginning)
+        ]
+        return [name for name in found if not any(part.startswith(".") for part in name.split("/")[:-1])]
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):

@@ -8,13 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....types import Pickled, RecordType, RecordTypeError
-from ...common.failures import TaskError
-from ..schema_coercion import coerce_batch, places
+from ....types import RecordType
+from .column_selection import select_columns
 from .file_reader import FileChunk, unreadable
 from .source_storage import FoundFile, open_file
 
-_ROWS: Final = 16_384
+ROWS: Final = 16_384
 _ERRORS: Final = (OSError, pa.ArrowException)
 
 
@@ -32,24 +31,19 @@ class ParquetFileReader:
 
     def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         parquet = self._open(file)
-        names = self._find_columns(file.path, parquet.schema_arrow.names)
+        there = parquet.schema_arrow.names
+        selected = select_columns(file.path, there, self._record_type, self._columns)
+        # A batch without columns would have no rows.
+        names = selected.in_file or there[:1]
         try:
-            for batch in parquet.iter_batches(_ROWS, row_groups=[split], columns=names):
+            for batch in parquet.iter_batches(ROWS, row_groups=[split], columns=names):
                 if batch.num_rows:
-                    yield self._piece(file.path, batch.select(names))
+                    yield selected.to_chunk(batch)
         except _ERRORS as error:
             raise unreadable(file.path, f"row group {split}", error) from error
 
     def place(self, split: int, record: int) -> str:
         return f"row {record + 1} of row group {split}"
-
-    def _piece(self, path: str, batch: pa.RecordBatch) -> FileChunk:
-        if isinstance(self._record_type, Pickled):
-            return FileChunk(rows=batch.to_pylist())
-        try:
-            return FileChunk(columns=coerce_batch(batch, self._record_type))
-        except RecordTypeError as error:
-            raise TaskError(f"{path}: {error}") from error
 
     def _open(self, file: FoundFile) -> Any:
         if self._opened is None or self._opened[0] != file.path:
@@ -60,23 +54,3 @@ class ParquetFileReader:
                     file.path, "its end, where a Parquet file says what is in it", error
                 ) from error
         return self._opened[1]
-
-    def _find_columns(self, path: str, there: list[str]) -> list[str]:
-        """Returns the names of the columns to read, in the order of the file or as requested."""
-        return wanted_columns(path, there, self._record_type, self._columns)
-
-
-def wanted_columns(
-    path: str, there: list[str], record_type: RecordType, columns: Sequence[str] | None
-) -> list[str]:
-    """Returns the columns to read, of those in the file. Raises TaskError with the names of missing ones."""
-    names = list(there) if columns is None else list(columns)
-    missing = [name for name in names if name not in there]
-    if missing:
-        raise TaskError(f"{path} has no column {', '.join(missing)}; it has {', '.join(there)}")
-    if isinstance(record_type, Pickled):
-        return names
-    try:
-        return [names[place] for place in places(names, record_type)]
-    except RecordTypeError as error:
-        raise TaskError(f"{path}: {error}") from error

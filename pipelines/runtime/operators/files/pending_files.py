@@ -4,6 +4,8 @@ A file is *filled* with chunks, *closed* in the transaction that has its last ch
 transaction is committed; a later transaction records the publication. Applying the changelog in order to an empty state
 gives all unpublished files with all their bytes. Publishing a file again does nothing.
 
+A file's name begins with its bucket, a relative path. Each bucket has at most one open file.
+
 A closed file keeps its name wherever its state goes, because it may have been published under it. An open file gets a
 new name from the attempt that continues it: another job (whose savepoint was restored) may have closed it with other
 records.
@@ -15,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
+
+from ...records.buffers import NO_WATERMARK
 
 _MAX_MESSAGE_BYTES: Final = 900_000
 """Bytes of a chunk in one message of the changelog, below Kafka's usual limit of 1 MiB."""
@@ -53,7 +57,27 @@ class Renamed(msgspec.Struct, frozen=True, tag="r", array_like=True):
     name: str
 
 
-FileChange = Filled | Closed | Published | Renamed
+class Dated(msgspec.Struct, frozen=True, tag="d", array_like=True):
+    """A bucket with records has no commit marker yet."""
+
+    bucket: str
+    end: int
+    """When it ends (ms)."""
+
+
+class Passed(msgspec.Struct, frozen=True, tag="t", array_like=True):
+    """The records of buckets that end until this time are in closed files."""
+
+    time: int
+
+
+class Marked(msgspec.Struct, frozen=True, tag="m", array_like=True):
+    """The bucket has its commit marker."""
+
+    bucket: str
+
+
+FileChange = Filled | Closed | Published | Renamed | Dated | Passed | Marked
 _DECODER: Final = msgspec.msgpack.Decoder(FileChange)
 
 
@@ -70,6 +94,11 @@ class PendingFile:
         self.closed = False
         self._parts: list[bytes] = []
 
+    @property
+    def bucket(self) -> str:
+        """The directory of the file, below that of the sink."""
+        return self.name.rpartition("/")[0]
+
     def add(self, records: int, data: bytes, *, last: bool = True) -> None:
         """Adds a chunk, or a part of one."""
         self._parts.append(data)
@@ -81,44 +110,67 @@ class PendingFile:
 
 
 class PendingFiles:
-    """The pending files by ascending number; at most the last one is open."""
+    """The pending files by ascending number."""
 
-    def __init__(self, name_of: Callable[[int], str]) -> None:
-        """`name_of` returns the name of a new file from its number."""
+    def __init__(self, name_of: Callable[[int, str], str]) -> None:
+        """`name_of` returns the name of a new file from its number and bucket."""
         self._name_of = name_of
         self._files: dict[int, PendingFile] = {}
+        self.open_files: dict[str, PendingFile] = {}
+        """The files that are being filled, by bucket."""
+        self.unmarked: dict[str, int] = {}
+        """The ends of buckets with records that have no commit marker yet."""
+        self.passed = NO_WATERMARK
+        """All records of buckets that end until then are in closed files."""
         self._next = 0
         self._changes: list[FileChange] = []
 
     @property
     def open_file(self) -> PendingFile | None:
-        """The file that is being filled."""
-        last = next(reversed(self._files.values()), None)
-        return None if last is None or last.closed else last
+        """The file that is being filled, without a bucket."""
+        return self.open_files.get("")
 
     @property
     def closed(self) -> list[PendingFile]:
         """Returns the files to publish once the changes that were taken are committed."""
         return [file for file in self._files.values() if file.closed]
 
-    @property
-    def first_unclosed(self) -> int:
-        """The number of the open file, or of the next one."""
-        file = self.open_file
-        return self._next if file is None else file.number
+    def is_published(self, number: int) -> bool:
+        """Whether the file with that number, of this subtask, was closed."""
+        return number < self._next and all(file.number != number for file in self.open_files.values())
 
-    def fill(self, records: int, chunk: bytes, now: int) -> PendingFile:
-        """Adds a chunk to the open file, opening one if there is none."""
-        file = self.open_file or self._opened(self._next, now, self._name_of(self._next))
+    def fill(self, records: int, chunk: bytes, now: int, bucket: str = "") -> PendingFile:
+        """Adds a chunk to the open file of a bucket, opening one if there is none."""
+        file = self.open_files.get(bucket)
+        if file is None:
+            file = self._opened(self._next, now, self._name_of(self._next, bucket))
         self._changes += _filled(file, records, chunk)
         file.add(records, chunk)
         return file
 
-    def close(self) -> None:
-        """Closes the open file, if there is one."""
-        if (file := self.open_file) is not None:
-            file.closed = True
-            self._changes.append(Closed(file.number))
+    def close(self, bucket: str = "") -> bool:
+        """Closes the open file of a bucket. Returns whether there was one."""
+        if (file := self.open_files.pop(bucket, None)) is None:
+            return False
+        file.closed = True
+        self._changes.append(Closed(file.number))
+        return True
+
+    def date(self, bucket: str, end: int) -> None:
+        """Records that a bucket has records."""
+        if bucket not in self.unmarked:
+            self.unmarked[bucket] = end
+            self._changes.append(Dated(bucket, end))
+
+    def mark(self, bucket: str) -> None:
+        """Records that a bucket has its commit marker."""
+        if self.unmarked.pop(bucket, None) is not None:
+            self._changes.append(Marked(bucket))
+
+    def pass_time(self, time: int) -> None:
+        """Records that all records of buckets that end until this time are in closed files."""
+        self.passed = time
+        self._changes.append(Passed(time))
 
     def published(self, number: int) -> None:
         """Records that a closed file is published."""
@@ -143,6 +195,10 @@ class PendingFiles:
                 records = 0
             if file.closed:
                 yield msgspec.msgpack.encode(Closed(file.number))
+        for bucket, end in self.unmarked.items():
+            yield msgspec.msgpack.encode(Dated(bucket, end))
+        if self.passed != NO_WATERMARK:
+            yield msgspec.msgpack.encode(Passed(self.passed))
 
     def restore(self, message: bytes) -> None:
         """Applies a change. Raises msgspec.DecodeError if it is invalid."""
@@ -154,12 +210,21 @@ class PendingFiles:
                     file = self._opened(number, opened_at, name)
                 file.add(records, data, last=last)
             case Closed(number):
-                self._files[number].closed = True
+                file = self._files[number]
+                file.closed = True
+                if self.open_files.get(file.bucket) is file:
+                    del self.open_files[file.bucket]
             case Published(number):
                 self._files.pop(number, None)
                 self._next = max(self._next, number + 1)
             case Renamed(number, name):
                 self._files[number].name = name
+            case Dated(bucket, end):
+                self.unmarked[bucket] = end
+            case Marked(bucket):
+                self.unmarked.pop(bucket, None)
+            case Passed(time):
+                self.passed = time
 
     def take_in(self, others: Iterable[PendingFiles]) -> None:
         """Adds the files of another subtask: they get numbers here, and open ones are closed."""
@@ -167,23 +232,26 @@ class PendingFiles:
             for file in other._files.values():
                 number, self._next = self._next, self._next + 1
                 if not file.closed:
-                    file.name = self._name_of(number)
+                    file.name = self._name_of(number, file.bucket)
                     file.closed = True
                 file.number = number
                 self._files[number] = file
+            for bucket, end in other.unmarked.items():
+                self.unmarked[bucket] = end
 
     def own(self) -> None:
         """Makes all files this subtask's own. Closed files are recorded again: the attempt that commits that
         publishes them."""
         self._changes += (Closed(file.number) for file in self.closed)
-        file = self.open_file
-        if file is not None and file.name != (name := self._name_of(file.number)):
-            file.name = name
-            self._changes.append(Renamed(file.number, name))
+        for file in self.open_files.values():
+            if file.name != (name := self._name_of(file.number, file.bucket)):
+                file.name = name
+                self._changes.append(Renamed(file.number, name))
 
     def _opened(self, number: int, now: int, name: str) -> PendingFile:
         self._next = number + 1
         file = self._files[number] = PendingFile(number, now, name)
+        self.open_files[file.bucket] = file
         return file
 
 

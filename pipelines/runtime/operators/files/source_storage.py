@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +29,8 @@ class FoundFile(msgspec.Struct, frozen=True, array_like=True):
     """The path to open it: with its scheme, if it is not on this machine."""
     size: int
     """In bytes."""
+    modified_ms: int = 0
+    """When it was last modified; 0 if the file system does not tell."""
 
 
 class SourceStorage(msgspec.Struct, frozen=True):
@@ -70,22 +73,27 @@ def _remote(scheme: str, authority: str) -> SourceStorage:
     return SourceStorage(fs.PyFileSystem(fs.FSSpecHandler(inner)), url, root.rstrip("/"))
 
 
-def list_files(path: str) -> list[FoundFile]:
-    """Returns the files of a path, sorted. Raises TaskError if there is no such file or it cannot be listed."""
+def list_files(path: str, *, may_be_empty: bool = False) -> list[FoundFile]:
+    """Returns the files of a path, sorted. Raises TaskError if it cannot be listed, or there is no such file.
+
+    `may_be_empty`: a glob may match no file yet.
+    """
     storage = open_source_storage(path)
     try:
-        found = _list(storage, path)
+        found = _list(storage, path, may_be_empty)
     except OSError as error:
         raise TaskError(f"{path} could not be listed: {one_line(error)}") from error
-    return [FoundFile(storage.outside(name), size) for name, size in found]
+    return [
+        FoundFile(storage.outside(name), info.size, (info.mtime_ns or 0) // 1_000_000) for name, info in found
+    ]
 
 
-def _list(storage: SourceStorage, path: str) -> list[tuple[str, int]]:
+def _list(storage: SourceStorage, path: str, may_be_empty: bool) -> list[tuple[str, Any]]:
     system, inner = storage.system, storage.inside(path)
     if not _MAGIC.search(inner):
         info = system.get_file_info(inner)
         if info.type is fs.FileType.File:
-            return [(inner, info.size)]
+            return [(inner, info)]
         if info.type is fs.FileType.NotFound:
             raise TaskError(f"no such file or directory: {path}; it must be there for every TaskExecutor")
         return _below(system, inner)
@@ -94,9 +102,9 @@ def _list(storage: SourceStorage, path: str) -> list[tuple[str, int]]:
         raise TaskError(f"no such directory: {storage.outside(base) or '.'}, of {path}")
     pattern = glob_pattern(inner[len(base) :])
     found = [
-        (name, size) for name, size in _below(system, base or ".") if pattern.fullmatch(name[len(base) :])
+        (name, info) for name, info in _below(system, base or ".") if pattern.fullmatch(name[len(base) :])
     ]
-    if not found:
+    if not found and not may_be_empty:
         raise TaskError(f"no file matches {path}")
     return found
 
@@ -126,7 +134,8 @@ def _first_magic(path: str) -> int:
     return found.start() if found else len(path)
 
 
-def _below(system: Any, directory: str) -> list[tuple[str, int]]:
+def _below(system: Any, directory: str) -> list[tuple[str, Any]]:
+    """Returns the paths and FileInfos of the files below a directory."""
     base = directory.rstrip("/")
     infos = system.get_file_info(fs.FileSelector(directory, recursive=True))
     found = []
@@ -136,8 +145,8 @@ def _below(system: Any, directory: str) -> list[tuple[str, int]]:
         if info.type is fs.FileType.File and not any(
             part.startswith((".", "_")) for part in relative.split("/")
         ):
-            found.append((name, info.size))
-    return sorted(found)
+            found.append((name, info))
+    return sorted(found, key=itemgetter(0))
 
 
 _LOCAL: Final = SourceStorage(fs.LocalFileSystem())

@@ -24,10 +24,10 @@ class TextFileReader:
     """Reads lines, without their line ends."""
 
     def splits(self, file: FoundFile) -> int:
-        return 1 if _codec(file.path) else byte_splits(file.size)
+        return 1 if codec_of(file.path) else byte_splits(file.size)
 
     def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
-        codec = _codec(file.path)
+        codec = codec_of(file.path)
         try:
             with closing(open_file(file.path)) as source:
                 parts = _unpacked(source, codec) if codec else _plain(source, file, split)
@@ -54,7 +54,8 @@ def split_lines(data: bytes) -> pa.StringArray:
     return lines
 
 
-def _codec(path: str) -> str | None:
+def codec_of(path: str) -> str | None:
+    """Returns the compression of a file by its name; None if there is none."""
     return _CODECS.get(path.rpartition(".")[2].lower())
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import fastavro
 import fsspec
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from connectors import Step, committed_records, open_source, operator_config, web_server_log
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.operators.files import file_reader, output_directory, source_storage
+from tailrace.pipelines.runtime.operators.files.column_selection import NO_VALUE
 from tailrace.schemas.types import OperatorConfig
 
 in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -73,10 +75,14 @@ def as_dict(order: Order) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def order_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Writes the same orders as Parquet, in several row groups, and as Avro, in several blocks."""
+    """Writes the same orders as Parquet, in several row groups, as ORC, in several stripes, and as Avro, in several
+    blocks."""
     directory = tmp_path_factory.mktemp("orders")
     rows = list(map(as_dict, orders))
     pq.write_table(pa.Table.from_pylist(rows), directory / "orders.parquet", row_group_size=13)
+    with orc.ORCWriter(directory / "orders.orc", batch_size=13, stripe_size=1) as writer:
+        for start in range(0, len(rows), 13):
+            writer.write(pa.Table.from_pylist(rows[start : start + 13]))
     schema = {
         "type": "record",
         "name": "Order",
@@ -113,7 +119,7 @@ def test_lines_are_read_once_with_any_crash(
 
 @in_a_directory
 @given(taken=steps, n=sharing)
-@pytest.mark.parametrize("form", ["parquet", "avro"])
+@pytest.mark.parametrize("form", ["parquet", "avro", "orc"])
 def test_records_are_read_once_with_any_crash(
     order_files: Path, form: str, taken: list[Step], n: int
 ) -> None:
@@ -124,7 +130,7 @@ def test_records_are_read_once_with_any_crash(
         assert results == orders
 
 
-@pytest.mark.parametrize("form", ["parquet", "avro"])
+@pytest.mark.parametrize("form", ["parquet", "avro", "orc"])
 def test_record_has_declared_type(order_files: Path, form: str) -> None:
     path = order_files / f"orders.{form}"
     assert read(files(form, path)) == list(map(as_dict, orders))
@@ -136,7 +142,7 @@ def test_record_has_declared_type(order_files: Path, form: str) -> None:
     assert read(files(form, path, None, ["id"])) == [{"id": order.id} for order in orders]
 
 
-@pytest.mark.parametrize("form", ["parquet", "avro"])
+@pytest.mark.parametrize("form", ["parquet", "avro", "orc"])
 def test_missing_column_is_named_with_existing_ones(order_files: Path, form: str) -> None:
     @dataclass(frozen=True)
     class Customer:
@@ -148,6 +154,32 @@ def test_missing_column_is_named_with_existing_ones(order_files: Path, form: str
         read(files(form, path, Customer))
     with pytest.raises(TaskError, match=rf"orders\.{form} has no column town; it has id, item, price"):
         read(files(form, path, None, ["town"]))
+
+
+def test_directories_by_column_have_its_values(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Part:
+        a: int
+        day: int | None
+        town: str
+
+    for form, write in (("parquet", pq.write_table), ("orc", orc.write_table)):
+        for place, value in (("day=3/town=St.%2FGallen", 1), (f"day={NO_VALUE}/town=a", 2)):
+            (tmp_path / form / place).mkdir(parents=True)
+            write(pa.table({"a": [value]}), tmp_path / form / place / f"x.{form}")
+        path = tmp_path / form
+        assert Counter(read(files(form, path, Part))) == Counter(
+            [Part(1, 3, "St./Gallen"), Part(2, None, "a")]
+        )
+        rows = [{"a": 1, "day": "3", "town": "St./Gallen"}, {"a": 2, "day": None, "town": "a"}]
+        assert sorted(read(files(form, path)), key=str) == rows
+        assert Counter(
+            read(
+                files(form, path, str, ["town"]),
+            )
+        ) == Counter(["St./Gallen", "a"])
+        with pytest.raises(TaskError, match=r"the value of the directory town=.* is no int"):
+            read(files(form, path, int, ["town"]))
 
 
 def test_column_of_other_type_is_rejected_by_name(order_files: Path) -> None:

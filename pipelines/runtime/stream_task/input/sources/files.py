@@ -1,10 +1,11 @@
 """The file source: bounded and exact, without a coordinator that assigns work.
 
 The subtask lists the files once, before the first record, and keeps the list in the changelog, so a restarted subtask
-reads the same files. Split k of a file belongs to the subtask (hash of its path + k) % parallelism. Subtasks that list
-at different times therefore never read a split twice, and they share large files evenly. The position is a file, a
-split, and the number of the next record in the split. Records that Spark has dropped have numbers, too: so a position
-is right whatever is dropped.
+reads the same files. If it watches the paths, it lists them again when all is read, and keeps what it has found
+(file_splits.py). Split k of a file belongs to the subtask (hash of its path + k) % parallelism. Subtasks that list at
+different times therefore never read a split twice, and they share large files evenly. The position is a file, a split,
+and the number of the next record in the split. Records that Spark has dropped have numbers, too: so a position is right
+whatever is dropped.
 
 Where Spark reads, a thread reads ahead: a split is a job of Spark, which the task does not wait for.
 
@@ -15,7 +16,7 @@ splits by the same rule.
 from __future__ import annotations
 
 import json
-import zlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -25,7 +26,9 @@ import numpy as np
 from ......schemas.types import OperatorConfig
 from .....types import PICKLED, RecordType
 from ....operators.files.avro_reader import AvroFileReader
+from ....operators.files.csv_reader import CsvFileReader
 from ....operators.files.file_reader import FileChunk, FileReader
+from ....operators.files.orc_reader import OrcFileReader
 from ....operators.files.parquet_reader import ParquetFileReader
 from ....operators.files.source_storage import FoundFile, list_files
 from ....operators.files.spark_reader import SparkFileReader
@@ -33,16 +36,12 @@ from ....operators.files.text_reader import TextFileReader
 from ....spark.file_requests import SparkFormat
 from ....spark.message_condition import head_conditions
 from ....state_backend.stateful import Origin
+from .directory_watch import DirectoryWatch
+from .file_splits import FileSplits, KnownFiles, SplitAssignment, SplitOwner, SplitPosition
 from .read_ahead import ReadAhead
 from .source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 
-_SHARE: Final = b"S"
-_LISTED: Final = b"L"
-_POSITION: Final = b"P"
-_LISTED_AT_ONCE: Final = 2_000
-"""The number of files in one message of the changelog, which may have 1 MiB."""
-
-
+_log = logging.getLogger(__name__)
 _NOTHING: Final = FileChunk(rows=[])
 
 
@@ -50,100 +49,30 @@ class FileParameters(msgspec.Struct, frozen=True):
     """The parameters of the source in OperatorConfig.parameters."""
 
     paths: list[str]
-    format: Literal["text", "avro", "parquet", "spark-parquet", "spark-orc", "spark-json", "spark-csv"]
+    format: Literal[
+        "text", "csv", "avro", "parquet", "orc", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
+    ]
     """`spark-`: Spark reads the files."""
     columns: list[str] | None = None
     options: Mapping[str, str] | None = None
-    """Of Spark's reader."""
+    """Of CSV files (graph/csv_options.py), or of Spark's reader."""
     output_type: Any = None
-
-
-class _Position(msgspec.Struct, frozen=True, array_like=True):
-    file: int
-    split: int
-    records: int
-    share: int = 0
-
-
-class _Owner(msgspec.Struct, frozen=True, array_like=True):
-    """One subtask of a number of subtasks."""
-
-    subtask: int
-    parallelism: int
-
-    def first(self, path: str) -> int:
-        """Returns the first split of a file that the subtask owns. The others follow in steps of the parallelism."""
-        return (self.subtask - zlib.crc32(path.encode())) % self.parallelism
-
-
-class _SplitAssignment(msgspec.Struct, frozen=True, array_like=True):
-    """Files with the owners of their splits. Only splits that belong to all of the owners are read, from one file,
-    split and record on."""
-
-    owners: tuple[_Owner, ...]
-    file: int = 0
-    split: int = 0
-    records: int = 0
+    monitor_ms: int | None = None
+    """The time between two listings; None: the paths are listed once."""
+    max_age_ms: int = 0
+    """How much older than the newest file a new one may be."""
 
 
 class _Piece(msgspec.Struct, frozen=True):
     """What is read next: records, and the position of the first one; or a position that is reached."""
 
-    position: _Position
+    position: SplitPosition
     chunk: FileChunk = _NOTHING
 
     @property
     def size(self) -> int:
         """In bytes, at least one."""
         return self.chunk.size + 1
-
-
-class _SplitState:
-    """The assigned splits and the progress in them."""
-
-    def __init__(self) -> None:
-        self.shares: list[_SplitAssignment] = []
-        self.files: list[list[FoundFile]] = []
-        self.position = _Position(0, 0, 0)
-
-    def apply(self, message: bytes, owner: _Owner) -> None:
-        """Applies a message. Raises ValueError. `owner`: the subtask that wrote it."""
-        match message[:1]:
-            case b"S":
-                self.add(msgspec.msgpack.decode(message[1:], type=_SplitAssignment), [])
-            case b"L":
-                if not self.shares:
-                    self.add(_SplitAssignment((owner,)), [])
-                self.files[-1] += msgspec.msgpack.decode(message[1:], type=list[FoundFile])
-            case b"P":
-                self.position = msgspec.msgpack.decode(message[1:], type=_Position)
-            case kind:
-                raise ValueError(f"the changelog holds a message of unknown kind {kind!r}")
-
-    def add(self, share: _SplitAssignment, files: list[FoundFile]) -> None:
-        """Adds an assignment after the others."""
-        self.shares.append(share)
-        self.files.append(files)
-        if len(self.shares) == 1:
-            self.position = _Position(share.file, share.split, share.records)
-
-    def left(self) -> Iterator[tuple[_SplitAssignment, list[FoundFile]]]:
-        """Yields the assignments with unread files."""
-        at = self.position
-        for index in range(at.share, len(self.shares)):
-            share = self.shares[index]
-            if index == at.share:
-                share = _SplitAssignment(share.owners, at.file, at.split, at.records)
-            yield share, self.files[index]
-
-    def messages(self) -> Iterator[bytes]:
-        """Yields the whole state as messages for `apply`."""
-        for share, files in zip(self.shares, self.files, strict=True):
-            yield _SHARE + msgspec.msgpack.encode(share)
-            for start in range(0, len(files), _LISTED_AT_ONCE):
-                yield _LISTED + msgspec.msgpack.encode(files[start : start + _LISTED_AT_ONCE])
-        if self.shares:
-            yield _POSITION + msgspec.msgpack.encode(self.position)
 
 
 class FilesSource(Source):
@@ -157,26 +86,28 @@ class FilesSource(Source):
         self._record_type = PICKLED if form is None else RecordType.from_json(form)
         self._head = head
         self._reader: FileReader
-        self._state = _SplitState()
-        self._origins: dict[Origin, _SplitState] = {}
+        self._state = self._no_splits()
+        self._origins: dict[Origin, FileSplits] = {}
         self._origin: Origin | None = None
         self._restored: list[bytes] = []
         self._reported_listing = False
+        self._unreported: list[bytes] = []
+        self._watch: DirectoryWatch[list[FoundFile]] | None = None
         self._reported_position = self._state.position
         self._pieces: Iterator[_Piece | None] = iter(())
         self._chunk = _NOTHING
         self._first = 0
         """The number of the chunk's first record."""
         self._position = 0
-        self._polled: tuple[_Position, int] | None = None
+        self._polled: tuple[SplitPosition, int] | None = None
         """The position and the index in the chunk from which the last poll has read."""
 
     def restore(self, message: bytes) -> None:
         if self._origin is None:
             self._restored.append(message)
         else:
-            owner = _Owner(self._origin.subtask_index, self._origin.parallelism)
-            self._origins.setdefault(self._origin, _SplitState()).apply(message, owner)
+            owner = SplitOwner(self._origin.subtask_index, self._origin.parallelism)
+            self._origins.setdefault(self._origin, self._no_splits()).apply(message, owner)
 
     def restore_from(self, origin: Origin | None) -> None:
         self._origin = origin
@@ -185,29 +116,29 @@ class FilesSource(Source):
         self._setup = setup
         self._reader = self._reader_for(self._parameters, setup)
         state = self._state
-        own = _Owner(setup.context.subtask_index, setup.context.parallelism)
-        for origin in self._origins.values():
-            for share, files in origin.left():
-                state.add(msgspec.structs.replace(share, owners=(*share.owners, own)), files)
+        self._own = own = SplitOwner(setup.context.subtask_index, setup.context.parallelism)
+        state.take_over(self._origins, own, setup.wall_clock())
         for message in self._restored:
             state.apply(message, own)
         self._reported_listing = bool(state.shares)
         if not state.shares:
-            found = (file for path in self._parameters.paths for file in list_files(path))
-            state.add(_SplitAssignment((own,)), list({file.path: file for file in found}.values()))
+            state.add(SplitAssignment((own,)), self._list())
         self._reported_position = state.position
-        self._pieces = self._read()
-        if isinstance(self._reader, SparkFileReader) and setup.reads_ahead:
-            self._pieces = ReadAhead(
-                self._pieces, lambda piece: 0 if piece is None else piece.size, setup.wake
-            )
+        self._pieces = self._open_pieces()
+        if (interval_ms := self._parameters.monitor_ms) is not None:
+            self._watch = DirectoryWatch(self._list, interval_ms, setup)
 
     def poll(self, limit: int) -> PollResult:
         while self._position == len(self._chunk):
             try:
                 piece = next(self._pieces)
             except StopIteration:
-                return PollResult(has_ended=True)
+                if self._watch is None:
+                    return PollResult(has_ended=True)
+                if (found := self._watch.take()) is None:
+                    return PollResult(wait_s=self._watch.wait_s)
+                self._take_in(found, self._state.known)
+                continue
             if piece is None:
                 return PollResult(wait_s=UNTIL_WOKEN_S)
             self._chunk, self._position, self._first = piece.chunk, 0, piece.position.records
@@ -234,14 +165,61 @@ class FilesSource(Source):
             self._reported_listing = True
             self._reported_position = state.position
             yield from state.messages()
-        elif state.position != self._reported_position:
-            self._reported_position = state.position
-            yield _POSITION + msgspec.msgpack.encode(state.position)
+        else:
+            yield from self._unreported
+            if state.position != self._reported_position:
+                self._reported_position = state.position
+                yield state.position_message()
+        self._unreported.clear()
+        if self._watch is not None:
+            yield from state.drop_read()
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
         return ((None, message) for message in self._state.messages())
 
     def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._close_pieces()
+
+    def _no_splits(self) -> FileSplits:
+        watched = self._parameters.monitor_ms is not None
+        return FileSplits(KnownFiles(self._parameters.max_age_ms) if watched else None)
+
+    def _list(self) -> list[FoundFile]:
+        may_be_empty = self._parameters.monitor_ms is not None
+        found = (
+            file for path in self._parameters.paths for file in list_files(path, may_be_empty=may_be_empty)
+        )
+        return list({file.path: file for file in found}.values())
+
+    def _take_in(self, found: list[FoundFile], known: KnownFiles | None) -> None:
+        """Adds the new ones of a list of files."""
+        assert known is not None
+        now = self._setup.wall_clock()
+        new = [file for file in found if not known.has(file, now)]
+        for file in found:
+            if known.is_changed(file):
+                known.add(file)
+                if self._own.first(file.path) == 0:
+                    _log.warning(
+                        "%s has changed since it was found, and is not read again: write into new files",
+                        file.path,
+                    )
+        known.forget(now)
+        if new:
+            number = self._state.add(SplitAssignment((self._own,)), new)
+            self._unreported += self._state.share_messages(number)
+            self._close_pieces()
+            self._pieces = self._open_pieces()
+
+    def _open_pieces(self) -> Iterator[_Piece | None]:
+        pieces = self._read()
+        if isinstance(self._reader, SparkFileReader) and self._setup.reads_ahead:
+            return ReadAhead(pieces, lambda piece: 0 if piece is None else piece.size, self._setup.wake)
+        return pieces
+
+    def _close_pieces(self) -> None:
         if isinstance(self._pieces, ReadAhead):
             self._pieces.close()
         self._pieces = iter(())
@@ -249,10 +227,10 @@ class FilesSource(Source):
     def _read(self) -> Iterator[_Piece | None]:
         """Yields everything after the position: for each split its position, then its records."""
         state, begin = self._state, self._state.position
-        for index in range(begin.share, len(state.shares)):
+        for index in state.numbers():
             share, files = state.shares[index], state.files[index]
             if index > begin.share:
-                begin = _Position(share.file, share.split, share.records, index)
+                begin = SplitPosition(share.file, share.split, share.records, index)
             for number in range(begin.file, len(files)):
                 for split in self._splits(share.owners, files[number]):
                     given = 0
@@ -260,15 +238,15 @@ class FilesSource(Source):
                         if split < begin.split:
                             continue
                         given = begin.records if split == begin.split else 0
-                    at = _Position(number, split, given, index)
+                    at = SplitPosition(number, split, given, index)
                     yield _Piece(at)
                     for chunk in _behind(self._reader.read(files[number], split), given):
                         yield _Piece(at, chunk)
                         following = chunk.number_of(len(chunk) - 1, at.records) + 1
                         at = msgspec.structs.replace(at, records=following)
-            yield _Piece(_Position(len(files), 0, 0, index))
+            yield _Piece(SplitPosition(len(files), 0, 0, index))
 
-    def _splits(self, owners: Sequence[_Owner], file: FoundFile) -> Iterator[int]:
+    def _splits(self, owners: Sequence[SplitOwner], file: FoundFile) -> Iterator[int]:
         first, *others = owners
         for split in range(first.first(file.path), self._reader.splits(file), first.parallelism):
             if all((split - other.first(file.path)) % other.parallelism == 0 for other in others):
@@ -278,6 +256,10 @@ class FilesSource(Source):
         match parameters.format:
             case "text":
                 return TextFileReader()
+            case "csv":
+                return CsvFileReader(self._record_type, parameters.columns, parameters.options or {})
+            case "orc":
+                return OrcFileReader(self._record_type, parameters.columns)
             case "avro":
                 return AvroFileReader(self._record_type, parameters.columns)
             case "parquet":
