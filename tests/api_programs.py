@@ -20,9 +20,14 @@ from tailrace import (
     CoGroupFunction,
     CoMapFunction,
     Context,
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CoProcessFunction,
+    CountEvictor,
+    CountTrigger,
     DataStream,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     ExponentialBackoffDelayRetryStrategy,
     FileSink,
     FileSource,
@@ -30,6 +35,7 @@ from tailrace import (
     FixedDelayRetryStrategy,
     FlatMapFunction,
     Formats,
+    GlobalWindows,
     JoinFunction,
     KafkaRecord,
     KafkaSink,
@@ -43,6 +49,9 @@ from tailrace import (
     LookupCache,
     MapFunction,
     MapStateDescriptor,
+    Max,
+    Mean,
+    Min,
     OutputTag,
     ProcessAllWindowFunction,
     ProcessFunction,
@@ -50,6 +59,7 @@ from tailrace import (
     ProcessJoinContext,
     ProcessJoinFunction,
     ProcessWindowFunction,
+    PurgingTrigger,
     ReadOnlyBroadcastContext,
     ReduceFunction,
     SinkFunction,
@@ -64,13 +74,16 @@ from tailrace import (
     SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
+    Sum,
     TaggedUnion,
+    TimeEvictor,
     TransactionalSink,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
     WindowContext,
 )
+from tailrace import Count as Counted
 
 Env = StreamExecutionEnvironment
 
@@ -454,6 +467,52 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .window_all(TumblingEventTimeWindows.of(MINUTE))
         .reduce(bigger, lambda context, elements: list(elements), Trade)
         .print()
+    ),
+    "count_window": lambda env: keyed(env).count_window(5).sum("size").print(),
+    "count_window sliding": lambda env: keyed(env).count_window(5, 2).process(Fired()).print(),
+    "count_window_all": lambda env: timed(env).count_window_all(3).reduce(bigger).print(),
+    "trigger": lambda env: (
+        keyed(env)
+        .window(TumblingEventTimeWindows.of(MINUTE))
+        .trigger(PurgingTrigger.of(ContinuousEventTimeTrigger.of(seconds=5)))
+        .aggregate(Volume())
+        .print()
+    ),
+    "early and late firings": lambda env: (
+        keyed(env)
+        .window(SlidingEventTimeWindows.of(MINUTE, slide_seconds=10))
+        .trigger(EventTimeTrigger.create().with_early_firings(seconds=1).with_late_firings(seconds=2))
+        .allowed_lateness(seconds=9)
+        .max("price")
+        .print()
+    ),
+    "trigger of sessions": lambda env: (
+        keyed(env)
+        .window(ProcessingTimeSessionWindows.with_dynamic_gap(size_of))
+        .trigger(CountTrigger.of(2))
+        .evictor(TimeEvictor.of(seconds=5))
+        .process(fired)
+        .print()
+    ),
+    "dynamic session": lambda env: (
+        keyed(env).window(EventTimeSessionWindows.with_dynamic_gap(size_of)).reduce(bigger).print()
+    ),
+    "global windows": lambda env: (
+        keyed(env)
+        .window(GlobalWindows.create())
+        .trigger(ContinuousProcessingTimeTrigger.of(seconds=3))
+        .evictor(CountEvictor.of(9))
+        .reduce(bigger, Fired())
+        .print()
+    ),
+    "named aggregates": lambda env: (
+        keyed(env)
+        .window(TumblingEventTimeWindows.of(MINUTE))
+        .aggregate(count=Counted(), total=Sum("size"), mean=Mean("price"), first=Min("at"), last=Max("at"))
+        .print()
+    ),
+    "named aggregates of all": lambda env: (
+        timed(env).count_window_all(7).aggregate(count=Counted(), total=Sum("size")).print()
     ),
     "window join": lambda env: (
         timed(env)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ...schemas.types import Partitioner
+from ..functions.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger
 from ..graph.errors import ProgramError
 from ..graph.job_options import BOUNDED
 from ..graph.key_groups import UPPER_BOUND, default_max_parallelism
@@ -200,8 +201,8 @@ class _Generator:
             held_by=next((node.held_by for node in before if node.held_by is not None), None),
         )
         match own:
-            case Window(assigner=assigner) if assigner.TIME == "event":
-                _check_event_time(own, str(assigner), "no window of it would ever fire", times)
+            case Window() if (what := _needs_event_time(own)) is not None:
+                _check_event_time(own, what, "no window of it would ever fire", times)
             case EventTimeJoin():
                 _check_event_time(own, "the join", "its time would never advance", times)
             case _:
@@ -296,6 +297,16 @@ def _times_behind(own: Physical, before: _Times) -> _Times:
             return _Times(strategy=place, held_by=None)
         case _:
             return before
+
+
+def _needs_event_time(own: Window) -> str | None:
+    """Returns the part of a window that needs event time, if there is one. A user's trigger may need none."""
+    if own.assigner.TIME == "event":
+        return str(own.assigner)
+    trigger = own.trigger
+    while isinstance(trigger, PurgingTrigger):
+        trigger = trigger.nested
+    return str(trigger) if isinstance(trigger, (EventTimeTrigger, ContinuousEventTimeTrigger)) else None
 
 
 def _check_event_time(own: Physical, what: str, effect: str, times: _Times) -> None:

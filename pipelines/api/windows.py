@@ -5,15 +5,17 @@ In processing time the clock at the window operator assigns a record, in event t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from ..graph.errors import ProgramError
 from .durations import to_milliseconds
+from .signatures import SELECTOR, check_function
 from .source_location import caller_location
 
+T = TypeVar("T")
 Time = Literal["processing", "event"]
 
 
@@ -180,6 +182,12 @@ class ProcessingTimeSessionWindows(_Session):
         """Returns sessions with that gap, a millisecond or more. Raises ProgramError."""
         return ProcessingTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
+    @staticmethod
+    def with_dynamic_gap(gap: Callable[[T], timedelta | int]) -> DynamicProcessingTimeSessionWindows:
+        """Returns sessions with a gap for each record: the function returns a timedelta, or milliseconds, 1 or more.
+        Raises ProgramError."""
+        return DynamicProcessingTimeSessionWindows(_checked_gap(gap))
+
 
 class EventTimeSessionWindows(_Session):
     """Windows that end when no record has a timestamp within the gap after the last one."""
@@ -194,6 +202,59 @@ class EventTimeSessionWindows(_Session):
         """Returns sessions with that gap, a millisecond or more. Raises ProgramError."""
         return EventTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
+    @staticmethod
+    def with_dynamic_gap(gap: Callable[[T], timedelta | int]) -> DynamicEventTimeSessionWindows:
+        """Returns sessions with a gap for each record: the function returns a timedelta, or milliseconds, 1 or more.
+        Raises ProgramError."""
+        return DynamicEventTimeSessionWindows(_checked_gap(gap))
+
+
+@dataclass(frozen=True, slots=True)
+class _DynamicSession(WindowAssigner):
+    gap: Callable[[Any], timedelta | int]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"kind": "dynamic_session", "time": self.TIME}
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicSession):
+    """ProcessingTimeSessionWindows with the gap of each record."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "processing"
+
+
+class DynamicEventTimeSessionWindows(_DynamicSession):
+    """EventTimeSessionWindows with the gap of each record."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalWindows(WindowAssigner):
+    """One window for each key, which never ends: only a trigger lets it fire, and only a purge empties it.
+
+    Its records, and the state of its trigger, stay until a trigger purges them. What has not fired at the end of the
+    input is lost, as in Flink.
+    """
+
+    TIME: ClassVar[Time] = "processing"
+
+    def __str__(self) -> str:
+        return "GlobalWindows()"
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"kind": "global", "time": self.TIME}
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """Returns the assigner."""
+        return GlobalWindows()
+
 
 def _size(size: timedelta | None, seconds: float, milliseconds: int) -> int:
     return to_milliseconds("size of a window", size, seconds, milliseconds)
@@ -205,6 +266,11 @@ def _slide(slide: timedelta | None, seconds: float, milliseconds: int) -> int:
 
 def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
     return to_milliseconds("gap of a session", gap, seconds, milliseconds)
+
+
+def _checked_gap(gap: Callable[[T], timedelta | int]) -> Callable[[T], timedelta | int]:
+    check_function(gap, SELECTOR, operator="with_dynamic_gap", location=caller_location())
+    return gap
 
 
 def _offset(offset: timedelta | None, seconds: float, period_ms: int) -> int:

@@ -5,6 +5,13 @@ contexts.
 """
 
 from .aggregate import AggregateFunction
+from .aggregates import (
+    Count,
+    Max,
+    Mean,
+    Min,
+    Sum,
+)
 from .async_function import (
     AsyncFunction,
     AsyncRetryStrategy,
@@ -22,8 +29,16 @@ from .broadcast import (
 )
 from .change_event import ChangeEvent
 from .checkpointed import CheckpointedFunction, FunctionInitializationContext, OperatorStateStore
-from .context import Counter, MetricGroup, RuntimeContext
+from .context import Counter, KeyedStateStore, MetricGroup, RuntimeContext
 from .custom_source import Source, SourceReader, SourceReaderContext, SourceRecords, SourceSplit
+from .evictor import (
+    CountEvictor,
+    DeltaEvictor,
+    Evictor,
+    EvictorContext,
+    TimeEvictor,
+    TimestampedValue,
+)
 from .joins import (
     CoGroupFunction,
     JoinFunction,
@@ -71,9 +86,50 @@ from .state import (
 )
 from .state_ttl import StateTtlConfig
 from .transactional_sink import TransactionalSink
-from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow, WindowContext
+from .trigger import (
+    OnMergeContext,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
+from .triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from .window import GlobalWindow, ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow, WindowContext
 
 __all__ = [
+    "CountEvictor",
+    "DeltaEvictor",
+    "Evictor",
+    "EvictorContext",
+    "TimeEvictor",
+    "TimestampedValue",
+    "OnMergeContext",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
+    "DeltaTrigger",
+    "EventTimeTrigger",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Count",
+    "Max",
+    "Mean",
+    "Min",
+    "Sum",
+    "GlobalWindow",
+    "KeyedStateStore",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",

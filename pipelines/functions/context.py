@@ -51,7 +51,33 @@ class MetricGroup(ABC):
         """Registers a number that is read when metrics are reported."""
 
 
-class RuntimeContext(ABC):
+class KeyedStateStore(ABC):
+    """The states of the current key, by descriptor."""
+
+    @abstractmethod
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
+        """Returns a state with one value for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """Returns a state with a list for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
+        """Returns a state with a dictionary for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+        """Returns a state with a reduction for each key. Raises TypeError if the stream has no keys."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
+    ) -> AggregatingState[IN, OUT]:
+        """Returns a state with an aggregation for each key. Raises TypeError if the stream has no keys."""
+
+
+class RuntimeContext(KeyedStateStore):
     """The argument of `open`. State is that of the current key, and exists on keyed streams only."""
 
     job_id: str
@@ -76,28 +102,6 @@ class RuntimeContext(ABC):
 
         It does not contain uncommitted counts of failed attempts.
         """
-
-    @abstractmethod
-    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
-        """Returns a state with one value for each key. Raises TypeError if the stream has no keys."""
-
-    @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """Returns a state with a list for each key. Raises TypeError if the stream has no keys."""
-
-    @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
-        """Returns a state with a dictionary for each key. Raises TypeError if the stream has no keys."""
-
-    @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        """Returns a state with a reduction for each key. Raises TypeError if the stream has no keys."""
-
-    @abstractmethod
-    def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor[IN, Any, OUT]
-    ) -> AggregatingState[IN, OUT]:
-        """Returns a state with an aggregation for each key. Raises TypeError if the stream has no keys."""
 
     def __reduce__(self) -> Any:
         raise TypeError("a RuntimeContext exists only while its task runs")

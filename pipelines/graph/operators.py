@@ -60,6 +60,8 @@ class OperatorTraits:
     """The number of items of the pickled tuple in OperatorConfig.code; a missing item is None. 0: no code."""
     code_is_optional: bool = False
     """Whether there may be no functions."""
+    optional_functions: int = 0
+    """The number of items after these, which are left out if the program gives none of them."""
     inputs: int = 1
     """0 for sources, 2 for connected streams."""
     sink: bool = False
@@ -119,7 +121,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.REDUCE: OperatorTraits(functions=2, keyed=True, stateful=True),
         OperatorKind.AGGREGATE: OperatorTraits(functions=1, keyed=True, stateful=True),
         OperatorKind.KEYED_PROCESS: OperatorTraits(functions=2, keyed=True, stateful=True),
-        OperatorKind.WINDOW: OperatorTraits(functions=3, keyed=True, stateful=True),
+        OperatorKind.WINDOW: OperatorTraits(functions=3, optional_functions=3, keyed=True, stateful=True),
         OperatorKind.CO_MAP: OperatorTraits(functions=1, inputs=2, operator_state=True),
         OperatorKind.CO_FLAT_MAP: OperatorTraits(functions=1, inputs=2, operator_state=True),
         OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2, operator_state=True),

@@ -298,6 +298,8 @@ _ASSIGNER = _variants(
         "tumbling": {"size_ms": _size, "offset_ms": _offset},
         "sliding": {"size_ms": _size, "slide_ms": _size, "offset_ms": _offset},
         "session": {"gap_ms": _size},
+        "dynamic_session": {},
+        "global": {},
     },
     time=_one_of("processing", "event"),
     offset_ms=_optional(_whole("0 or null", 0, 0)),
@@ -397,6 +399,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "field": _field,
             **_KEYED,
             "accumulator_type": _optional(_record_type),
+            "trigger": _field,
+            "evictor": _field,
             "ingestion_time": _optional(_flag),  # graphs of 0.1.0 have it; nothing reads it
         },
         OperatorKind.CO_MAP: {},

@@ -7,7 +7,7 @@ are in one module. `Stream`, `Sinks` and `Partitioning` are the parts of a DataS
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
@@ -50,7 +50,11 @@ from ...functions.adapters import (
     WindowCall,
     may_have_state,
 )
+from ...functions.aggregates import WindowAggregate, WindowRow
+from ...functions.evictor import CountEvictor, Evictor
 from ...functions.lookup import LookupCache, LookupJoin, is_async
+from ...functions.trigger import Trigger
+from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from ...types import PICKLED, OptionalOf, RecordType, Scalar, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
@@ -101,10 +105,11 @@ from ..transformations import (
 )
 from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
-from ..windows import WindowAssigner
+from ..windows import GlobalWindows, WindowAssigner
 from .event_time_joins import IntervalJoinStreams, TemporalJoined
 from .joined_streams import CoGroupedStreams, JoinedStreams
-from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
+from .named_aggregates import create_named_aggregates
+from .settings import OnlyInPrograms, OperatorSettings, check_count, check_tag, refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -581,6 +586,12 @@ class DataStream(Partitioning[T], Sinks[T]):
         check_assigner("window_all", assigner)
         return AllWindowedStream(self._keyed(NO_KEY, "window_all"), assigner)
 
+    def count_window_all(self, size: int, slide: int | None = None) -> AllWindowedStream[T]:
+        """Groups each `size` records, in one subtask. `slide`: after each `slide` records, the last `size` ones."""
+        trigger, evictor = count_functions("count_window_all", size, slide)
+        keyed = self._keyed(NO_KEY, "count_window_all")
+        return AllWindowedStream(keyed, GlobalWindows(), trigger=trigger, evictor=evictor)
+
     def _keyed(self, key: Key, step: str) -> KeyedStream[T, Any]:
         made = self._program.add(
             Partition,
@@ -722,6 +733,11 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         """Groups the records of each key by windows."""
         check_assigner("window", assigner)
         return WindowedStream(self, assigner)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream[T, K]:
+        """Groups each `size` records of a key. `slide`: after each `slide` records, the last `size` ones."""
+        trigger, evictor = count_functions("count_window", size, slide)
+        return WindowedStream(self, GlobalWindows(), trigger=trigger, evictor=evictor)
 
     def interval_join(self, other: KeyedStream[U, K]) -> IntervalJoinStreams[T, U]:
         """Joins the records of both streams that have one key and near timestamps:
@@ -1044,11 +1060,57 @@ class Windowed(OnlyInPrograms, Generic[T]):
         assigner: WindowAssigner,
         lateness_ms: int = 0,
         late: OutputTag[T] | None = None,
+        trigger: Trigger[T] | None = None,
+        evictor: Evictor[T] | None = None,
     ) -> None:
         self._keyed = keyed
         self._assigner = assigner
         self._lateness_ms = lateness_ms
         self._late = late
+        self._trigger = trigger
+        self._evictor = evictor
+
+    def _changed(self, **changes: Any) -> Self:
+        given = {
+            "lateness_ms": self._lateness_ms,
+            "late": self._late,
+            "trigger": self._trigger,
+            "evictor": self._evictor,
+        }
+        return type(self)(self._keyed, self._assigner, **{**given, **changes})
+
+    def trigger(self, trigger: Trigger[T]) -> Self:
+        """Sets what decides when a window emits its results, in place of the assigner's trigger."""
+        if not isinstance(trigger, Trigger):
+            raise refusal(
+                "trigger", f"expected a trigger such as CountTrigger.of(5), not {type(trigger).__name__}"
+            )
+        if is_session(self._assigner) and not trigger.can_merge():
+            raise refusal(
+                "trigger",
+                f"{trigger} cannot merge windows, as {self._assigner} needs: use another trigger, or give yours"
+                " can_merge and on_merge",
+            )
+        if (
+            isinstance(trigger, EventTimeTrigger)
+            and self._assigner.TIME == "processing"
+            and not isinstance(self._assigner, GlobalWindows)
+        ):
+            raise refusal(
+                "trigger",
+                f"{trigger} fires by event time, but {self._assigner} are in processing time: use"
+                " ProcessingTimeTrigger, or windows in event time",
+            )
+        return self._changed(trigger=trigger)
+
+    def evictor(self, evictor: Evictor[T]) -> Self:
+        """Sets what removes records from a window when it fires. The window's records are then stored, also for
+        `reduce` and `aggregate`."""
+        if not isinstance(evictor, Evictor):
+            raise refusal(
+                "evictor", f"expected an evictor such as CountEvictor.of(5), not {type(evictor).__name__}"
+            )
+        return self._changed(evictor=evictor)
 
     def allowed_lateness(
         self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
@@ -1059,7 +1121,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
         found = to_milliseconds(
             "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
         )
-        return type(self)(self._keyed, self._assigner, found, self._late)
+        return self._changed(lateness_ms=found)
 
     def side_output_late_data(self, tag: OutputTag[T]) -> Self:
         """Sends records that are too late for their windows to a side output of the next step; by default they are
@@ -1073,7 +1135,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
                 "side_output_late_data",
                 f"the tag {tag.name!r} is of type {tag.record_type}, but the stream's records are {own}",
             )
-        return type(self)(self._keyed, self._assigner, self._lateness_ms, tag)
+        return self._changed(late=tag)
 
     def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record with the sum of a field; None: records are numbers."""
@@ -1110,8 +1172,30 @@ class Windowed(OnlyInPrograms, Generic[T]):
         )
 
     def _aggregate(
-        self, function: Any, window_function: Any, accumulator_type: object, output_type: object
+        self,
+        function: Any,
+        window_function: Any,
+        accumulator_type: object,
+        output_type: object,
+        aggregates: Mapping[str, object],
     ) -> SingleOutputStreamOperator[Any]:
+        if aggregates:
+            if (function, window_function, accumulator_type, output_type) != (None, None, None, None):
+                raise refusal("aggregate", "give a function, or aggregates by name, not both")
+            named = create_named_aggregates(
+                self._keyed.record_type,
+                aggregates,
+                None if self._IS_WINDOW_ALL else self._keyed._key,
+                has_bounds=not isinstance(self._assigner, GlobalWindows),
+            )
+            return self._fired(
+                "aggregate",
+                named.output_type,
+                aggregation="aggregate",
+                aggregator=named.function,
+                window_function=named.window_function,
+                accumulator_type=named.accumulator_type,
+            )
         check_function(function, signatures.AGGREGATE, operator="aggregate", location=caller_location())
         gathered = result_type(function, signatures.ACCUMULATOR)
         own = result_type(function, signatures.AGGREGATE)
@@ -1162,21 +1246,30 @@ class Windowed(OnlyInPrograms, Generic[T]):
         window_function: Any = None,
         field: str | None = None,
     ) -> SingleOutputStreamOperator[Any]:
+        if isinstance(self._assigner, GlobalWindows) and self._trigger is None:
+            raise refusal(step, f"{self._assigner} never fires by itself: call trigger before this step")
         late = {} if self._late is None else {self._late.name: self._keyed.record_type}
+        parts = [str(part) for part in (self._assigner, self._trigger, self._evictor) if part is not None]
         return self._keyed._then(
             Window,
             step,
-            f"{'WindowAll' if self._IS_WINDOW_ALL else 'Window'}({self._assigner})",
+            f"{'WindowAll' if self._IS_WINDOW_ALL else 'Window'}({', '.join(parts)})",
             output_type,
             side_outputs=late,
             key=self._keyed._key,
             assigner=self._assigner,
+            trigger=self._trigger,
+            evictor=self._evictor,
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late is None else self._late.name,
             aggregation=aggregation,
             field=field,
             aggregator=aggregator,
-            window_function=None if window_function is None else self._adapted(window_function),
+            window_function=(
+                window_function
+                if window_function is None or isinstance(window_function, WindowRow)
+                else self._adapted(window_function)
+            ),
             accumulator_type=accumulator_type,
             of_all=self._IS_WINDOW_ALL,
         )
@@ -1193,6 +1286,20 @@ def check_assigner(step: str, assigner: object) -> None:
             "expected a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
             f" not {type(assigner).__name__}",
         )
+
+
+def is_session(assigner: WindowAssigner) -> bool:
+    """Whether the windows merge."""
+    return assigner.parameters()["kind"] in ("session", "dynamic_session")
+
+
+def count_functions(step: str, size: int, slide: int | None) -> tuple[Trigger[Any], Evictor[Any] | None]:
+    """Returns the trigger and the evictor of windows of a number of records. Raises ProgramError."""
+    check_count("size of a window", size, operator=step)
+    if slide is None:
+        return PurgingTrigger.of(CountTrigger.of(size)), None
+    check_count("slide of a window", slide, operator=step)
+    return CountTrigger.of(slide), CountEvictor.of(size)
 
 
 class WindowedStream(Windowed[T], Generic[T, K]):
@@ -1238,15 +1345,22 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         accumulator_type: object = ...,
         output_type: object = ...,
     ) -> SingleOutputStreamOperator[S]: ...
+    @overload
+    def aggregate(self, **aggregates: WindowAggregate) -> SingleOutputStreamOperator[Any]: ...
     def aggregate(
         self,
-        function: Any,
+        function: Any = None,
         window_function: Any = None,
         accumulator_type: object = None,
         output_type: object = None,
+        **aggregates: Any,
     ) -> SingleOutputStreamOperator[Any]:
-        """Aggregates the window's records in an accumulator."""
-        return self._aggregate(function, window_function, accumulator_type, output_type)
+        """Aggregates the window's records in an accumulator.
+
+        Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
+        key, window_start and window_end, and the aggregates.
+        """
+        return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
 
     def process(
         self,
@@ -1299,15 +1413,22 @@ class AllWindowedStream(Windowed[T]):
         accumulator_type: object = ...,
         output_type: object = ...,
     ) -> SingleOutputStreamOperator[S]: ...
+    @overload
+    def aggregate(self, **aggregates: WindowAggregate) -> SingleOutputStreamOperator[Any]: ...
     def aggregate(
         self,
-        function: Any,
+        function: Any = None,
         window_function: Any = None,
         accumulator_type: object = None,
         output_type: object = None,
+        **aggregates: Any,
     ) -> SingleOutputStreamOperator[Any]:
-        """Aggregates the window's records in an accumulator."""
-        return self._aggregate(function, window_function, accumulator_type, output_type)
+        """Aggregates the window's records in an accumulator.
+
+        Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
+        key, window_start and window_end, and the aggregates.
+        """
+        return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
 
     def process(
         self,

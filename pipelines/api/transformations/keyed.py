@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...functions.evictor import Evictor
+from ...functions.trigger import Trigger
 from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..keys import Key
@@ -96,6 +98,9 @@ class Window(Keyed):
     aggregator: Any
     window_function: Any
     accumulator_type: RecordType
+    trigger: Trigger[Any] | None = None
+    """None: that of the assigner."""
+    evictor: Evictor[Any] | None = None
     of_all: bool
     """Whether all records have one key, and go to one subtask."""
 
@@ -104,7 +109,10 @@ class Window(Keyed):
         return not self.of_all
 
     def functions(self) -> tuple[Any, ...]:
-        return (self.key.selector, self.aggregator, self.window_function)
+        functions = self.key.selector, self.aggregator, self.window_function
+        more = self.trigger, self.evictor, getattr(self.assigner, "gap", None)
+        # The others alone are what releases before triggers know.
+        return functions if more == (None, None, None) else (*functions, *more)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         return {
@@ -115,4 +123,9 @@ class Window(Keyed):
             "field": self.field,
             **self.key.parameters(),
             "accumulator_type": self.accumulator_type.to_json(),
+            **{
+                name: str(of)
+                for name, of in (("trigger", self.trigger), ("evictor", self.evictor))
+                if of is not None
+            },
         }

@@ -20,7 +20,9 @@ def uses_event_time(operator: OperatorConfig) -> bool:
         case kind if kind in _WITH_TIMERS:
             return True
         case OperatorKind.WINDOW:
-            return bool(_parameters(operator).get("assigner", {}).get("time") == "event")
+            parameters = _parameters(operator)
+            in_event_time = parameters.get("assigner", {}).get("time") == "event"
+            return in_event_time or parameters.get("trigger") is not None
         case _:
             return False
 

@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 from ...functions import OutputTag, TimerService
 from ...functions.process import OnTimerContext
-from ...functions.window import TimeWindow, WindowContext
 from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from ..state_backend.keyed_state_backend import KeyedStateBackend
 from ..state_backend.timers import TimerTable
@@ -102,13 +101,12 @@ class KeyedTimerService(ReadOnlyTimerService):
         self.processing_time.delete(self._backend.current_key, timestamp)
 
 
-class FunctionContext(OnTimerContext[Any], WindowContext):
-    """The context of the current record, timer or window. Its public context type says what a function may use."""
+class FunctionContext(OnTimerContext[Any]):
+    """The context of the current record or timer. Its public context type says what a function may use."""
 
     timestamp: int = 0
     time_domain: str = ""
     current_key: Any = None
-    window: TimeWindow = TimeWindow(0, 0)
 
     def __init__(self, timer_service: TimerService, gathering: OutputCollector) -> None:
         self._timer_service = timer_service

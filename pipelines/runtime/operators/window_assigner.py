@@ -1,4 +1,4 @@
-"""The windows of a time: of one size at regular starts, or sessions that end after a gap."""
+"""The windows of a time: of one size at regular starts, sessions that end after a gap, or one for all of time."""
 
 from __future__ import annotations
 
@@ -47,13 +47,21 @@ class FixedWindowAssigner(msgspec.Struct, frozen=True):
 class SessionAssigner(msgspec.Struct, frozen=True):
     """A time begins a session [time, time + gap). Sessions that overlap or touch are merged."""
 
-    gap: int
+    gap: int | None
+    """None: a function returns that of each record."""
+
+
+class GlobalAssigner(msgspec.Struct, frozen=True):
+    """All times belong to one window."""
+
+
+Assigner = FixedWindowAssigner | SessionAssigner | GlobalAssigner
 
 
 class WindowAssignment(msgspec.Struct, frozen=True):
     """An assigner and its clock."""
 
-    assigner: FixedWindowAssigner | SessionAssigner
+    assigner: Assigner
     time: Literal["processing", "event"]
 
 
@@ -69,5 +77,11 @@ def create_assignment(form: Mapping[str, Any]) -> WindowAssignment:
             return WindowAssignment(fixed, time)
         case "session":
             return WindowAssignment(SessionAssigner(form["gap_ms"]), time)
+        case "dynamic_session":
+            return WindowAssignment(SessionAssigner(None), time)
+        case "global":
+            return WindowAssignment(GlobalAssigner(), time)
         case kind:
-            raise ValueError(f"there is no window assigner {kind!r}: tumbling, sliding or session")
+            raise ValueError(
+                f"there is no window assigner {kind!r}: tumbling, sliding, session, dynamic_session or global"
+            )

@@ -119,6 +119,10 @@ class FixedWindows(WindowOperator):
                 with placed(partial(result_place, window)):
                     self._gathering.send(self.output)
             if last + self._lateness <= reached:
+                if self._call_clear is not None:
+                    with user_code(self._config, place=partial(self._window_place, window)):
+                        for key in self._contents.keys(start):
+                            self._clear_function(key, window)
                 self._contents.drop(start)
         self._due_at = self._least_due(reached)
 

@@ -1,4 +1,4 @@
-"""Session windows: the records of a key that are no further apart than the gap.
+"""Session windows: the records of a key that are no further apart than the gap, which may be that of each record.
 
 A record begins a session [time, time + gap) of its own, which is merged with those that it overlaps or touches (Flink's
 TimeWindow). So the sessions are the same for any order of the records. Records that are stored unaggregated belong to
@@ -26,7 +26,7 @@ from .operator import OperatorSetup
 from .session_index import KeySessions, SessionIndex
 from .user_functions import OrderedCalls, user_code
 from .window_assigner import Ints, SessionAssigner
-from .windowing import WindowOperator
+from .windowing import WindowOperator, create_gap
 
 _INT: Final = Scalar("int")
 _NOTHING: Final = b""
@@ -37,7 +37,7 @@ class SessionWindows(WindowOperator):
 
     def __init__(self, setup: OperatorSetup, assigner: SessionAssigner) -> None:
         super().__init__(setup)
-        self._gap = assigner.gap
+        self._gap = create_gap(assigner, self._gap_function)
         folded_type = Scalar("bytes") if self._folding is None else self._folded_type
         self._sessions = self.backend.map_table("~sessions", _INT, TupleOf((_INT, folded_type)))
         # (time, number) -> record; the number distinguishes the records of a key, and gives their order.
@@ -71,7 +71,7 @@ class SessionWindows(WindowOperator):
         sessions: Mapping[int, tuple[int, Any]] = self._sessions.get(key)
         known = self._index.get(key)
         starts = known.starts
-        start, end = time, time + self._gap
+        start, end = time, time + self._gap(value)
         first = stop = bisect_right(starts, end)
         while first and sessions[starts[first - 1]][0] >= time:
             first -= 1
@@ -146,7 +146,9 @@ class SessionWindows(WindowOperator):
         done = 0  # later than the allowed lateness
         while done < len(starts) and sessions[starts[done]][0] - 1 + self._lateness <= time:
             start = starts[done]
-            self._forget(key, known, TimeWindow(start, sessions[start][0]))
+            window = TimeWindow(start, sessions[start][0])
+            self._clear_function(key, window)
+            self._forget(key, known, window)
             self._sessions.remove(key, start)
             done += 1
         del starts[:done]

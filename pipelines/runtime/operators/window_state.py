@@ -47,6 +47,10 @@ class WindowState(ABC):
         """Returns the elements of one key of a window."""
 
     @abstractmethod
+    def keys(self, start: int) -> Iterable[Any]:
+        """Returns the keys of a window."""
+
+    @abstractmethod
     def drop(self, start: int) -> None:
         """Removes a window."""
 
@@ -112,6 +116,9 @@ class AggregatedWindowState(WindowState):
 
     def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
         return (self._folding.result(self._table.space(start)[key]),)
+
+    def keys(self, start: int) -> Iterable[Any]:
+        return iter(self._table.space(start))
 
     def drop(self, start: int) -> None:
         self._table.drop(start)
@@ -192,6 +199,9 @@ class ListWindowState(WindowState):
 
     def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
         return list(self._table.get(key, start))
+
+    def keys(self, start: int) -> Iterable[Any]:
+        return iter(self._table.space(start))
 
     def drop(self, start: int) -> None:
         self._table.drop(start)

@@ -10,24 +10,36 @@ window that is open when it arrives, by the wall clock of the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
 
 import numpy as np
 
-from ...functions.window import LATE_RECORDS_DROPPED, TimeWindow
+from ...functions.adapters import AllWindow
+from ...functions.window import (
+    LATE_RECORDS_DROPPED,
+    GlobalWindow,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    TimeWindow,
+    WindowContext,
+)
 from ..common.failures import format_key
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
 from ..records.record_copying import create_copier
 from ..state_backend.state_handles import KeyedStateAccess
 from .aggregation import Aggregation, create_aggregation
-from .function_contexts import FunctionContext, ReadOnlyTimerService, processing_time
+from .function_contexts import processing_time
 from .keyed import KeyedOperator, KeySelector
 from .operator import OperatorSetup
 from .output_collector import OutputCollector
 from .user_functions import close_function, load, method_of, open_function, user_code
-from .window_assigner import Ints, create_assignment
+from .window_assigner import Ints, SessionAssigner, create_assignment
+from .window_context import WindowFunctionContext
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class WindowOperator(KeyedOperator):
@@ -36,10 +48,14 @@ class WindowOperator(KeyedOperator):
     def __init__(self, setup: OperatorSetup) -> None:
         super().__init__(setup)
         parameters = setup.parameters
-        selector, self._aggregator, self._window_function = load(setup.config)
+        # Graphs without a trigger, an evictor and a gap have the first three only.
+        loaded = (*load(setup.config), None, None, None)[:6]
+        selector, self._aggregator, self._window_function, self._trigger, self._evictor, gap = loaded
+        self._gap_function = gap
         self._record_type = setup.input_types[0]
         self._keys = KeySelector(selector, self._record_type, parameters.get("key_field"))
-        self._event_time = create_assignment(parameters["assigner"]).time == "event"
+        assignment = create_assignment(parameters["assigner"])
+        self._event_time = assignment.time == "event"
         self._lateness: int = (parameters.get("allowed_lateness_ms") or 0) if self._event_time else 0
         self._late_tag: str | None = parameters.get("late_tag")
         aggregation = parameters["aggregation"]
@@ -53,13 +69,17 @@ class WindowOperator(KeyedOperator):
         # Windows that may fire again keep their result.
         self._copy_element = create_copier(self._folded_type) if self._lateness else None
         self._gathering = OutputCollector()
-        clocks = ReadOnlyTimerService(
-            setup, self.backend, "a window function is called when its window fires"
+        self._context = WindowFunctionContext(
+            setup,
+            self.backend,
+            self._gathering,
+            setup.record_type_parameter("key_type"),
+            merges=isinstance(assignment.assigner, SessionAssigner),
         )
-        self._context = FunctionContext(clocks, self._gathering)
         self._call_function = (
             None if self._window_function is None else method_of(self._window_function, "process")
         )
+        self._call_clear = clear_method(self._window_function)
 
     def open(self) -> None:
         self._setup.context.state_backend = KeyedStateAccess(self.backend)
@@ -154,19 +174,34 @@ class WindowOperator(KeyedOperator):
         """Returns the contents of a window as objects that functions may change."""
         return elements if self._copy_element is None else list(map(self._copy_element, elements))
 
-    def _emit_result(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
-        """Emits the results of a window of a key. `elements`: its records, or the result of their aggregation."""
-        timestamp = window.max_timestamp
+    def _emit_result(
+        self, key: Any, window: TimeWindow, elements: Iterable[Any], timestamp: int | None = None
+    ) -> None:
+        """Emits the results of a window of a key. `elements`: its records, or the result of their aggregation;
+        `timestamp`: of the results; None: the last of the window."""
+        if timestamp is None:
+            timestamp = window.max_timestamp
         gathering = self._gathering
         if self._call_function is None:
             gathering.add(timestamp, elements)
         else:
-            context = self._context
-            self.backend.current_key = context.current_key = key
-            self.backend.access_time = None
-            context.timestamp = timestamp
-            context.window = window
-            gathering.add(timestamp, self._call_function(key, context, elements))
+            self._set_window(key, window, timestamp)
+            gathering.add(timestamp, self._call_function(key, self._context, elements))
+
+    def _clear_function(self, key: Any, window: TimeWindow) -> None:
+        """Lets the function remove its state of a window that is removed."""
+        if self._call_clear is not None:
+            self._set_window(key, window, window.max_timestamp)
+            self._call_clear(self._context)
+
+    def _set_window(self, key: Any, window: TimeWindow, timestamp: int) -> None:
+        context = self._context
+        self.backend.current_key = context.current_key = key
+        self.backend.access_time = None
+        context.timestamp = timestamp
+        context.window = window
+        if context.scope is not None:
+            context.scope.set_window(key, window)
 
 
 def result_place(window: TimeWindow) -> str:
@@ -174,5 +209,34 @@ def result_place(window: TimeWindow) -> str:
     return f"a result of the window {_interval(window)}"
 
 
+def create_gap(assigner: SessionAssigner, function: Callable[[Any], Any] | None) -> Callable[[Any], int]:
+    """Returns a function that returns the gap after a record (ms)."""
+    fixed = assigner.gap
+    if fixed is not None:
+        return lambda value: fixed
+    assert function is not None
+
+    def gap(value: Any) -> int:
+        found = function(value)
+        ms = round(found / _MILLISECOND) if isinstance(found, timedelta) else found
+        if type(ms) is not int or ms < 1:
+            raise ValueError(
+                f"the gap of a session is {found!r}: return a timedelta, or milliseconds, 1 or more"
+            )
+        return ms
+
+    return gap
+
+
+def clear_method(function: Any) -> Callable[[WindowContext], None] | None:
+    """Returns the function's own `clear`; None if it has none."""
+    if isinstance(function, AllWindow):
+        (function,) = function.parts
+    if not isinstance(function, (ProcessWindowFunction, ProcessAllWindowFunction)):
+        return None
+    defaults = ProcessWindowFunction.clear, ProcessAllWindowFunction.clear
+    return None if type(function).clear in defaults else function.clear
+
+
 def _interval(window: TimeWindow) -> str:
-    return f"[{window.start}, {window.end})"
+    return "of all time" if isinstance(window, GlobalWindow) else f"[{window.start}, {window.end})"

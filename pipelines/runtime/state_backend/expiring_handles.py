@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...functions import ListState, MapState, StateTtlConfig, ValueState
-from .keyed_state_backend import KeyedStateBackend
 from .list_table import ListTable
 from .map_table import MapTable
 from .table import StateTable
 from .value_table import ValueTable
+from .window_scope import StateScope
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -24,7 +24,7 @@ V = TypeVar("V")
 class _Expiration:
     """The common part: one access after another."""
 
-    def __init__(self, backend: KeyedStateBackend, table: StateTable, ttl: StateTtlConfig) -> None:
+    def __init__(self, backend: StateScope, table: StateTable, ttl: StateTtlConfig) -> None:
         self._backend = backend
         self._entries = table
         self._ttl_ms = ttl.ttl_ms
@@ -58,7 +58,7 @@ class ExpiringValueState(_Expiration, ValueState[T]):
     """A value in a table."""
 
     def __init__(
-        self, backend: KeyedStateBackend, table: ValueTable, ttl: StateTtlConfig, default: T | None
+        self, backend: StateScope, table: ValueTable, ttl: StateTtlConfig, default: T | None
     ) -> None:
         super().__init__(backend, table, ttl)
         self._table = table
@@ -92,7 +92,7 @@ class ExpiringValueState(_Expiration, ValueState[T]):
 class ExpiringListState(_Expiration, ListState[T]):
     """A list in a table. Each element expires by itself."""
 
-    def __init__(self, backend: KeyedStateBackend, table: ListTable, ttl: StateTtlConfig) -> None:
+    def __init__(self, backend: StateScope, table: ListTable, ttl: StateTtlConfig) -> None:
         super().__init__(backend, table, ttl)
         self._table = table
 
@@ -128,7 +128,7 @@ class ExpiringListState(_Expiration, ListState[T]):
 class ExpiringMapState(_Expiration, MapState[K, V]):
     """A dictionary in a table. Each entry expires by itself."""
 
-    def __init__(self, backend: KeyedStateBackend, table: MapTable, ttl: StateTtlConfig) -> None:
+    def __init__(self, backend: StateScope, table: MapTable, ttl: StateTtlConfig) -> None:
         super().__init__(backend, table, ttl)
         self._table = table
 

@@ -121,12 +121,15 @@ class KeyedStateBackend:
         namespaced: bool = False,
         kind: str = "value",
         ttl: StateTtlConfig | None = None,
+        key_type: RecordType | None = None,
     ) -> ValueTable:
-        """Returns the table of that name. Raises ValueError if it exists in another form."""
+        """Returns the table of that name. Raises ValueError if it exists in another form.
+
+        `key_type`: that of keys with a window (window_key.py); None: that of the backend.
+        """
+        keys = key_type or self._key_type
         return self._table(
-            ValueTable(
-                name, self._key_type, value_type, self._max_parallelism, namespaced, self.store, kind, ttl
-            )
+            ValueTable(name, keys, value_type, self._max_parallelism, namespaced, self.store, kind, ttl)
         )
 
     def list_table(
@@ -136,18 +139,27 @@ class KeyedStateBackend:
         *,
         namespaced: bool = False,
         ttl: StateTtlConfig | None = None,
+        key_type: RecordType | None = None,
     ) -> ListTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
+        keys = key_type or self._key_type
         return self._table(
-            ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced, self.store, ttl)
+            ListTable(name, keys, element_type, self._max_parallelism, namespaced, self.store, ttl)
         )
 
     def map_table(
-        self, name: str, item_type: RecordType, value_type: RecordType, *, ttl: StateTtlConfig | None = None
+        self,
+        name: str,
+        item_type: RecordType,
+        value_type: RecordType,
+        *,
+        ttl: StateTtlConfig | None = None,
+        key_type: RecordType | None = None,
     ) -> MapTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
+        keys = key_type or self._key_type
         return self._table(
-            MapTable(name, self._key_type, item_type, value_type, self._max_parallelism, self.store, ttl)
+            MapTable(name, keys, item_type, value_type, self._max_parallelism, self.store, ttl)
         )
 
     def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
@@ -155,9 +167,9 @@ class KeyedStateBackend:
         another form."""
         return self._table(BroadcastTable(name, item_type, value_type, self._max_parallelism))
 
-    def timer_table(self, name: str) -> TimerTable:
+    def timer_table(self, name: str, *, key_type: RecordType | None = None) -> TimerTable:
         """Returns the table of that name. Raises ValueError if it exists in another form."""
-        return self._table(TimerTable(name, self._key_type, self._max_parallelism, self.store))
+        return self._table(TimerTable(name, key_type or self._key_type, self._max_parallelism, self.store))
 
     def take_changes(self) -> list[bytes]:
         """Returns the changes since the last call, as messages for the changelog. Raises RecordTypeError."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ...functions import StateTtlConfig
-from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import ChangeKind, StateChange
 from .entry_store import HEAP, Entries, EntryStore
 from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout, WrittenForm
 from .type_coverage import Taking
+from .window_key import group_of
 
 ONLY: Final = 0
 """The namespace of a table with a single one."""
@@ -101,7 +101,7 @@ class NamespacedTable(StateTable, Generic[Held]):
             # namespace.
             limit, written = self._max_parallelism, taking.written
             for key in self._store.keys(space):
-                if key_group_of(key, limit) in written:
+                if group_of(key, limit) in written:
                     del space[key]
         if taking is None or not space:
             self._remove_space(namespace)

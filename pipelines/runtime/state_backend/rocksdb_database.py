@@ -37,6 +37,7 @@ from rocksdict import (
 from ...graph.key_groups import key_bytes, key_group_of_bytes
 from ..common.failures import StateDiskError
 from ..common.local_state import LEAST_MEMORY
+from .window_key import WindowKey
 
 _READER_CACHE: Final = 8 << 20
 """The block cache of the process that writes a snapshot."""
@@ -220,6 +221,9 @@ def _options(cache: Cache, memory: int) -> Options:
 def form_of(key: Any, max_parallelism: int) -> tuple[bytes, int]:
     """Returns the form of a key, which no other key has, and its key group. Raises UnstableKey."""
     form = key_bytes(key)
+    if type(key) is WindowKey:
+        inner, group = form_of(key.key, max_parallelism)
+        return (form + inner if type(key.key) not in _PLAIN_KEYS else form), group
     group = key_group_of_bytes(form, max_parallelism)
     if not isinstance(key, _PLAIN_KEYS) and not hasattr(key, "__index__"):
         # Keys of different types, which are never equal, may have the same canonical form.

@@ -24,10 +24,10 @@ from ...functions import (
 from ...types import RecordType
 from .broadcast_table import BroadcastTable
 from .expiring_handles import ExpiringListState, ExpiringMapState, ExpiringValueState
-from .keyed_state_backend import KeyedStateBackend
 from .list_table import ListTable
 from .map_table import MapTable
 from .value_table import ValueTable
+from .window_scope import StateScope
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -41,7 +41,7 @@ _MISSING: Final = object()
 class TableValueState(ValueState[T]):
     """A value in a table."""
 
-    def __init__(self, backend: KeyedStateBackend, table: ValueTable, default: T | None) -> None:
+    def __init__(self, backend: StateScope, table: ValueTable, default: T | None) -> None:
         self._backend = backend
         self._table = table
         self._default = default
@@ -64,7 +64,7 @@ class TableValueState(ValueState[T]):
 class TableListState(ListState[T]):
     """A list in a table."""
 
-    def __init__(self, backend: KeyedStateBackend, table: ListTable) -> None:
+    def __init__(self, backend: StateScope, table: ListTable) -> None:
         self._backend = backend
         self._table = table
 
@@ -92,7 +92,7 @@ class TableListState(ListState[T]):
 class TableMapState(MapState[K, V]):
     """A dictionary in a table."""
 
-    def __init__(self, backend: KeyedStateBackend, table: MapTable) -> None:
+    def __init__(self, backend: StateScope, table: MapTable) -> None:
         self._backend = backend
         self._table = table
 
@@ -154,6 +154,15 @@ class TableAggregatingState(AggregatingState[IN, OUT]):
         held = self._values.value()
         return None if held is None else self._aggregate.get_result(held)
 
+    def merge(self, accumulator: Any) -> None:
+        """Adds what another accumulator has aggregated."""
+        held = self._values.value()
+        self._values.update(accumulator if held is None else self._aggregate.merge(held, accumulator))
+
+    def accumulator(self) -> Any:
+        """Returns the accumulator; None if nothing was added."""
+        return self._values.value()
+
     def add(self, value: IN) -> None:
         held = self._values.value()
         accumulator = self._aggregate.create_accumulator() if held is None else held
@@ -178,7 +187,7 @@ _TableState = (
 class KeyedStateAccess:
     """The states of a backend by descriptor, which a keyed operator puts into its function's context."""
 
-    def __init__(self, backend: KeyedStateBackend) -> None:
+    def __init__(self, backend: StateScope) -> None:
         self._backend = backend
 
     def get_state(self, descriptor: ValueStateDescriptor[T]) -> _ValueState[T]:
@@ -213,7 +222,7 @@ class KeyedStateAccess:
 
     def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
         """Calls `function(key, state)` for each key that has a value in the state. Raises ValueError, TypeError."""
-        backend, state = self._backend, self._find_state(descriptor)
+        backend, state = self._backend, self.find_state(descriptor)
         before = backend.current_key
         try:
             for key in state.all_keys():
@@ -231,7 +240,7 @@ class KeyedStateAccess:
             return TableValueState(backend, table, default)
         return ExpiringValueState(backend, table, ttl, default)
 
-    def _find_state(self, descriptor: StateDescriptor) -> _TableState:
+    def find_state(self, descriptor: StateDescriptor) -> _TableState:
         match descriptor:
             case ValueStateDescriptor():
                 return self.get_state(descriptor)

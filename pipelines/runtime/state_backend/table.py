@@ -19,6 +19,7 @@ from .changelog import ChangeKind, StateChange, compute_fingerprint, read_entrie
 from .entry_store import HEAP, EntryStore
 from .table_schema import TTL_SUFFIX, TableSchema
 from .type_coverage import Taking
+from .window_key import group_of, is_window_key_type
 
 KEY: Final = "~key"
 KEY_GROUP: Final = "~key-group"
@@ -120,7 +121,7 @@ class TableLayout:
         keys = columns[self._schema.get_field_index(KEY)]
         for row in {0, rows // 3, rows * 2 // 3, rows - 1}:
             try:
-                is_found = key_group_of(keys[row], max_parallelism) == groups[row]
+                is_found = group_of(keys[row], max_parallelism) == groups[row]
             except (AttributeError, TypeError):
                 # An object of a class that has other fields now.
                 is_found = False
@@ -211,6 +212,7 @@ class StateTable(ABC):
         """The fingerprint in releases that stored no schema."""
         self._key_type = key_type
         self._max_parallelism = max_parallelism
+        self._has_windows = is_window_key_type(key_type)
 
     @abstractmethod
     def take_changes(self) -> Iterator[StateChange]:
@@ -323,6 +325,8 @@ class StateTable(ABC):
 
     def _groups(self, keys: Iterable[Any]) -> list[int]:
         limit = self._max_parallelism
+        if self._has_windows:
+            keys = (key.key for key in keys)
         return [key_group_of(key, limit) for key in keys]
 
     def _refuse(self, kind: ChangeKind) -> ValueError:

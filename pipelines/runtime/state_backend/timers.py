@@ -32,6 +32,9 @@ class TimerTable(StateTable):
     def __len__(self) -> int:
         return len(self._timers)
 
+    def __contains__(self, timer: Timer) -> bool:
+        return timer in self._timers
+
     def register(self, key: Any, time: int) -> bool:
         """Adds a timer; returns False if it exists. Raises UnstableKey."""
         timer = time, key

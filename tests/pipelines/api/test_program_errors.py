@@ -38,24 +38,32 @@ from google.protobuf.descriptor_pb2 import DescriptorProto
 from tailrace.pipelines.api import (
     CoMapFunction,
     Context,
+    ContinuousEventTimeTrigger,
     CoProcessFunction,
+    CountTrigger,
     DataStream,
+    DeltaTrigger,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     FileSink,
     FileSource,
     Formats,
+    GlobalWindows,
     KafkaRecord,
     KafkaSink,
     KafkaSource,
     MapFunction,
     OutputTag,
+    ProcessingTimeSessionWindows,
     ProgramError,
+    PurgingTrigger,
     SchemaRegistry,
     SlidingEventTimeWindows,
     SparkSink,
     SparkSource,
     StartingOffsets,
     StreamExecutionEnvironment,
+    Sum,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
@@ -69,6 +77,7 @@ Env = StreamExecutionEnvironment
 FILE = os.path.relpath(__file__)
 FIVE_SECONDS = TumblingProcessingTimeWindows.of(seconds=5)
 EVENT = TumblingEventTimeWindows.of(seconds=5)
+SESSION = EventTimeSessionWindows.with_gap(seconds=1)
 RISING = WatermarkStrategy.for_monotonous_timestamps()
 
 
@@ -402,6 +411,78 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (
         lambda env, s: s.key_by(length).window(EVENT).side_output_late_data(OutputTag("late", int)),
         "side_output_late_data at {}: the tag 'late' is of type int, but the stream's records are str",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).trigger(CountTrigger),
+        "trigger at {}: expected a trigger such as CountTrigger.of(5), not ",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).evictor(5),
+        "evictor at {}: expected an evictor such as CountEvictor.of(5), not int",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(SESSION).trigger(DeltaTrigger.of(1, takes_two)),
+        "trigger at {}: DeltaTrigger(1) cannot merge windows, as EventTimeSessionWindows(1000 ms) needs: use another",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(GlobalWindows.create()).reduce(takes_two),
+        "reduce at {}: GlobalWindows() never fires by itself: call trigger before this step",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).trigger(EventTimeTrigger.create()),
+        "trigger at {}: EventTimeTrigger() fires by event time, but TumblingProcessingTimeWindows(5000 ms) are in",
+    ),
+    (
+        lambda env, s: s.key_by(length).count_window(0),
+        "count_window at {}: the size of a window is 0, not an",
+    ),
+    (
+        lambda env, s: s.count_window_all(5, "2"),
+        "count_window_all at {}: the slide of a window is '2', not an",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(ProcessingTimeSessionWindows.with_dynamic_gap(takes_two)),
+        "with_dynamic_gap at {}: its function takes_two(",
+    ),
+    (
+        lambda env, s: s.key_by(length).count_window(5).allowed_lateness(seconds=1),
+        "allowed_lateness at {}: no record is late for GlobalWindows(): use event time",
+    ),
+    (
+        lambda env, s: s.key_by(length).count_window(5).aggregate(total=Sum()),
+        "aggregate at {}: total: the record is str, not a number",
+    ),
+    (
+        lambda env, s: trades(env).count_window_all(5).aggregate(total=Sum("symbl")),
+        "aggregate at {}: Trade has no field 'symbl'; its fields: ",
+    ),
+    (
+        lambda env, s: trades(env).key_by("symbol").count_window(5).aggregate(symbol=Sum("size")),
+        "aggregate at {}: an aggregate cannot have the name 'symbol': give it another one",
+    ),
+    (
+        lambda env, s: trades(env).count_window_all(5).aggregate(Volume(), total=Sum("size")),
+        "aggregate at {}: give a function, or aggregates by name, not both",
+    ),
+    (
+        lambda env, s: trades(env).count_window_all(5).aggregate(total=sum),
+        "aggregate at {}: total is <built-in function sum>, not an aggregate such as Count() or Sum('amount')",
+    ),
+    (
+        lambda env, s: trades(env).count_window_all(5).aggregate(),
+        "aggregate at {}: expected an Aggregate",
+    ),
+    (
+        lambda env, s: [
+            trades(env)
+            .key_by("symbol")
+            .window(GlobalWindows.create())
+            .trigger(PurgingTrigger.of(ContinuousEventTimeTrigger.of(seconds=5)))
+            .sum("size")
+            .print(),
+            env.get_job_graph(),
+        ],
+        "sum at {}: ContinuousEventTimeTrigger(5000 ms) needs event time, but no stream before it has watermarks",
     ),
     (lambda env, s: TumblingProcessingTimeWindows.of(), "{}: the size of a window is 0 ms, not 1 or more"),
     (lambda env, s: TumblingEventTimeWindows.of(5), "{}: the size of a window is 5: give a timedelta, or"),

@@ -177,6 +177,7 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     first.map(unchanged, str).print()
     by_key.reduce(max).print()
     by_key.window(TumblingEventTimeWindows(7)).reduce(max).print()
+    by_key.count_window(2).reduce(max).print()
     timed.map(len, int).key_by(lambda value: value, int).sum().print()
     pairs = timed.map(lambda value: (value[-1], 1), tuple[str, int])
     pairs.where("f1 > 0").select("f0, f1 AS count").print()

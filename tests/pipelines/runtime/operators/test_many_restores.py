@@ -7,6 +7,7 @@ a random parallelism, on a random backend, from files of all state or of changes
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ from tailrace.pipelines.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
     CheckpointedFunction,
+    ContinuousEventTimeTrigger,
+    CountEvictor,
+    CountTrigger,
+    EventTimeTrigger,
     FunctionInitializationContext,
     KeyedBroadcastContext,
     KeyedBroadcastProcessFunction,
@@ -35,6 +40,7 @@ from tailrace.pipelines.functions import (
     OnTimerContext,
     ProcessFunction,
     ProcessWindowFunction,
+    PurgingTrigger,
     ReducingStateDescriptor,
     RuntimeContext,
     StateTtlConfig,
@@ -193,6 +199,45 @@ def window(assigner: dict[str, Any], aggregation: str, lateness_ms: int, time: s
     return Subject("window", functions, parameters, (PAIR,))
 
 
+def with_trigger(
+    assigner: dict[str, Any], trigger: Any, evictor: Any = None, aggregation: str = "none"
+) -> Subject:
+    time = "processing" if assigner["kind"] == "global" else "event"
+    own = window(assigner, aggregation, 15, time)
+    names = (
+        {"trigger": str(trigger)} if evictor is None else {"trigger": str(trigger), "evictor": str(evictor)}
+    )
+    function = InSession() if assigner["kind"] == "session" else InWindow()
+    functions = (*own.functions[:2], function, trigger, evictor, None)
+    return dataclasses.replace(own, functions=functions, parameters={**own.parameters, **names})
+
+
+class InWindow(ProcessWindowFunction[str, Pair, Any]):
+    """Emits the records of a window, and numbers its firings, except in sessions."""
+
+    fired = ValueStateDescriptor[int]("fired", int, 0)
+
+    def process(self, key: str, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
+        window = context.window
+        store = context.global_state() if window.start % 2 else context.window_state()
+        state = store.get_state(self.fired)
+        state.update((state.value() or 0) + 1)
+        yield key, window.start, window.end, state.value(), sorted(elements)
+
+    def clear(self, context: WindowContext) -> None:
+        if context.window.start % 2 == 0:
+            context.window_state().get_state(self.fired).clear()
+
+
+class InSession(InWindow):
+    """The same in sessions, which have no state of their own."""
+
+    def process(self, key: str, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
+        yield key, context.window.start, context.window.end, sorted(elements)
+
+    def clear(self, context: WindowContext) -> None: ...
+
+
 ASSIGNERS = {
     "tumbling": {"kind": "tumbling", "size_ms": 10, "offset_ms": 3},
     "sliding": {"kind": "sliding", "size_ms": 12, "slide_ms": 4, "offset_ms": 0},
@@ -218,6 +263,21 @@ KINDS: dict[str, Kind] = {
             ("none", 0, "processing"),
         ]
     },
+    "tumbling early": Kind(
+        with_trigger(
+            ASSIGNERS["tumbling"],
+            EventTimeTrigger.create().with_early_firings(milliseconds=9).with_late_firings(milliseconds=7),
+        )
+    ),
+    "sliding purging": Kind(
+        with_trigger(
+            ASSIGNERS["sliding"],
+            PurgingTrigger.of(ContinuousEventTimeTrigger.of(milliseconds=5)),
+            aggregation="reduce",
+        )
+    ),
+    "session count": Kind(with_trigger(ASSIGNERS["session"], CountTrigger.of(3))),
+    "count": Kind(with_trigger({"kind": "global"}, CountTrigger.of(2), CountEvictor.of(3))),
 }  # fmt: skip
 
 
