@@ -109,6 +109,31 @@ env.generate(lambda i: i, rate_per_second=50, output_type=int).map(Counts()).pri
 env.execute("counts")
 """
 
+COLLECTS = """
+import json
+from dataclasses import dataclass
+from itertools import islice
+from tailrace import StreamExecutionEnvironment
+
+@dataclass(frozen=True)
+class Pair:
+    word: str
+    count: int
+
+env = StreamExecutionEnvironment.get_execution_environment()
+pairs = env.from_collection(["a", "b", "a"]).map(lambda word: Pair(word, 1), output_type=Pair)
+sums = pairs.key_by("word").sum("count")
+sums.map(lambda pair: pair.word).print("also")
+with sums.execute_and_collect("bounded") as records:
+    found = set(records)
+with env.generate(lambda n: n, rate_per_second=200, output_type=int).execute_and_collect("endless") as numbers:
+    first = list(islice(numbers, 5))
+print(json.dumps({
+    "typed": found == {Pair("a", 1), Pair("b", 1), Pair("a", 2)}, "first": sorted(first),
+    "status": numbers.job_client.result().status,
+}))
+"""
+
 DIES = """
 from tailrace import StreamExecutionEnvironment
 from counting import Seen
@@ -443,3 +468,12 @@ def test_invalid_application_is_rejected_with_reason(cluster: Cluster, shop: lis
     assert wrong.returncode == ExitCode.JOB
     assert "ValueError: invalid literal" in wrong.stderr
     assert "entry.py:" in wrong.stderr
+
+
+def test_program_collects_records_of_its_jobs(cluster: Cluster, tmp_path: Path) -> None:
+    program = tmp_path / "collects.py"
+    program.write_text(COLLECTS)
+    done = cluster.ok("run", str(program))
+    *printed, told = done.stdout.splitlines()
+    assert json.loads(told) == {"typed": True, "first": [0, 1, 2, 3, 4], "status": "CANCELED"}
+    assert Counter(printed) == Counter(["also:1> a"] * 2 + ["also:1> b"])

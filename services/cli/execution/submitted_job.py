@@ -98,6 +98,8 @@ class SubmittedJob:
         """`name`: of the job, if the answer does not have it. `prints`: whether it may have a print sink."""
         body = accepted.body
         assert isinstance(body, JobAccepted)
+        self._shown_to = 0
+        """The first offset of the output that `collected` has not read."""
         self._client = client
         self._conversation = conversation
         self._accepted_at = accepted.header.time
@@ -187,6 +189,7 @@ class SubmittedJob:
         the job has failed, and LogUnavailable."""
         configuration = self._client.configuration
         for record in output_reader(configuration)(configuration, self.job_id, over=self._is_over):
+            self._shown_to = record.offset + 1
             if record.collected is not None:
                 yield record.collected
             elif not self._detached:
@@ -235,7 +238,9 @@ class SubmittedJob:
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
-        output = _OutputPrinter(self._client, self.job_id, self._listener, ended, prints=self._prints)
+        output = _OutputPrinter(
+            self._client, self.job_id, self._listener, ended, prints=self._prints, start=self._shown_to
+        )
         interrupted = False
         try:
             self._wait(output)
@@ -327,8 +332,17 @@ class _OutputPrinter:
     """A thread that shows the job's output until the job has ended and all output was shown."""
 
     def __init__(
-        self, client: JobClient, job_id: str, listener: JobListener, ended: threading.Event, *, prints: bool
+        self,
+        client: JobClient,
+        job_id: str,
+        listener: JobListener,
+        ended: threading.Event,
+        *,
+        prints: bool,
+        start: int,
     ) -> None:
+        """`start`: the first offset to show."""
+        self._start = start
         self.failure: Exception | None = None
         read = output_reader(client.configuration)
         self._source: Iterator[OutputRecord] = (
@@ -343,7 +357,8 @@ class _OutputPrinter:
     def _run(self) -> None:
         try:
             for record in self._source:
-                self._listener.on_output(record)
+                if record.offset >= self._start and record.collected is None:
+                    self._listener.on_output(record)
         except OutputDenied as error:
             # The job itself is not concerned.
             self._listener.on_message(f"what job {self._job_id} prints is not shown: {error}")
