@@ -302,6 +302,12 @@ def timed(env: Env) -> DataStream[Trade]:
     )
 
 
+def queried(env: Env) -> Any:
+    env.create_temporary_view("trades", timed(env))
+    window = "window(event_time, '10 seconds')"
+    return env.sql(f"SELECT symbol, sum(size) AS total FROM trades GROUP BY {window}, symbol").print()
+
+
 def keyed(env: Env) -> Any:
     return timed(env).key_by("symbol")
 
@@ -587,6 +593,7 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     ),
     "where": lambda env: trades(env).where("price > 1").with_column("twice", "price * 2").print(),
     "select": lambda env: trades(env).select("symbol, price + 1 AS next").print(),
+    "sql": queried,
     "one side output twice": lambda env: [
         stream.get_side_output(tag).map(str).print()
         for stream in [trades(env).process(Split())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ...schemas.types import JobGraph
 from ..graph.job_graph import create_job_graph
@@ -22,7 +22,9 @@ from .executor import (
 from .generator import Defaults, create_stream_graph
 from .program import Program
 from .python_files import ShippedFiles
+from .queries import check_view, run_query
 from .sources import Sources, check_text
+from .streams import DataStream
 from .streams.settings import check_count
 from .submission import check_size
 
@@ -45,6 +47,7 @@ class StreamExecutionEnvironment(Sources):
         self._chaining = True
         self._configuration = dict(configuration or {})
         self._program = Program(lambda name: self._execute(name, self._executor or collecting_executor()))
+        self._views: dict[str, DataStream[Any]] = {}
         self._executor: PipelineExecutor | None = None
         context = current_context()
         if context is None:
@@ -133,6 +136,18 @@ class StreamExecutionEnvironment(Sources):
         """
         self._shipped.add_archive(path, target_directory)
         return self
+
+    def create_temporary_view(self, name: str, stream: DataStream[Any]) -> None:
+        """Gives a stream a name for `sql`; its records need a declared type. A view of that name is replaced. Raises
+        ProgramError."""
+        check_text("name", name, operator="create_temporary_view")
+        check_view(name, stream)
+        self._views[name] = stream
+
+    def sql(self, query: str) -> DataStream[Any]:
+        """Returns the results of a query in Spark SQL over the views: SELECT, WHERE, UNION ALL, subqueries, and
+        aggregates in windows. Its records are NamedTuples with the names of the items. Raises ProgramError."""
+        return run_query(query, self._views)
 
     def get_stream_graph(self, job_name: str = "tailrace job") -> StreamGraph:
         """Returns the graph of the transformations since the last `execute`. Raises ProgramError."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from .dialect import DIALECT
 from .errors import SqlError
 from .tree import NamedExpression, Node, Operation, ValueType, negate
 
@@ -64,16 +64,6 @@ _FUNCTIONS: Final = (
 _NULL: Final = Node(Operation.LITERAL)
 
 
-class _Dialect(Spark):
-    """Spark SQL. A text has no escape but a doubled quote: Spark reads a backslash in other ways by its options."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
-
-
-_DIALECT: Final = _Dialect()
-
-
 def read_expression(text: str) -> Node:
     """Returns the tree of an expression. Raises SqlError."""
     return _convert(_parse(text, _tokenize(text)), 0)
@@ -116,14 +106,14 @@ def _tokenize(text: str) -> list[Token]:
     if len(text) > MAX_LENGTH:
         raise SqlError(f"the expression has {len(text)} characters, more than {MAX_LENGTH}")
     try:
-        return _DIALECT.tokenize(text)
+        return DIALECT.tokenize(text)
     except SqlglotError:
         raise SqlError(f"cannot read {_shorten(text)!r}: a quote or a comment does not end") from None
 
 
 def _parse(text: str, tokens: list[Token]) -> exp.Expr:
     try:
-        statements = _DIALECT.parser().parse(tokens, text)
+        statements = DIALECT.parser().parse(tokens, text)
     except ParseError as error:
         place = error.errors[0] if error.errors else {}
         where = f" at character {place['col']}" if place else ""

@@ -1,7 +1,8 @@
-"""Reads expressions in Spark SQL. sqlglot is loaded with the first of them: most programs have none."""
+"""Reads expressions and queries in Spark SQL. sqlglot is loaded with the first of them: most programs have none."""
 
 from __future__ import annotations
 
+from .query import Query
 from .tree import NamedExpression, Node
 
 
@@ -17,3 +18,10 @@ def parse_select(text: str) -> list[NamedExpression | None]:
     from .sqlglot_syntax import read_select
 
     return read_select(text)
+
+
+def parse_query(text: str) -> Query:
+    """Returns a query. Raises SqlError."""
+    from .sqlglot_query import read_query
+
+    return read_query(text)
