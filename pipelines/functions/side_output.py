@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ..types import RecordType
 
@@ -16,6 +16,14 @@ class OutputTag(Generic[T]):
 
     name: str
     output_type: Any = None
+
+    if TYPE_CHECKING:
+        # A class gives type checkers the type of the records, too. Other forms, such as `int | None`, do not.
+        @overload
+        def __init__(self, name: str, output_type: type[T]) -> None: ...
+        @overload
+        def __init__(self: OutputTag[Any], name: str, output_type: object = None) -> None: ...
+        def __init__(self, name: str, output_type: object = None) -> None: ...
 
     @property
     def record_type(self) -> RecordType:

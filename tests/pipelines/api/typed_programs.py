@@ -1,0 +1,166 @@
+"""What a type checker finds in programs. `make lint` checks this file with mypy; nobody runs it.
+
+Each step is used rightly once, with the type of its result, and wrongly: a comment names the error. An error that mypy
+finds no more is an unused comment, which is an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from tailrace import (
+    AggregateFunction,
+    CoProcessFunction,
+    DataStream,
+    FilterFunction,
+    KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
+    KeyedStream,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SingleOutputStreamOperator,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    ValueStateDescriptor,
+    WindowContext,
+)
+from tailrace.pipelines.functions import Context
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    amount: int
+    at: int
+
+
+def words(line: str) -> Iterator[tuple[str, int]]:
+    for word in line.split():
+        yield word, 1
+
+
+class Numbered(KeyedProcessFunction[str, Order, str]):
+    def open(self, context: RuntimeContext) -> None:
+        self.count = context.get_state(ValueStateDescriptor("count", int, default=0))
+        assert_type(self.count.value(), int | None)
+
+    def process_element(self, value: Order, context: KeyedContext[str]) -> Iterable[str]:
+        assert_type(context.current_key, str)
+        self.count.update("3")  # type: ignore[arg-type]
+        yield value.usr  # type: ignore[attr-defined]
+
+
+class Total(AggregateFunction[Order, int, str]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Order, accumulator: int) -> int:
+        return accumulator + value.amount
+
+    def get_result(self, accumulator: int) -> str:
+        return accumulator  # type: ignore[return-value]
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+
+def sources(env: StreamExecutionEnvironment) -> None:
+    assert_type(env.from_collection([Order("ann", 1, 2)]), SingleOutputStreamOperator[Order])
+    assert_type(env.read_text_file("lines"), SingleOutputStreamOperator[str])
+    env.from_collection(3)  # type: ignore[arg-type]
+    env.from_source("orders")  # type: ignore[call-overload]
+    KafkaSource(3)  # type: ignore[arg-type]
+
+
+def steps_without_keys(lines: DataStream[str], orders: DataStream[Order]) -> None:
+    assert_type(lines.map(len), SingleOutputStreamOperator[int])
+    assert_type(lines.flat_map(words), SingleOutputStreamOperator[tuple[str, int]])
+    assert_type(lines.filter(str.isalpha), SingleOutputStreamOperator[str])
+    assert_type(orders.map(lambda order: order.amount), SingleOutputStreamOperator[int])
+    orders.map(lambda order: order.amuont)  # type: ignore[attr-defined]
+    orders.map(words)  # type: ignore[arg-type]
+    orders.filter(lambda order: order.amount > "3")  # type: ignore[operator]
+    lines.flat_map(len)  # type: ignore[arg-type]
+    lines.union(orders)  # type: ignore[arg-type]
+    assert_type(lines.union(lines), DataStream[str])
+
+    class Doubled(MapFunction[int, int]):
+        def map(self, value: int) -> int:
+            return value * 2
+
+    orders.map(Doubled())  # type: ignore[arg-type]
+    assert_type(lines.map(len).map(Doubled()), SingleOutputStreamOperator[int])
+
+    class Large(FilterFunction[Order]):
+        def filter(self, value: Order) -> bool:
+            return value.amount > 10
+
+    assert_type(orders.filter(Large()), SingleOutputStreamOperator[Order])
+    lines.filter(Large())  # type: ignore[arg-type]
+
+
+def side_outputs(orders: DataStream[Order]) -> None:
+    refused = OutputTag("refused", str)
+
+    class Checked(ProcessFunction[Order, int]):
+        def process_element(self, value: Order, context: Context) -> Iterable[int]:
+            context.output(refused, value.user)
+            yield value.amount
+
+    checked = orders.process(Checked())
+    assert_type(checked, SingleOutputStreamOperator[int])
+    assert_type(checked.get_side_output(refused), DataStream[str])
+
+
+def keys(orders: DataStream[Order]) -> None:
+    keyed = orders.key_by(lambda order: order.user)
+    assert_type(keyed, KeyedStream[Order, str])
+    assert_type(orders.key_by("user"), KeyedStream[Order, Any])
+    orders.key_by(lambda order: order.usr)  # type: ignore[attr-defined]
+    assert_type(keyed.process(Numbered()), SingleOutputStreamOperator[str])
+    orders.key_by(lambda order: order.amount).process(Numbered())  # type: ignore[arg-type]
+    assert_type(keyed.reduce(lambda a, b: Order(a.user, a.amount + b.amount, b.at)), SingleOutputStreamOperator[Order])
+    keyed.reduce(lambda a, b: a.amount + b.amount)  # type: ignore[arg-type, return-value]
+
+    class Longest(ReduceFunction[str]):
+        def reduce(self, a: str, b: str) -> str:
+            return max(a, b, key=len)
+
+    keyed.reduce(Longest())  # type: ignore[arg-type]
+
+
+def windows(keyed: KeyedStream[Order, str]) -> None:
+    def lines(key: str, context: WindowContext, elements: Iterable[Order]) -> Iterator[str]:
+        for order in elements:
+            yield f"{key} {context.window.start} {order.amount}"
+
+    def of_texts(key: str, context: WindowContext, elements: Iterable[str]) -> Iterator[str]:
+        yield from elements
+
+    windowed = keyed.window(TumblingEventTimeWindows.of(seconds=5))
+    assert_type(windowed.process(lines), SingleOutputStreamOperator[str])
+    assert_type(windowed.aggregate(Total()), SingleOutputStreamOperator[str])
+    assert_type(windowed.aggregate(Total(), of_texts), SingleOutputStreamOperator[str])
+    windowed.process(of_texts)  # type: ignore[arg-type]
+    windowed.aggregate(Total(), lines)  # type: ignore[call-overload]
+    keyed.window("5 seconds")  # type: ignore[arg-type]
+
+
+def two_streams(orders: DataStream[Order], lines: DataStream[str]) -> None:
+    class Both(CoProcessFunction[Order, str, int]):
+        def process_element1(self, value: Order, context: Context) -> Iterable[int]:
+            yield value.amount
+
+        def process_element2(self, value: str, context: Context) -> Iterable[int]:
+            yield len(value)
+
+    assert_type(orders.connect(lines).process(Both()), SingleOutputStreamOperator[int])
+    lines.connect(orders).process(Both())  # type: ignore[arg-type]
+    assert_type(orders.connect(lines).map(lambda order: order.at, len), SingleOutputStreamOperator[int])
+    orders.connect(lines).map(len, len)  # type: ignore[arg-type]
