@@ -125,7 +125,9 @@ def keys(orders: DataStream[Order]) -> None:
     orders.key_by(lambda order: order.usr)  # type: ignore[attr-defined]
     assert_type(keyed.process(Numbered()), SingleOutputStreamOperator[str])
     orders.key_by(lambda order: order.amount).process(Numbered())  # type: ignore[arg-type]
-    assert_type(keyed.reduce(lambda a, b: Order(a.user, a.amount + b.amount, b.at)), SingleOutputStreamOperator[Order])
+    assert_type(
+        keyed.reduce(lambda a, b: Order(a.user, a.amount + b.amount, b.at)), SingleOutputStreamOperator[Order]
+    )
     keyed.reduce(lambda a, b: a.amount + b.amount)  # type: ignore[arg-type, return-value]
 
     class Longest(ReduceFunction[str]):
@@ -164,3 +166,38 @@ def two_streams(orders: DataStream[Order], lines: DataStream[str]) -> None:
     lines.connect(orders).process(Both())  # type: ignore[arg-type]
     assert_type(orders.connect(lines).map(lambda order: order.at, len), SingleOutputStreamOperator[int])
     orders.connect(lines).map(len, len)  # type: ignore[arg-type]
+
+
+def joins(orders: DataStream[Order], lines: DataStream[str]) -> None:
+    def both(order: Order, line: str) -> int:
+        return order.amount + len(line)
+
+    def turned(line: str, order: Order) -> int:
+        return order.amount + len(line)
+
+    def grouped(orders: Iterable[Order], lines: Iterable[str]) -> Iterator[int]:
+        yield len(list(orders)) + len(list(lines))
+
+    window = TumblingEventTimeWindows.of(seconds=5)
+    joined = orders.join(lines).where(lambda order: order.user).equal_to(str.upper).window(window)
+    assert_type(joined.apply(both), SingleOutputStreamOperator[int])
+    joined.apply(turned)  # type: ignore[arg-type]
+    orders.join(lines).where(lambda order: order.usr)  # type: ignore[attr-defined]
+    sides = orders.co_group(lines).where("user").equal_to(str.upper).window(window)
+    assert_type(sides.apply(grouped), SingleOutputStreamOperator[int])
+    sides.apply(both)  # type: ignore[arg-type]
+    keyed, others = orders.key_by(lambda order: order.user), lines.key_by(str.upper)
+    assert_type(keyed.temporal_join(others).apply(both), SingleOutputStreamOperator[int])
+    keyed.temporal_join(others, "left").apply(both)  # type: ignore[arg-type]
+    keyed.interval_join(lines.key_by(len))  # type: ignore[arg-type]
+
+
+def requests(orders: DataStream[Order]) -> None:
+    async def price(order: Order) -> float:
+        return order.amount / 2
+
+    async def length(line: str) -> int:
+        return len(line)
+
+    assert_type(orders.async_map(price), SingleOutputStreamOperator[float])
+    orders.async_map(length)  # type: ignore[arg-type]
