@@ -86,13 +86,14 @@ class MiniCluster:
         self._directory.cleanup()
 
     def topic(self, name: str, partitions: int = 1, format: Format | None = None) -> Topic:
-        """Creates a topic, or returns the one of that name. `format`: of its values; None: JSON."""
+        """Creates a topic, or returns the one of that name, with at least so many partitions. `format`: of its values;
+        None: JSON."""
         if partitions < 1:
             raise ValueError(f"topic {name} needs at least one partition, not {partitions}")
+        logs = self._logs.setdefault(name, {})
+        for partition in range(partitions):
+            logs.setdefault(partition, [])
         if name not in self._topics or format is not None:
-            logs = self._logs.setdefault(name, {})
-            for partition in range(max(partitions, len(logs))):
-                logs.setdefault(partition, [])
             self._topics[name] = Topic(
                 name,
                 self._kafka,

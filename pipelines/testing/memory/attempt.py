@@ -114,6 +114,7 @@ class MemoryAttempt:
         self._of_other_job = restore is not None and restore.generation < 0
         self._commits_first = False
         self.finished = False
+        self._next_discovery = cluster.now
         self._next_poll: int | None = None
         """The time at which the source has something to read; None: now, or it does not know (ms)."""
         self._parts: list[PendingSubtaskSnapshot] = []
@@ -470,8 +471,34 @@ class MemoryAttempt:
             self.task.output.tell_time(again=True)
         return False
 
+    def _discover(self) -> None:
+        """Lets a Kafka source read partitions and topics that were added, at its interval."""
+        kafka, now = self._kafka_input, self._cluster.wall_clock()
+        if kafka is None or kafka.ends is not None or now < self._next_discovery:
+            return
+        interval_ms = self._kafka_source().discovery_ms
+        if interval_ms is None:
+            return
+        self._next_discovery = now + interval_ms
+        found = self._locate()
+        added: dict[str, dict[int, int]] = {}
+        known = {(self._topics[i], partition) for i, partition in self._cursors}
+        for i, partition in found.places:
+            if (found.topics[i], partition) not in known:
+                added.setdefault(found.topics[i], {})[partition] = 0
+        if not added:
+            return
+        self.task.add_partitions(added)
+        self._topics = self.task.source_topics
+        for topic, offsets in added.items():
+            self._cursors |= dict.fromkeys(((self._topics.index(topic), p) for p in offsets), 0)
+        self._kafka_input = KafkaInput(self._topics, None, tuple(self._cursors))
+        self._close_prefix()
+        self._open_prefix(self._deployment)
+
     def _hand_over(self, rng: random.Random | None) -> bool:
         """Hands over the next buffers of a channel, or records of a topic."""
+        self._discover()
         ready = [
             place
             for place, cursor in self._cursors.items()
@@ -520,8 +547,11 @@ class MemoryAttempt:
         if not hasattr(self, "task"):
             return
         self.task.close()
-        self._line.close()
+        self._close_prefix()
         self._async_calls.close()
+
+    def _close_prefix(self) -> None:
+        self._line.close()
         if self._forwarder is not None:
             self._forwarder.close()
 

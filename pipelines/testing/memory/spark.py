@@ -1,4 +1,4 @@
-"""Spark as sources and sinks of files see it, in memory: JSON lines and Parquet, by Arrow.
+"""Spark as sources and sinks of files see it, in memory: JSON lines, Parquet, ORC and CSV, by Arrow.
 
 As Spark does, it divides a file into splits, gives rows their numbers, and drops rows for which a condition is not
 true; here some of them, as a seed decides.
@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
-from ...runtime.spark.file_requests import NUMBER, FileRead, SparkFormat
+from ...runtime.common.failures import TaskError
+from ...runtime.spark.file_requests import NUMBER, FileColumn, FileRead, SparkFormat
 from ...sql.evaluation import evaluate
 
 SPLIT_ROWS = 7
@@ -49,10 +52,17 @@ class MemorySpark:
             yield kept
 
     def write_file(self, rows: pa.Table, format: SparkFormat, options: Mapping[str, str]) -> bytes:
-        if format == "json":
-            return "".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()).encode()
         out = BytesIO()
-        pq.write_table(rows, out)
+        match format:
+            case "json":
+                out.write("".join(f"{json.dumps(row, default=str)}\n" for row in rows.to_pylist()).encode())
+            case "csv":
+                header, delimiter = _csv_options(options)
+                csv.write_csv(rows, out, csv.WriteOptions(include_header=header, delimiter=delimiter))
+            case "orc":
+                orc.write_table(rows, out)
+            case "parquet":
+                pq.write_table(rows, out)
         return out.getvalue()
 
     def _kept(self, read: FileRead, rows: pa.RecordBatch) -> pa.Array:
@@ -66,16 +76,42 @@ class MemorySpark:
         return pc.or_(kept, spared)
 
     def _table(self, read: FileRead) -> pa.Table:
-        if read.format == "json":
-            rows = list(map(json.loads, Path(read.path).read_text().splitlines()))
-            table = pa.table({column.name: [row[column.name] for row in rows] for column in read.columns})
-        else:
-            table = pq.read_table(read.path).select([column.name for column in read.columns])
+        names = [column.name for column in read.columns]
+        types = {column.name: of for column in read.columns if (of := _type_of(column)) is not None}
+        match read.format:
+            case "json":
+                rows = list(map(json.loads, Path(read.path).read_text().splitlines()))
+                table = pa.table({name: [row.get(name) for row in rows] for name in names})
+            case "csv":
+                header, delimiter = _csv_options(read.options)
+                table = csv.read_csv(
+                    read.path,
+                    csv.ReadOptions(column_names=None if header else names),
+                    csv.ParseOptions(delimiter=delimiter),
+                    csv.ConvertOptions(column_types=types, strings_can_be_null=True),
+                ).select(names)
+            case "orc":
+                table = orc.read_table(read.path).select(names)
+            case "parquet":
+                table = pq.read_table(read.path).select(names)
         return table.cast(
             pa.schema(
                 [
-                    (column.name, _TYPES.get(column.type or "", table.schema.field(column.name).type))
+                    (column.name, _type_of(column) or table.schema.field(column.name).type)
                     for column in read.columns
                 ]
             )
         )
+
+
+def _type_of(column: FileColumn) -> pa.DataType | None:
+    return _TYPES.get(column.type or "")
+
+
+def _csv_options(options: Mapping[str, str]) -> tuple[bool, str]:
+    """Returns whether there is a header, and the delimiter. Raises TaskError for other options of Spark."""
+    others = [name for name in options if name.lower() not in ("header", "sep", "delimiter")]
+    if others:
+        raise TaskError(f"the option {others[0]!r} of CSV files needs Spark: run the program on a cluster")
+    known = {name.lower(): value for name, value in options.items()}
+    return known.get("header", "false").lower() == "true", known.get("sep", known.get("delimiter", ","))

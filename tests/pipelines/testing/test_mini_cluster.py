@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,45 @@ def test_job_begins_where_its_source_says(tailrace_cluster: MiniCluster) -> None
     assert printed(StartingOffsets.earliest()) == ["old", "new"]
     assert printed(StartingOffsets.timestamp(1_500)) == ["new"]
     assert printed(StartingOffsets.latest()) == []
+
+
+def test_added_partitions_and_topics_are_read_at_their_interval(tailrace_cluster: MiniCluster) -> None:
+    env = StreamExecutionEnvironment()
+    source = KafkaSource(re.compile("words.*"), discovery_interval=timedelta(seconds=10))
+    env.from_source(source).print()
+    tailrace_cluster.topic("words", format=Formats.text()).write(["a"])
+    job = tailrace_cluster.run(env)
+    tailrace_cluster.topic("words", partitions=2).write(["b"], partition=1)
+    tailrace_cluster.topic("words of others", format=Formats.text()).write(["c"])
+    assert job.printed == ["a"]
+    tailrace_cluster.advance(seconds=10)
+    assert sorted(job.printed) == ["a", "b", "c"]
+    tailrace_cluster.fail()
+    tailrace_cluster.topic("words of others").write(["d"])
+    assert sorted(job.printed) == ["a", "b", "c", "d"]
+
+
+def test_bad_records_and_tombstones_are_skipped_and_counted(tailrace_cluster: MiniCluster) -> None:
+    env = StreamExecutionEnvironment()
+    source = KafkaSource("numbers", Formats.json(), on_bad_record="skip", output_type=int)
+    env.from_source(source).print()
+    numbers = tailrace_cluster.topic("numbers")
+    job = tailrace_cluster.run(env)
+    numbers.write([1, b"no JSON", None, 2])
+    assert job.printed == ["1", "2"]
+    assert job.accumulators() == {"numRecordsInErrors": 1, "numTombstones": 1}
+
+
+def test_topic_has_format_with_registry_in_process(tailrace_cluster: MiniCluster) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    avro = Formats.avro(schema, registry="mock://test")
+    env = StreamExecutionEnvironment()
+    env.from_source(KafkaSource("in", avro)).sink_to(KafkaSink("out", avro))
+    given, made = tailrace_cluster.topic("in", format=avro), tailrace_cluster.topic("out", format=avro)
+    tailrace_cluster.run(env)
+    given.write([{"a": 1}])
+    assert made.records() == [{"a": 1}]
+    assert made.messages()[0].value[:1] == b"\0"
 
 
 def test_missing_topic_is_named(tailrace_cluster: MiniCluster) -> None:
