@@ -32,9 +32,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads -= 1
 
     def turn(self, *, passes: bool = True) -> None:
-        """Calls what is ready now. `passes`: if nothing is ready, time passes up to the next call."""
-        if passes and not (self.in_threads or self._ready) and self._scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        """Calls what is ready now. `passes`: if nothing is ready, waits for a thread, or time passes up to the next
+        call."""
+        if passes and not self._ready:  # type: ignore[attr-defined]
+            if self.in_threads:
+                self._process_events(self._selector.select(None))  # type: ignore[attr-defined]
+            elif self._scheduled:  # type: ignore[attr-defined]
+                self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
         self.call_soon(self.stop)
         self.run_forever()
 

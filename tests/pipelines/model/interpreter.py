@@ -9,6 +9,7 @@ runtime for programs that depend on nothing else; the generator of programs ensu
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import pickle
 from collections import Counter
@@ -28,6 +29,7 @@ from tailrace.pipelines.functions import AsyncFunction, OutputTag, TimeWindow
 from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.testing.memory.virtual_async import VirtualLoop
 from tailrace.pipelines.types import ClassOf, RecordType
 from tailrace.schemas.types import Partitioner
@@ -102,7 +104,8 @@ class _Run:
 
     def take(self, first: list[Item], second: list[Item]) -> None:
         """Processes all records of both inputs, then the end."""
-        for function in self.functions:
+        functions = [function for function in self.functions if not isinstance(function, AsyncFunction)]
+        for function in functions:
             if callable(opener := getattr(function, "open", None)):
                 opener(self)
         match self.kind:
@@ -164,7 +167,7 @@ class _Run:
             case _:
                 raise NotImplementedError(self.kind)
         self._end()
-        for function in self.functions:
+        for function in functions:
             if callable(closer := getattr(function, "close", None)):
                 closer()
 
@@ -192,6 +195,10 @@ class _Run:
     async def _awaited(self, items: list[Item]) -> list[Item]:
         out: list[Item] = []
         function, retry = self.functions
+        if isinstance(function, AsyncFunction):
+            opened: Any = function.open(TaskContext())
+            if inspect.isawaitable(opened):
+                await opened
         for timestamp, value in items:
             attempts = 0
             while True:
