@@ -36,6 +36,7 @@ from tailrace import (
     FlatMapFunction,
     Formats,
     GlobalWindows,
+    HttpSink,
     JoinFunction,
     KafkaRecord,
     KafkaSink,
@@ -394,6 +395,9 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .lookup_join(name_of, "symbol", cache=LookupCache(10, MINUTE), how="inner")
         .lookup_join(fetched, lambda pair: pair[0], value_type=Pair)
         .print()
+    ),
+    "http": lambda env: trades(env).sink_to(
+        HttpSink("https://localhost/trades", header_files={"Authorization": "/etc/token"})
     ),
     "map_batches": lambda env: trades(env).map_batches(doubled).map_batches(doubled, Trade).print(),
     "watermarks": lambda env: timed(env).print(),

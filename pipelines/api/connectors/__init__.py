@@ -2,6 +2,7 @@
 
 from .files import FileSink, FileSource
 from .formats import Format, Formats, SchemaRegistry
+from .http import HttpSink
 from .kafka import KafkaSink, KafkaSource, StartingOffsets
 from .spark import SparkSink, SparkSource
 
@@ -10,6 +11,7 @@ __all__ = [
     "FileSource",
     "Format",
     "Formats",
+    "HttpSink",
     "KafkaSink",
     "KafkaSource",
     "SchemaRegistry",

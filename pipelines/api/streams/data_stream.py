@@ -52,6 +52,7 @@ from ...functions.adapters import (
 )
 from ...functions.aggregates import WindowAggregate, WindowRow
 from ...functions.evictor import CountEvictor, Evictor
+from ...functions.http_sink import discard
 from ...functions.lookup import LookupCache, LookupJoin, is_async
 from ...functions.trigger import Trigger
 from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
@@ -59,7 +60,7 @@ from ...types import PICKLED, OptionalOf, RecordType, Scalar, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
 from ..collected import CollectedRecords
-from ..connectors import FileSink, KafkaSink
+from ..connectors import FileSink, HttpSink, KafkaSink
 from ..connectors.custom import check_custom_sink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
@@ -165,6 +166,36 @@ class Stream(OnlyInPrograms, Generic[T]):
         )
         return SingleOutputStreamOperator(self._program, made.id)
 
+    def _awaited(
+        self,
+        step: str,
+        name: str,
+        function: Any,
+        of: RecordType,
+        *,
+        capacity: int,
+        timeout: timedelta | None,
+        ordered: bool,
+        retry: AsyncRetryStrategy | None,
+    ) -> SingleOutputStreamOperator[Any]:
+        if not is_whole(capacity, 1):
+            raise refusal(step, f"the capacity is {capacity!r}, not an integer of 1 or more")
+        if not isinstance(retry, AsyncRetryStrategy | None):
+            raise refusal(
+                step, f"expected an AsyncRetryStrategy such as FixedDelayRetryStrategy(), not {retry!r}"
+            )
+        return self._then(
+            AsyncMap,
+            step,
+            name,
+            of,
+            function=function,
+            retry=retry,
+            capacity=capacity,
+            timeout_ms=None if timeout is None else to_milliseconds("timeout", timeout, operator=step),
+            ordered=bool(ordered),
+        )
+
     def _into(self, kind: type[Physical], step: str, name: str, **fields: Any) -> DataStreamSink:
         made = self._program.add(
             kind,
@@ -232,9 +263,9 @@ class Sinks(Stream[T]):
         self._checked("foreach", function, signatures.SINK, None)
         return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
 
-    def sink_to(self, sink: FileSink | KafkaSink | TransactionalSink[T]) -> DataStreamSink:
+    def sink_to(self, sink: FileSink | KafkaSink | HttpSink | TransactionalSink[T]) -> DataStreamSink:
         """Writes each record to files (FileSink, SparkSink), to Kafka (KafkaSink), or by a TransactionalSink of your
-        own, exactly once."""
+        own, exactly once; or to an HTTP server (HttpSink), at least once."""
         if isinstance(sink, (FileSink, KafkaSink)):
             check_sink(sink, self.record_type, "sink_to")
         match sink:
@@ -246,13 +277,26 @@ class Sinks(Stream[T]):
                 return self._into(
                     kind, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
                 )
+            case HttpSink(capacity=capacity, retry=retry):
+                name = f"Sink: {sink.name}"
+                sent = self._awaited(
+                    "sink_to",
+                    name,
+                    sink.function,
+                    PICKLED,
+                    capacity=capacity,
+                    timeout=None,
+                    ordered=False,
+                    retry=retry,
+                )
+                return sent._into(Foreach, "sink_to", "Sink: Discard", function=discard)
             case TransactionalSink():
                 check_custom_sink(sink, "sink_to")
                 return self._into(WriteTransactions, "sink_to", f"Sink: {type(sink).__name__}", sink=sink)
             case _:
                 raise refusal(
                     "sink_to",
-                    f"expected a FileSink, a KafkaSink or an object of a TransactionalSink, not {sink!r}",
+                    f"expected a FileSink, a KafkaSink, an HttpSink or an object of a TransactionalSink, not {sink!r}",
                 )
 
 
@@ -450,36 +494,6 @@ class DataStream(Partitioning[T], Sinks[T]):
             timeout=timeout,
             ordered=ordered,
             retry=retry,
-        )
-
-    def _awaited(
-        self,
-        step: str,
-        name: str,
-        function: Any,
-        of: RecordType,
-        *,
-        capacity: int,
-        timeout: timedelta | None,
-        ordered: bool,
-        retry: AsyncRetryStrategy | None,
-    ) -> SingleOutputStreamOperator[Any]:
-        if not is_whole(capacity, 1):
-            raise refusal(step, f"the capacity is {capacity!r}, not an integer of 1 or more")
-        if not isinstance(retry, AsyncRetryStrategy | None):
-            raise refusal(
-                step, f"expected an AsyncRetryStrategy such as FixedDelayRetryStrategy(), not {retry!r}"
-            )
-        return self._then(
-            AsyncMap,
-            step,
-            name,
-            of,
-            function=function,
-            retry=retry,
-            capacity=capacity,
-            timeout_ms=None if timeout is None else to_milliseconds("timeout", timeout, operator=step),
-            ordered=bool(ordered),
         )
 
     def map_batches(

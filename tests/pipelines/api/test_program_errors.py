@@ -675,7 +675,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
     # sinks
     (
         lambda env, s: s.sink_to("file"),
-        "sink_to at {}: expected a FileSink, a KafkaSink or an object of a TransactionalSink, not 'file'",
+        "sink_to at {}: expected a FileSink, a KafkaSink, an HttpSink or an object of a TransactionalSink, not 'file'",
     ),
     (lambda env, s: s.sink_to(KafkaSink("t", key="k")), "sink_to at {}: str has no field 'k'"),
     (

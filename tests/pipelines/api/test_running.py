@@ -16,7 +16,7 @@ from tailrace.pipelines.testing.memory.cluster import Outcome, run
 Program = Callable[[StreamExecutionEnvironment], object]
 
 ELSEWHERE = (
-    *("socket_text_stream", "read_text_file", "read_avro", "read_parquet", "files", "spark"),
+    *("socket_text_stream", "read_text_file", "read_avro", "read_parquet", "files", "spark", "http"),
     *("kafka", "kafka json", "kafka avro", "kafka latest", "kafka records", "debezium", "protobuf"),
 )
 """What reads or writes outside of the job."""
