@@ -103,6 +103,8 @@ from ..graph.errors import ProgramError
 from ..graph.stream_graph import ChainingStrategy
 from ..types import RecordType, RecordTypeError, Types
 from .connectors import (
+    DatabaseSink,
+    DatabaseSource,
     FileSink,
     FileSource,
     Format,
@@ -205,6 +207,8 @@ __all__ = [
     "Context",
     "Counter",
     "DataStream",
+    "DatabaseSink",
+    "DatabaseSource",
     "DataStreamSink",
     "EventTimeSessionWindows",
     "FileSink",

@@ -17,7 +17,7 @@ from ..sentinels import dump_code
 from .contract import Contract
 
 _LIMITS: Final = (1_000, 1, 7)
-_RESTARTS: Final = 12
+_RESTARTS: Final = 8
 """Polls of a split after which it is continued by another reader."""
 _COMPARED: Final = 25
 """Records that are compared behind a restart."""
