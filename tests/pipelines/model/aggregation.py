@@ -41,7 +41,10 @@ def _with(record: Any, column: str, value: Any) -> Any:
     return (*record[:place], value, *record[place + 1 :])
 
 
-def windows_of(assigner: Mapping[str, Any], time: int) -> list[TimeWindow]:
+def windows_of(assigner: Mapping[str, Any], time: int, gap: int = 0) -> list[TimeWindow]:
+    """`gap`: that of the record, for sessions with gaps of their own."""
+    if assigner["kind"] == "dynamic_session":
+        return [TimeWindow(time, time + gap)]
     if assigner["kind"] == "session":
         return [TimeWindow(time, time + assigner["gap_ms"])]
     size, slide = assigner["size_ms"], assigner.get("slide_ms") or assigner["size_ms"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +26,10 @@ from tailrace.pipelines.api import (
     CoGroupFunction,
     CoMapFunction,
     Context,
+    ContinuousEventTimeTrigger,
     CoProcessFunction,
+    CountTrigger,
+    EventTimeTrigger,
     FilterFunction,
     FlatMapFunction,
     KeyedBroadcastContext,
@@ -45,6 +48,7 @@ from tailrace.pipelines.api import (
     ProcessJoinContext,
     ProcessJoinFunction,
     ProcessWindowFunction,
+    PurgingTrigger,
     ReadOnlyBroadcastContext,
     ReduceFunction,
     ReducingStateDescriptor,
@@ -55,6 +59,7 @@ from tailrace.pipelines.api import (
     SourceRecords,
     SourceSplit,
     StateTtlConfig,
+    Trigger,
     ValueStateDescriptor,
     WindowContext,
 )
@@ -308,6 +313,49 @@ class AllBounds(ProcessAllWindowFunction[Row, Row]):
 
     def process(self, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
         return Bounds().process("all", context, elements)
+
+
+class Sizes(ProcessWindowFunction[Row, Row, object]):
+    """Emits the number of records."""
+
+    def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        yield row(str(key), len(list(elements)))
+
+
+class AllSizes(ProcessAllWindowFunction[Row, Row]):
+    """The same for windows over all keys."""
+
+    def process(self, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        return Sizes().process("all", context, elements)
+
+
+class Growth(ProcessWindowFunction[Row, Row, object]):
+    """Emits by how much the sum of the window has grown since it last fired: all growths of a window are its sum."""
+
+    before = ValueStateDescriptor[Number]("before", Number, Number(0))
+
+    def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        state = context.window_state().get_state(self.before)
+        total = sum(element.number for element in elements)
+        yield row(str(key), int(total - (state.value() or 0)))
+        state.update(Number(total))
+
+    def clear(self, context: WindowContext) -> None:
+        context.window_state().get_state(self.before).clear()
+
+
+def gap_of(row: Row) -> int:
+    return 5 + int(row.number) % 20
+
+
+TRIGGERS: Mapping[str, Trigger[Row]] = {
+    "end": EventTimeTrigger.create(),
+    "early": EventTimeTrigger.create().with_early_firings(milliseconds=20),
+    "each": CountTrigger.of(1),
+    "periodic": ContinuousEventTimeTrigger.of(milliseconds=7),
+    "purging": PurgingTrigger.of(CountTrigger.of(1)),
+}
+"""The last firing of each window has all of its records, except for `purging`, which has one each time."""
 
 
 class Elements(ProcessWindowFunction[Row, Row, object]):

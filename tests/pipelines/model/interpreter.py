@@ -25,7 +25,7 @@ from pipelines.model import expressions
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
 
-from tailrace.pipelines.functions import AsyncFunction, OutputTag, TimeWindow
+from tailrace.pipelines.functions import AsyncFunction, OutputTag, PurgingTrigger, TimeWindow
 from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
@@ -77,6 +77,16 @@ def _in_order(graph: StreamGraph) -> Iterator[StreamNode]:
             if node_id not in done and all(edge.source_id in done for edge in graph.in_edges(node_id)):
                 done.add(node_id)
                 yield node
+
+
+class _WindowStates:
+    """The states of a window."""
+
+    def __init__(self, owner: _Run, window: object) -> None:
+        self._owner, self._window = owner, window
+
+    def get_state(self, descriptor: Any) -> State:
+        return State(self._owner, f"{descriptor.name} {self._window}", lambda: descriptor.default)
 
 
 class _Run:
@@ -280,18 +290,39 @@ class _Run:
         )
 
     def _windows(self, items: list[Item]) -> None:
-        selector, aggregator, function = self.functions
+        selector, aggregator, function, trigger, evictor, gap = (*self.functions, None, None, None)[:6]
+        if self.parameters["assigner"]["kind"] == "global":
+            self._count_windows(items, selector, function, trigger, evictor)
+            return
         contents: dict[Any, list[tuple[TimeWindow, list[Any]]]] = {}
         assigner = self.parameters["assigner"]
         for timestamp, value in items:
             windows = contents.setdefault(selector(value), [])
-            for window in windows_of(assigner, timestamp if assigner["time"] == "event" else 0):
-                put(windows, window, value, merging=assigner["kind"] == "session")
+            own = 0 if gap is None else gap(value)
+            for window in windows_of(assigner, timestamp if assigner["time"] == "event" else 0, own):
+                if isinstance(trigger, PurgingTrigger):
+                    windows.append((window, [value]))
+                else:
+                    put(windows, window, value, merging="session" in assigner["kind"])
         everything = [(window, key, values) for key, group in contents.items() for window, values in group]
         for window, self.current_key, values in sorted(everything, key=lambda item: item[0].end):
             self.window, self.timestamp = window, window.max_timestamp
             folded = self._folded(values, aggregator)
             self._emit(folded if function is None else function.process(self.current_key, self, folded))
+
+    def _count_windows(
+        self, items: list[Item], selector: Any, function: Any, trigger: Any, evictor: Any
+    ) -> None:
+        """Emits each window of a number of records, from those of its key in their order."""
+        held: dict[Any, list[Any]] = {}
+        slide = trigger.nested.count if evictor is None else trigger.count
+        size = slide if evictor is None else evictor.count
+        for self.timestamp, value in items:
+            self.current_key = selector(value)
+            values = held.setdefault(self.current_key, [])
+            values.append(value)
+            if len(values) % slide == 0:
+                self._emit(function.process(self.current_key, self, values[-size:]))
 
     def _folded(self, values: list[Any], aggregator: Any) -> list[Any]:
         match self.parameters["aggregation"]:
@@ -331,6 +362,9 @@ class _Run:
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         self._timers["processing-time"].discard((timestamp, self.current_key))
+
+    def window_state(self) -> _WindowStates:
+        return _WindowStates(self, self.window)
 
     def accumulator(self, name: str) -> Count:
         return Count(self.meaning.accumulators, name)

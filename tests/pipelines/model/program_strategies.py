@@ -20,6 +20,7 @@ from pipelines.model.steps import Step
 UNKNOWN = 10_000
 """As disorder: more than all times that rows have."""
 MANY = 150
+_ALL = ("tumbling", "sliding", "session", "dynamic")
 KEYS = ("field", "function", "parity", "both", "all")
 
 
@@ -135,7 +136,7 @@ class _Drawing:
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
             self._joined_in_time, self._ruled, self._timed, self._joined_in_time, self._partitioned, self._side,
             self._timestamp, self._batches, self._stateless, self._awaited, self._awaited, self._shared, self._shared,
-            self._where, self._where, self._selected, self._selected,
+            self._count_window, self._where, self._where, self._selected, self._selected,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -271,6 +272,9 @@ class _Drawing:
         if self._draw(st.integers(0, 3)) == 0:
             self._add("per_period", (i,), (self._one_of(*KEYS),), p, facts.mixed(p))
             return
+        if self._draw(st.integers(0, 3)) == 0:
+            self._triggered(i, p)
+            return
         how = self._one_of(
             "process",
             "reduce and process",
@@ -282,14 +286,28 @@ class _Drawing:
             "max",
             "min_by",
         )
-        arguments = (how, self._one_of("none", *KEYS), self._windows(), self._one_of(0, 20, UNKNOWN))
+        arguments = (how, self._one_of("none", *KEYS), self._windows(*_ALL), self._one_of(0, 20, UNKNOWN))
         self._add("window", (i,), arguments, p, facts.mixed(p))
+
+    def _triggered(self, i: int, p: int) -> None:
+        name = self._one_of("triggered", "growing")
+        kinds = (
+            _ALL if name == "triggered" else ("tumbling", "sliding")
+        )  # sessions have no state of their own
+        how = self._one_of("end", "early", "each", "periodic", *["purging"] * (name == "triggered"))
+        self._add(name, (i,), (how, self._windows(*kinds)), p, self._facts[i].mixed(p, timed=False))
+
+    def _count_window(self) -> None:
+        i, facts = self._stream()
+        p = self._draw(self._any_parallelism)
+        arguments = self._one_of("none", *KEYS), self._one_of(1, 2, 5), self._one_of(None, 1, 3)
+        self._add("count_window", (i,), arguments, p, facts.mixed(p, timed=False))
 
     def _late(self) -> None:
         i, facts = self._stream()
         p = self._parallelism(facts)
         # A record between two windows is late or in none of them, depending on when it comes.
-        windows = self._windows(slides=(5, 10))
+        windows = self._windows(*_ALL, slides=(5, 10))
         self._add("late", (i,), (windows, self._one_of(0, 10)), p, facts.mixed(p, timed=False))
 
     def _by_the_clock(self) -> None:
@@ -397,9 +415,9 @@ class _Drawing:
         chosen: int = self._draw(self._any_parallelism)
         return chosen
 
-    def _windows(self, slides: tuple[int, ...] = (5, 10, 30)) -> tuple[str, int, int]:
+    def _windows(self, *kinds: str, slides: tuple[int, ...] = (5, 10, 30)) -> tuple[str, int, int]:
         """Draws kind, size, and slide or gap."""
-        kind = self._one_of("tumbling", "sliding", "session")
+        kind = self._one_of(*(kinds or _ALL[:3]))
         return (kind, self._one_of(10, 25, 60), self._one_of(*slides))
 
     def _one_of(self, *choices: Any) -> Any:

@@ -206,6 +206,8 @@ def assigner(kind: str, size: int, slide: int) -> WindowAssigner:
             return TumblingEventTimeWindows.of(milliseconds=size)
         case "sliding":
             return SlidingEventTimeWindows.of(milliseconds=size, slide_milliseconds=slide)
+        case "dynamic":
+            return EventTimeSessionWindows.with_dynamic_gap(f.gap_of)
         case _:
             return EventTimeSessionWindows.with_gap(milliseconds=size)
 
@@ -230,6 +232,25 @@ def window(rows: Rows, how: str, key: str, windows: tuple[str, int, int], latene
             return aggregated(windowed, how)
         case _:  # the first record, and the key, whichever came first, with a number that is certain
             return aggregated(windowed, how).map(f.number_only)
+
+
+def triggered(rows: Rows, how: str, windows: tuple[str, int, int]) -> Any:
+    """Returns the greatest sum of each key in any window: the last that a trigger lets it emit."""
+    keyed = rows.map(f.absolute).key_by("key").window(assigner(*windows)).trigger(f.TRIGGERS[how])
+    return keyed.sum("number").key_by("key").process(f.Last(1))
+
+
+def growing(rows: Rows, how: str, windows: tuple[str, int, int]) -> Any:
+    """Returns the sum of each key over all windows, from what each firing adds to it."""
+    keyed = rows.map(f.absolute).key_by("key").window(assigner(*windows)).trigger(f.TRIGGERS[how])
+    return keyed.process(f.Growth()).key_by("key").sum("number").key_by("key").process(f.Last(1))
+
+
+def count_window(rows: Rows, key: str, size: int, slide: int | None) -> Any:
+    """Returns the sizes of windows of a number of records."""
+    if key == "none":
+        return rows.count_window_all(size, slide).process(f.AllSizes())
+    return rows.key_by(KEYS[key]).count_window(size, slide).process(f.Sizes())
 
 
 def late(rows: Rows, windows: tuple[str, int, int], lateness: int) -> Any:
@@ -330,7 +351,8 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     for item in (
         stateless, awaited, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
         running_to_the_last, numbered, distinct, gathered, folded, expiring, per_period, in_processing_time, window,
-        late, by_the_clock, connected, joined, window_joined, interval_joined, temporal_joined, ruled, printed,
+        triggered, growing, count_window, late, by_the_clock,
+        connected, joined, window_joined, interval_joined, temporal_joined, ruled, printed,
     )
 }  # fmt: skip
 
