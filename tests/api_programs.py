@@ -114,6 +114,10 @@ def size_of(record: Trade) -> int:
     return record.size
 
 
+def gap_of(record: Trade) -> int:
+    return 1_000 + record.size
+
+
 def bigger(a: Trade, b: Trade) -> Trade:
     return max(a, b, key=size_of)
 
@@ -498,14 +502,14 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     ),
     "trigger of sessions": lambda env: (
         keyed(env)
-        .window(ProcessingTimeSessionWindows.with_dynamic_gap(size_of))
+        .window(ProcessingTimeSessionWindows.with_dynamic_gap(gap_of))
         .trigger(CountTrigger.of(2))
         .evictor(TimeEvictor.of(seconds=5))
         .process(fired)
         .print()
     ),
     "dynamic session": lambda env: (
-        keyed(env).window(EventTimeSessionWindows.with_dynamic_gap(size_of)).reduce(bigger).print()
+        keyed(env).window(EventTimeSessionWindows.with_dynamic_gap(gap_of)).reduce(bigger).print()
     ),
     "global windows": lambda env: (
         keyed(env)

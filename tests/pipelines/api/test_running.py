@@ -24,11 +24,24 @@ BY_ORDER = (*("reduce", "reduce rich", "sum", "sum of numbers"), *("min", "max",
 """A record for each, of those before it."""
 BY_CLOCK = ("sliding in processing time", "session in processing time", "tumbling")
 """The records of a window depend on when they are read."""
+BY_ARRIVAL = (
+    *(
+        "count_window",
+        "count_window sliding",
+        "count_window_all",
+        "named aggregates of all",
+        "global windows",
+    ),
+    *("trigger", "early and late firings", "trigger of sessions"),
+)
+"""A window fires with the records that have arrived."""
 BY_PARALLELISM = ("broadcast",)
 
 RUN = {name: program for name, program in PROGRAMS.items() if name not in ELSEWHERE}
 STEADY = {
-    name: program for name, program in RUN.items() if name not in (*BY_ORDER, *BY_CLOCK, *BY_PARALLELISM)
+    name: program
+    for name, program in RUN.items()
+    if name not in (*BY_ORDER, *BY_CLOCK, *BY_ARRIVAL, *BY_PARALLELISM)
 }
 
 
